@@ -17,7 +17,7 @@ demo: .venv/.stamp
 
 # Tests of Spark and of object stores, most of which start servers; `make test-spark` and `make test-stores` run them.
 SPARK := tests/spark tests/test_spark.py
-STORES := tests/stores tests/cli/test_places.py tests/runs/test_machines.py
+STORES := tests/stores tests/runs/test_machines.py
 
 # All tests but those of SPARK and STORES, also where the libraries that they need are installed.
 test: .venv/.stamp

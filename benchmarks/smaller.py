@@ -69,7 +69,7 @@ def _times(num: int, asked: argparse.Namespace) -> Table:
 
 def ranking(num: int, items: int, small: bool) -> Callable[[int], dict[str, Any]]:
     """Return steps of `widenet.predict.top_k` for drawn vectors, in float32 or in 8 bits."""
-    from widenet.runs.quantizing import put_in_8_bits
+    from widenet.runs.made_of import put_in_8_bits
 
     network = drawn_network(max(USERS), items, COLUMNS)
     if small:

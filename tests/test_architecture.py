@@ -16,7 +16,7 @@ PACKAGE = ROOT / "widenet"
 
 LEVELS = [
     {"__main__"},
-    {"dsstne", "fitting", "frameworks", "spark"},
+    {"dsstne", "frameworks", "spark"},
     {"cli"},
     {"ui"},
     {"serve", "tuning"},
@@ -51,7 +51,7 @@ CONFINED = {
     "pyspark": ("widenet/spark/",),
     "pydantic": ("widenet/spec/", "widenet/data/manifest.py"),
     "typer": ("widenet/cli/", "widenet/demo", "widenet/dsstne/commands/"),
-    "rich": ("widenet/cli/", "widenet/demo"),
+    "rich": ("widenet/cli/", "widenet/runs/progress.py"),
     **dict.fromkeys(("prometheus_client", "uvicorn"), ("widenet/serve/",)),
     **dict.fromkeys(("msgspec", "starlette"), ("widenet/serve/", "widenet/ui/")),
     "safetensors": ("widenet/training/checkpoint.py", "widenet/training/tensor_file.py"),

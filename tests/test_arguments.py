@@ -5,15 +5,19 @@ argument, rule and value.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 
 import widenet
 from tests.mistakes import mistake
-from widenet.arguments import typed
-from widenet.errors import ArgumentError, WidenetError
+from widenet.arguments import IN_STORES, Location, must_be_local, typed
+from widenet.errors import ArgumentError, DocumentError, OptionError, WidenetError
+
+
+class Data:
+    """Opens a path by itself."""
 
 
 @typed
@@ -46,12 +50,42 @@ def work(
         {"say": 3},
         {"kind": 3},
         {"plase": 1},
+        {"share": [1] * 99},
     ],
 )
 def test_a_wrong_argument_is_named(given):
-    with mistake(ArgumentError, option=next(iter(given))) as caught:
+    with mistake(ArgumentError, "work", next(iter(given))) as caught:
         work(**{"place": "x"} | given)
+    assert isinstance(caught.value, OptionError)
     assert isinstance(caught.value, TypeError)
+
+
+def test_a_missing_argument_is_named():
+    with mistake(ArgumentError, "work", "place"):
+        work()
+
+
+@typed
+def moves(
+    source: Path | str,
+    out: Location,
+    several: Sequence[str | Path] = (),
+    data: Data | str | Path | None = None,
+):
+    return source, out, several, data
+
+
+def test_a_path_must_be_local_unless_its_type_says_more():
+    uris = ["s3://b/secret", "hdfs://secret", Path("gs://b/secret"), "https://secret/x"]
+    for uri in uris:
+        for option, given in {"source": {"source": uri}, "several": {"several": ["a", uri]}}.items():
+            with mistake(OptionError, option=option) as caught:
+                moves(**{"source": "a", "out": "b"} | given)
+            assert "secret" not in str(caught.value)
+    moves("runs/s3/x", "s3://b/x", data="s3://b/x")
+    assert must_be_local(list[Path])
+    assert not must_be_local(Annotated[list[Path], IN_STORES])
+    assert not must_be_local(str | None)
 
 
 def test_numbers_of_numpy_paths_and_iterables_are_taken():
@@ -68,6 +102,15 @@ def test_numbers_of_numpy_paths_and_iterables_are_taken():
 
 
 INPUT, OUTPUT = ({"name": kind, "kind": kind, "field": "items"} for kind in ("input", "output"))
+
+
+def test_documents_are_made_of_keywords_as_of_files():
+    assert len(widenet.Network(layers=[INPUT, {"name": "hidden", "units": 2}, OUTPUT]).layers) == 3
+    with mistake(DocumentError, "training.json"):
+        widenet.Training(epochs="3")
+    for kind in (widenet.Network, widenet.Training):
+        with pytest.raises(ArgumentError):
+            kind(3)
 
 
 class Odd:

@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     from widenet.data.lists import dataset_from_lists
     from widenet.data.split import split
     from widenet.errors import WidenetError
-    from widenet.fitting import fit
     from widenet.knn.batched import BatchedNeighbours
     from widenet.knn.neighbours import Neighbours
     from widenet.report.listing import list_runs
     from widenet.report.write import write_report
     from widenet.runs import Model, train
     from widenet.runs.comparing import compare
-    from widenet.runs.neighbourhood import fit_neighbourhood
-    from widenet.runs.quantizing import quantize
+    from widenet.runs.fitting import fit
+    from widenet.runs.made_of import fit_neighbourhood, quantize
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
     from widenet.spec.training import TrainingSpec as Training
@@ -39,12 +38,12 @@ _HOME = {
     "compare": "widenet.runs.comparing:compare",
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
     "describe": "widenet.data.description:describe",
-    "fit": "widenet.fitting:fit",
-    "fit_neighbourhood": "widenet.runs.neighbourhood:fit_neighbourhood",
+    "fit": "widenet.runs.fitting:fit",
+    "fit_neighbourhood": "widenet.runs.made_of:fit_neighbourhood",
     "ingest": "widenet.data.ingest:ingest",
     "ingest_extreme": "widenet.data.extreme:ingest_extreme",
     "list_runs": "widenet.report.listing:list_runs",
-    "quantize": "widenet.runs.quantizing:quantize",
+    "quantize": "widenet.runs.made_of:quantize",
     "split": "widenet.data.split:split",
     "split_users": "widenet.data.held_users:split_users",
     "train": "widenet.runs:train",

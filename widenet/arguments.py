@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, update_wrapper, wraps
@@ -13,8 +14,10 @@ from typing import (
     Annotated,
     Any,
     Concatenate,
+    ForwardRef,
     Literal,
     ParamSpec,
+    TypeAlias,
     TypeVar,
     Union,
     get_args,
@@ -22,8 +25,7 @@ from typing import (
     get_type_hints,
 )
 
-from widenet.errors import ArgumentError, OptionError, did_you_mean
-from widenet.stores.uri import check_local
+from widenet.errors import ArgumentError, OptionError, nearest
 
 if TYPE_CHECKING:  # every start of the command line loads this module
     import numpy as np
@@ -34,43 +36,17 @@ _Fields = TypeVar("_Fields")
 _Result = TypeVar("_Result")
 _Self = TypeVar("_Self")
 
-_KINDS: dict[Any, tuple[tuple[type, ...], str, str]] = {
-    str: ((str,), "a text", "texts"),
-    bool: ((bool,), "True or False", "True or False"),
-    int: ((Integral,), "a whole number", "whole numbers"),
-    float: ((Real,), "a number", "numbers"),
-    Path: ((os.PathLike,), "a path", "paths"),
-    NoneType: ((NoneType,), "None", "None"),
-}
-"""For each plain type: the classes that match it, and its name in the singular and in the plural."""
+_CLASSES: dict[Any, type] = {str: str, int: Integral, float: Real, Path: os.PathLike, NoneType: NoneType}
+"""The classes that match plain types."""
+_URI = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
+"""How a URI begins, also the path that `Path` makes of one."""
 
-_OPTIONS = {"include_seen": "exclude_seen=False"}
-"""Command-line options that Python writes as another argument."""
-
-_OTHER_FUNCTIONS = {
-    ("split", "heldout_users"): "widenet.split_users(..., users=SHARE)",
-    ("split", "users_out"): "widenet.split_users(..., users_out=DIR)",
-}
-"""Command-line options that are arguments of another function in Python, by function and option."""
-
-_IN_STORES = {
-    ("Dataset.open", "path"),
-    ("Model.load", "run"),
-    ("compare", "first"),
-    ("compare", "second"),
-    ("dataset_from_lists", "path"),
-    ("describe", "folder"),
-    ("ingest", "out"),
-    ("ingest", "vocabulary"),
-    ("split", "out"),
-    ("train", "out"),
-    ("train", "start_from"),
-    ("write_report", "runs"),
-}
-"""Arguments that may be URIs of object stores, by function; so may all datasets to read. Other paths must be
-local."""
-
-_LONGEST_SHOWN = 60
+IN_STORES = "may be the URI of an object store"
+"""Marks the type of a path that may be a URI: `Annotated[Path, IN_STORES]`. Other paths must be local, unless
+the type has a class that opens them, such as `Dataset | Path`.
+"""
+Location: TypeAlias = Annotated[str | Path, IN_STORES]
+"""A local path or the URI of an object store."""
 
 
 @dataclass(frozen=True)
@@ -99,14 +75,14 @@ class Argument:
 
 
 def declared(owner: type) -> dict[str, tuple[Any, Argument]]:
-    """The types and the `Argument` of those fields of a class that have one; resolves no quoted type."""
+    """Types (with marks) and `Argument` of the fields of a class that have one; resolves no quoted type."""
     annotations = {
         name: annotation
         for kind in reversed(owner.__mro__)
         for name, annotation in inspect.get_annotations(kind).items()
     }
     return {
-        name: (annotation.__origin__, argument)
+        name: (_without_help(annotation), argument)
         for name, annotation in annotations.items()
         if get_origin(annotation) is Annotated
         for argument in annotation.__metadata__
@@ -120,11 +96,8 @@ def check_bounds(arguments: Any) -> None:
         value, low, high = getattr(arguments, name), argument.at_least, argument.at_most
         if value is None or low is None or low <= value <= (value if high is None else high):
             continue
-        if high is None:
-            raise OptionError(f"`{name}` must be at least {low:g}; got {value}.")
-        is_percent = high < 1 and low <= value / 100 <= high
-        remedy = f" For {value:g} %, say {value / 100:g}." if is_percent else ""
-        raise OptionError(f"`{name}` must be {low:,} to {high:,}; got {value:,}.{remedy}")
+        rule = f"must be at least {low:,}" if high is None else f"must be {low:,} to {high:,}"
+        raise OptionError(rule, option=name, value=value)
 
 
 def with_fields_of(
@@ -174,9 +147,9 @@ def declares(
         types: The types that the dataclass quotes.
     """
     *own, _ = inspect.signature(function).parameters.values()
-    hints = get_type_hints(make, localns={quoted.__name__: quoted for quoted in types})
+    hints = get_type_hints(make, localns={quoted.__name__: quoted for quoted in types}, include_extras=True)
     fields = [
-        parameter.replace(annotation=hints[parameter.name])
+        parameter.replace(annotation=_without_help(hints[parameter.name]))
         for parameter in inspect.signature(make).parameters.values()
     ]
     update_wrapper(called, function)
@@ -186,6 +159,13 @@ def declares(
     text, returns, rest = (inspect.getdoc(function) or "").partition("\n\nReturns:")
     called.__doc__ = "\n".join([text, "", "Args:", *lines]) + returns + rest
     return typed(called)
+
+
+def _without_help(hint: Any) -> Any:
+    """Return a type without its `Argument`."""
+    marks = [mark for mark in getattr(hint, "__metadata__", ()) if not isinstance(mark, Argument)]
+    plain = hint.__origin__ if get_origin(hint) is Annotated else hint
+    return Annotated[plain, *marks] if marks else plain
 
 
 def checked_positions(place: str, name: str, positions: Any, size: int) -> "np.ndarray":
@@ -199,18 +179,43 @@ def checked_positions(place: str, name: str, positions: Any, size: int) -> "np.n
     """
     import numpy as np
 
-    rule = f"{place}: {name} must be whole numbers from 0 to {size - 1:,}" if size else f"{place} is empty"
-    remedy = "Leave it out." if size else f"Leave {name} out."
+    rule = f"must be a list of whole numbers from 0 to {size - 1:,}"
     try:
         array = np.asarray(positions)
     except ValueError:
-        raise OptionError(f"{rule}; got {_shown(positions)}. Give one list of them.") from None
+        raise OptionError(rule, place=place, option=name, value=positions) from None
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
-        raise OptionError(f"{rule}, in one list; got {_shown(positions)}. Convert them.")
+        raise OptionError(rule, place=place, option=name, value=positions)
     outside = (array < 0) | (array >= size)
     if outside.any():
-        raise OptionError(f"{rule}; got {array[outside][0]}. {remedy}")
+        raise OptionError(rule, place=place, option=name, value=int(array[outside][0]))
     return array.astype(np.int64, copy=False)
+
+
+def check_local(option: str, value: object) -> None:
+    """Raise OptionError if a path that must be local is a URI, which is not repeated: it may hold a secret.
+
+    Args:
+        option: Name of the argument.
+        value: Its value; whatever is neither a text nor a path passes.
+    """
+    if isinstance(value, str | os.PathLike) and _URI.match(os.fsdecode(value)):
+        raise OptionError("must be a local path, not a URI", option=option)
+
+
+def must_be_local(annotation: Any) -> bool:
+    """Whether a type is that of a local path, or of several."""
+    if get_origin(annotation) is Annotated:
+        return IN_STORES not in annotation.__metadata__ and must_be_local(annotation.__origin__)
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    if any(
+        isinstance(kind, ForwardRef) or (inspect.isclass(kind) and kind not in _CLASSES) for kind in kinds
+    ):
+        return False
+    return any(
+        kind is Path or (get_origin(kind) in (list, Sequence) and must_be_local(get_args(kind)[0]))
+        for kind in kinds
+    )
 
 
 def typed(function: _Function) -> _Function:
@@ -218,47 +223,29 @@ def typed(function: _Function) -> _Function:
 
     Numbers of NumPy count as numbers, anything with a path as a path, and any iterable but a text as a
     sequence. The function itself must check the entries of sequences, and values whose annotations say more,
-    such as arrays.
+    such as arrays. Paths must be local, as `must_be_local` says.
     """
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        name, signature, local = _signature(checked)
+        name, signature = _signature(checked)
         for argument, value in _bound(name, signature, args, kwargs).items():
             annotation = signature.parameters[argument].annotation
             if not _allows(annotation, value):
-                remedy = f" Give {argument}.to_dict()." if _is_series(value, annotation) else ""
-                raise ArgumentError(
-                    f"{name}: {argument} must be {_description(annotation)}; got {_shown(value)}.{remedy}"
-                    f" See `help(widenet.{name})`."
-                )
-            if argument in local:
+                rule = f"must be {inspect.formatannotation(_without_help(annotation))}"
+                raise ArgumentError(rule, place=name, option=argument, value=value)
+            if must_be_local(annotation):
                 for path in value if isinstance(value, list | tuple) else [value]:
-                    check_local(f"`{argument}`", path)
+                    check_local(argument, path)
         return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]
 
 
-def _must_be_local(name: str, argument: str, annotation: Any) -> bool:
-    """Whether an argument is a path, and neither a dataset to read nor one of those in stores."""
-    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    kinds = tuple(each for kind in kinds for each in (get_args(kind) or (kind,)))
-    is_path = any(kind is Path or Path in get_args(kind) for kind in kinds)
-    is_dataset = any(getattr(kind, "__name__", "") == "Dataset" for kind in kinds)
-    return is_path and not is_dataset and (name, argument) not in _IN_STORES
-
-
 @cache
-def _signature(function: Callable[..., Any]) -> tuple[str, inspect.Signature, frozenset[str]]:
-    """The public name of a function, its signature, and the arguments that must be local paths."""
-    name, signature = (
-        function.__qualname__.removesuffix(".__init__"),
-        inspect.signature(function, eval_str=True),
-    )
-    parameters = signature.parameters.items()
-    local = {argument for argument, each in parameters if _must_be_local(name, argument, each.annotation)}
-    return name, signature, frozenset(local)
+def _signature(function: Callable[..., Any]) -> tuple[str, inspect.Signature]:
+    """The public name of a function, and its signature."""
+    return function.__qualname__.removesuffix(".__init__"), inspect.signature(function, eval_str=True)
 
 
 def _bound(
@@ -269,32 +256,18 @@ def _bound(
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
         known = signature.parameters
-        unknown = next((argument for argument in kwargs if argument not in known), None)
-        reason = f"{error}."
-        if unknown is not None:
-            reason = f"{unknown} is not an argument.{_suggestion(name, unknown, known)}"
-        raise ArgumentError(f"{name}: {reason} See `help(widenet.{name})`.") from None
-
-
-def _suggestion(name: str, unknown: str, known: Iterable[str]) -> str:
-    """A sentence that suggests what to write for an unknown argument; begins with a space."""
-    replacement = _OPTIONS.get(unknown, "")
-    if replacement.partition("=")[0] in known:
-        return f" Write {replacement}."
-    if (name, unknown) in _OTHER_FUNCTIONS:
-        return f" Use {_OTHER_FUNCTIONS[name, unknown]}."
-    return did_you_mean(unknown, known)
-
-
-def _is_series(value: object, annotation: Any) -> bool:
-    """Whether a value is a column of a table with an index, where a dictionary is allowed."""
-    is_allowed = any(get_origin(each) is Mapping for each in get_args(annotation))
-    return is_allowed and hasattr(value, "to_dict") and getattr(value, "ndim", 0) == 1
+        for unknown in kwargs:
+            if unknown not in known:
+                rule = f"is not an argument.{nearest(unknown, known)}"
+                raise ArgumentError(rule, place=name, option=unknown) from None
+        raise ArgumentError(str(error), place=name) from None
 
 
 def _allows(annotation: Any, value: Any) -> bool:
     """Whether an annotation allows a value."""
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _allows(arguments[0], value)
     if origin in (Union, UnionType):
         return any(_allows(option, value) for option in arguments)
     if origin is Literal:
@@ -308,50 +281,14 @@ def _allows(annotation: Any, value: Any) -> bool:
         )
     if origin is Callable:
         return callable(value)
-    return _is_instance(annotation, value)
-
-
-def _is_instance(kind: Any, value: Any) -> bool:
-    """Whether a value is of a plain type or a class; true if `kind` is neither."""
-    if kind is bool:
+    if annotation is bool:
         # By name, so that NumPy's bool counts without loading NumPy.
         return type(value).__name__ in ("bool", "bool_")
-    if kind in _KINDS:
-        return isinstance(value, _KINDS[kind][0]) and not isinstance(value, bool)
-    if not isinstance(kind, type) or kind in (Any, inspect.Parameter.empty):
+    if annotation in _CLASSES:
+        return isinstance(value, _CLASSES[annotation]) and not isinstance(value, bool)
+    if not isinstance(annotation, type) or annotation in (Any, inspect.Parameter.empty):
         return True
-    is_checkable = getattr(kind, "_is_protocol", False) == getattr(kind, "_is_runtime_protocol", False)
-    return not is_checkable or isinstance(value, kind)
-
-
-def _description(annotation: Any, plural: bool = False) -> str:
-    """The values that an annotation allows, in words."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
-        # A path may be a text too; that goes without saying.
-        options = [option for option in arguments if not (option is str and Path in arguments)]
-        listed = [_description(option, plural) for option in options]
-        return " or ".join([", ".join(listed[:-1]), listed[-1]] if len(listed) > 2 else listed)
-    if origin is Literal:
-        return f"one of {', '.join(map(repr, arguments))}"
-    if origin in (Sequence, Iterable):
-        return f"{'lists' if plural else 'a list'} of {_description(arguments[0], plural=True)}"
-    if origin is Mapping:
-        keys, values = arguments
-        return "a dictionary" + (
-            "" if values is Any else f" of {_description(values, True)} by {_description(keys, True)}"
-        )
-    if origin is Callable:
-        return "a function"
-    if annotation in _KINDS:
-        _, one, more = _KINDS[annotation]
-        return more if plural else one
-    return f"a {getattr(annotation, '__name__', annotation)}"
-
-
-def _shown(value: object) -> str:
-    """A value for a message, cut if it is long, with its type if that is not obvious."""
-    text = " ".join(repr(value).split()) if hasattr(value, "shape") else repr(value)
-    short = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-    is_plain = isinstance(value, str | bool | int | float | None)
-    return short if is_plain else f"{short}, a {type(value).__name__}"
+    is_checkable = getattr(annotation, "_is_protocol", False) == getattr(
+        annotation, "_is_runtime_protocol", False
+    )
+    return not is_checkable or isinstance(value, annotation)

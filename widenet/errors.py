@@ -7,7 +7,8 @@ makes the sentence of them; a face such as the command line passes it the way in
 import difflib
 import errno
 import json
-import string
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,8 +17,6 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _NO_VALUE = object()
 _LONGEST_VALUE = 60
-_LONGEST_NAME = 100
-_LETTERS = f"{string.ascii_lowercase}{string.digits}-_. "
 
 
 class WidenetError(Exception):
@@ -75,6 +74,11 @@ def worded(error: WidenetError, write_option: Callable[[str], str] = str) -> str
     return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
 
 
+def in_one_line(text: str) -> str:
+    """Return a text with escapes in place of control characters, such as those of a file's name."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def shown(value: object) -> str:
     """Return a value as a sentence shows it: text in double quotes, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else " ".join(repr(value).split())
@@ -127,6 +131,14 @@ class GroupError(WidenetError):
     status = 3
 
 
+def warn_user(sentence: str) -> None:
+    """Warn whoever has called the package: its first frame outside is where the warning points."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "widenet":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, stacklevel=level)
+
+
 def reason_of(error: BaseException) -> str:
     """Return the first line of a library's error message without its full stop, to be put in a sentence."""
     # str() of a KeyError adds quotes.
@@ -164,42 +176,18 @@ def damage_of(error: BaseException) -> str:
 def alike(text: str, known: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return the known names most like a text in any case, the most similar first.
 
-    First comes the text itself in another case, then those of `exchanged`.
-
     Args:
         text: The text.
         known: The names. Of those that differ only in case, the first counts.
         most: Largest number of names.
-        cutoff: Least similarity of the others, from 0 to 1, as `difflib` measures it.
+        cutoff: Least similarity, from 0 to 1, as `difflib` measures it.
     """
     by_lower: dict[str, str] = {}
     for name in known:
         by_lower.setdefault(name.lower(), name)
-    lower = text.lower()
-    same = [each for each in (lower, *exchanged(lower)) if each in by_lower]
-    near = difflib.get_close_matches(lower, by_lower, n=most, cutoff=cutoff)
-    return [by_lower[each] for each in dict.fromkeys([*same, *near])][:most]
-
-
-def exchanged(text: str) -> list[str]:
-    """Return a text with each two neighbouring letters exchanged; none for a long text, which is no name."""
-    if len(text) > _LONGEST_NAME:
-        return []
-    return [f"{text[:at]}{text[at + 1]}{text[at]}{text[at + 2 :]}" for at in range(len(text) - 1)]
-
-
-def with_another_letter(text: str) -> list[str]:
-    """Return a text with a letter or digit left out, changed or added anywhere; none for a long text.
-
-    The letters are those of ASCII and of the text.
-    """
-    if len(text) > _LONGEST_NAME:
-        return []
-    cuts = [(text[:at], text[at:]) for at in range(len(text) + 1)]
-    letters = dict.fromkeys(_LETTERS + text)
-    without = [f"{head}{tail[1:]}" for head, tail in cuts[:-1]]
-    others = [f"{head}{letter}{tail[skip:]}" for head, tail in cuts for letter in letters for skip in (0, 1)]
-    return [*without, *others]
+    return [
+        by_lower[each] for each in difflib.get_close_matches(text.lower(), by_lower, n=most, cutoff=cutoff)
+    ]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

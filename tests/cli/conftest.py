@@ -95,3 +95,42 @@ def inside(world, monkeypatch):
     """The world, as the current directory."""
     monkeypatch.chdir(world)
     return world
+
+
+def listing(folder):
+    """Every file and folder, links not followed, with what a file holds."""
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def desk(world, tmp_path, monkeypatch):
+    """The current directory: links to what the world holds, and a folder `bad`."""
+    for path in world.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "bad").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(world, desk, capsys, monkeypatch):
+    """Runs a command line that must end with status 2 and leave everything as it was; returns the error.
+
+    Before its sentence stand phases, each ending in "...", and nothing else.
+    """
+    monkeypatch.setenv("WIDENET_DEBUG", "")
+
+    def run(line):
+        before = listing(world), listing(desk)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(line.split(" "))
+        out, err = capsys.readouterr()
+        assert (ended.value.code, out) == (2, "")
+        *phases, sentence = err.splitlines()
+        assert sentence.startswith("widenet: ")
+        assert [each for each in phases if not each.endswith("...")] == []
+        assert (listing(world), listing(desk)) == before
+        return ended.value.__context__
+
+    return run

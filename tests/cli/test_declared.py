@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import widenet
 from tests.commands import resolved
+from tests.mistakes import mistake
 from widenet.arguments import Argument, check_bounds, declared, with_fields_of
 from widenet.cli.declared import values_of, with_flags_of
-from widenet.cli.wording import on_command_line
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.split import SplitArguments
 from widenet.errors import OptionError
@@ -52,7 +52,7 @@ def test_command_function_and_docstring_have_every_declared_argument(words, func
         if argument.flag == "":
             assert name not in flags
             continue
-        assert flags[name].help.startswith(on_command_line(argument.help).removesuffix("."))
+        assert flags[name].help.startswith(argument.help.removesuffix("."))
         assert flags[name].default in (keywords[name].default, None)
 
 
@@ -82,18 +82,18 @@ def test_a_command_is_called_with_the_declared_arguments():
     assert (who, loud, str(values.pop("book"))) == ("ann", True, "dune")
     assert values == {"days": 3, "renew": False, "notes": None}
     helps = {flag.name: flag.help for flag in typer.main.get_command(app).params}
-    assert helps["days"] == "How long. See --renew."
+    assert helps["days"] == "How long. See `renew`."
 
 
-@pytest.mark.parametrize(("days", "message"), [(0, "1 to 30; got 0"), (1_000, "1 to 30; got 1,000")])
-def test_a_number_outside_its_bounds_is_refused(days, message):
+def test_a_number_outside_its_bounds_is_refused():
     @with_fields_of(Lent)
     def lend(arguments: Lent) -> int:
         return arguments.days
 
     assert lend("dune", days=30) == 30
-    with pytest.raises(OptionError, match=f"`days` must be {message}"):
-        lend("dune", days=days)
+    for days in (0, 1_000):
+        with mistake(OptionError, option="days"):
+            lend("dune", days=days)
 
 
 PACKAGE = Path(widenet.__file__).parent

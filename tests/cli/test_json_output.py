@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import every_command, fences
-from widenet.cli.json_output import print_json
+from widenet.cli.output import print_json
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "json.md").read_text("utf-8")
 EXAMPLES = {fence.title: json.loads(fence.body) for fence in fences(PAGE) if fence.language == "json"}

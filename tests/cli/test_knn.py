@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from widenet.cli.lines import lines_to
+from widenet.cli.output import lines_to
 from widenet.knn.neighbours import Neighbours
 from widenet.runs import Model
 
@@ -27,29 +27,8 @@ def test_like_shows_the_nearest_items_without_the_item_itself(widenet, inside):
     expected = zip(names.ids(positions[1:]), names.titles(positions[1:]), scores[1:].tolist(), strict=True)
     assert [tuple(row.values()) for row in json.loads(ended.out)] == list(expected)
     ended = widenet("knn", "like", "run", "The Hobbit", "-k", 20, "--layer", "history", "--measure", "l2")
-    assert (ended.status, ended.err) == (
-        0,
-        "Like: The Hobbit\n-k asks for 20 items; only 8 are left besides it.\n",
-    )
+    assert (ended.status, ended.err) == (0, "Like: The Hobbit\n")
     assert [line.split()[0] for line in ended.out.splitlines()] == [str(rank) for rank in range(1, 9)]
-
-
-@pytest.mark.usefixtures("inside")
-def test_like_says_which_of_several_items_it_takes(widenet):
-    taken = widenet("recommend", "run", "re").err.splitlines()[0]
-    assert "is taken for" in taken
-    ended = widenet("knn", "like", "run", "re", "-k", 1)
-    assert ended.err.splitlines()[0] == taken
-    assert len(ended.out.splitlines()) == 1
-
-
-@pytest.mark.usefixtures("inside")
-def test_like_refuses_in_a_sentence(widenet):
-    ended = widenet("knn", "like", "run", "hobbit", "--layer", "taste")
-    message = (
-        'widenet: The network has no sparse input or output called "taste". Name one of history, next.\n'
-    )
-    assert (ended.status, ended.out, ended.err) == (2, "", message)
 
 
 @pytest.fixture
@@ -84,16 +63,6 @@ def test_search_writes_a_json_line_a_query(widenet, vectors):
     assert nearest == {"key": "b", "score": 0.8125**0.5}
 
 
-def test_search_names_a_bad_query_and_leaves_no_file(widenet, vectors):
-    (vectors / "queries.txt").write_text("q\t1 0\nr\t0 inf\n")
-    ended = widenet("knn", "search", "a.txt", "--queries", "queries.txt", "--out", "found.jsonl")
-    message = (
-        "widenet: queries.txt: line 2: numbers must be finite in float32; got inf. Leave the vector out.\n"
-    )
-    assert (ended.status, ended.err) == (2, message)
-    assert not list(vectors.glob("*found*"))
-
-
 @pytest.mark.parametrize("source", ["run", "items.npy"])
 def test_export_writes_an_index_and_tells_its_recall(source, widenet, inside, tmp_path):
     path = inside / source
@@ -111,19 +80,6 @@ def test_export_writes_an_index_and_tells_its_recall(source, widenet, inside, tm
 
 
 @pytest.mark.usefixtures("vectors")
-@pytest.mark.parametrize("there", ["found", "found.keys"])
-def test_a_file_that_is_there_is_not_replaced(there, widenet):
-    Path(there).write_text("mine")
-    way_out = "Replace it with --overwrite, choose another --out, or remove it first."
-    said = f"widenet: {there} exists already. {way_out}\n"
-    assert widenet("knn", "export", "a.txt", "--out", "found").err == said
-    if there == "found":
-        ended = widenet("knn", "search", "a.txt", "--queries", "queries.txt", "--out", there)
-        assert (ended.status, ended.out, ended.err) == (2, "", said)
-    assert Path(there).read_text() == "mine"
-
-
-@pytest.mark.usefixtures("vectors")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_standard_output_that_is_full_is_one_sentence(unbuffered):
     line = [sys.executable, "-m", "widenet", "knn", "search", "a.txt", "--queries", "queries.txt", "-k", "1"]
@@ -132,11 +88,7 @@ def test_standard_output_that_is_full_is_one_sentence(unbuffered):
         ended = subprocess.run(
             line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
-    assert (ended.returncode, ended.stderr) == (
-        2,
-        "widenet: standard output cannot be written: No space left on device. Free some space, or choose"
-        " another place.\n",
-    )
+    assert (ended.returncode, ended.stderr) == (2, "widenet: standard output: No space left on device.\n")
 
 
 def test_what_fails_beside_writing_is_not_said_of_standard_output():
@@ -156,10 +108,9 @@ def test_only_files_of_the_same_command_are_replaced(widenet):
             Path(words[-2]).write_text(mine)
             ended = widenet(*words)
             assert ended.status == 2
-            assert " that widenet wrote is replaced; this is none. Choose another --out" in ended.err
             assert Path(words[-2]).read_text() == mine
         Path(words[-2]).write_bytes(before)
     with Path("found.keys").open("a") as file:
         file.write("mine\n")
-    assert "only an index with its keys that widenet wrote" in widenet(*words).err
+    assert widenet(*words).status == 2
     assert not [path for path in Path.cwd().iterdir() if path.name.startswith(".found")]

@@ -2,16 +2,14 @@
 
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from widenet.data.dataset import Dataset
-from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.runs import Model, train
+from widenet.runs import Model
 
 SPLIT = ["--data", "data"]
 
@@ -40,8 +38,7 @@ def test_evaluate_counts_the_true_items_that_users_had_before(widenet, model, tm
         titles=names.titles(range(9)),
     )
     command = ["evaluate", "run", "--data", known.path]
-    told = "3 true items cannot be found: their users had them before, so that the lists leave them out."
-    assert f"{told} Rank them with --include-seen.\n" in widenet(*command).err
+    assert widenet(*command).err.startswith("3 true items ")
     assert "true items" not in widenet(*command, "--include-seen").err
     assert json.loads(widenet(*command, "--json").out)["num_seen"] == 3
     assert "num_seen" not in json.loads(widenet(*command, "--json", "--include-seen").out)
@@ -97,7 +94,6 @@ def test_predict_writes_the_recommendations_of_every_user_in_every_format(suffix
         expected += [(user, one.item, one.score) for one in found[:3]]
     assert len(expected) > 24
     assert (ended.status, ended.out) == (0, f"{out}: {len(expected)} recommendations for 12 users.\n")
-    assert "fewer than" not in ended.err
     found = rows_of(out)
     assert [row[:2] for row in found] == [row[:2] for row in expected]
     precision = {"abs": 6e-4} if suffix == "dsstne" else {"rel": 1e-5}
@@ -129,14 +125,6 @@ def test_predict_for_a_part_writes_what_its_evaluation_ranks(widenet, model, tmp
 
 
 @pytest.mark.usefixtures("inside")
-def test_lists_longer_than_the_catalogue_are_named(widenet, tmp_path):
-    says = "-k asks for 50 items; there are 9.\n"
-    assert widenet("evaluate", "run", *SPLIT, "-k", "50").err == says
-    assert widenet("predict", "run", *SPLIT, "-k", "50", "--out", tmp_path / "found.csv").err == says
-    assert widenet("evaluate", "run", *SPLIT).err == ""
-
-
-@pytest.mark.usefixtures("inside")
 def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
     (tmp_path / "never").write_text("0\n1\n")
     (tmp_path / "never_for").write_text("user,item\nu0,2\nnobody,2\n")
@@ -160,11 +148,7 @@ def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
         "--include-seen",
         *filters,
     )
-    assert (
-        ended.err
-        == f'{tmp_path / "never_for"}: 1 of 2 users is not in the dataset, such as "nobody"; their lines had'
-        " no effect.\n"
-    )
+    assert str(tmp_path / "never_for") in ended.err
     rows = list(csv.DictReader((tmp_path / "recommendations").read_text().splitlines()))
     shown = {user: [row["item"] for row in rows if row["user"] == user] for user in ("u0", "u1")}
     assert (len(shown["u0"]), len(shown["u1"])) == (6, 7)
@@ -182,10 +166,6 @@ def test_predict_never_replaces_a_file_and_leaves_none_that_is_not_complete(wide
     before = out.read_bytes()
     ended = widenet("predict", "run", *SPLIT, "--out", out, "-k", 1)
     assert (ended.status, out.read_bytes()) == (2, before)
-    assert (
-        f"{out} exists already. Replace it with --overwrite, choose another --out, or remove it first."
-        in ended.err
-    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["never", "out.csv"]
 
 
@@ -246,70 +226,20 @@ def test_filters_leave_out_the_items_of_a_file(widenet, tmp_path):
     assert {item for _, item, _ in rows_of(tmp_path / "all.csv")} == set(everything[1:3])
 
 
-REFUSED_USERS = {
-    ("--user", "u3", "--data", "data", "hobbit"): "--user and items exclude each other.",
-    ("--user", "u3", "hobbit"): "--user and items exclude each other.",
-    ("--data", "data", "hobbit"): "--data needs --user. Name a user of the dataset",
-    (
-        "--user",
-        "u99",
-        "--data",
-        "data",
-    ): 'data: no user is called "u99". Its 12 users are called "u0", "u1", "u10" and so on.',
-}
-
-
-@pytest.mark.usefixtures("inside")
-@pytest.mark.parametrize("words", REFUSED_USERS)
-def test_recommend_refuses_a_user_that_is_not_there_or_half_named(words, widenet):
-    ended = widenet("recommend", "run", *words)
-    assert ended.status == 2
-    assert ended.err.startswith(f"widenet: {REFUSED_USERS[words]}")
-
-
-@pytest.mark.usefixtures("inside")
-def test_evaluate_says_if_nobody_gets_what_was_held_out(widenet, model, tmp_path):
-    worst = model.recommend(["0"], k=8)[-1].item
-    ingest([("u", "0")], tmp_path / "data", heldout=[("u", worst)], vocabulary="data")
-    line = ["evaluate", "run", "--data", tmp_path / "data", "-k", 1]
-    said = "Every recall is 0: nobody's list of 1 has anything of the heldout part. Train longer; "
-    assert said in widenet(*line).err
-    assert "Every recall" not in widenet(*line, "-k", 8).err
-
-
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_recommend_says_which_of_several_titles_it_takes(more, widenet, model):
     names = model.run.vocabulary("items")
     taken, *others = names.shown(names.find("re"))
-    said = f'"re" is taken for {taken}, the most popular; others: {"; ".join(others)}.\n'
     assert len(others) == 1
-    assert widenet("recommend", "run", "re", *more).err.startswith(said)
+    said = widenet("recommend", "run", "re", *more).err.splitlines()[0]
+    assert said.index(taken) < said.index(others[0])
     ended = widenet("recommend", "run", "the", *more)
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith("widenet: 'the' is a part of 9 titles in the field \"items\": ")
 
 
-def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(widenet, model):
+def test_fingerprint_prints_that_of_the_weights(widenet, model):
     ended = widenet("fingerprint", "run")
-    assert ended.out == f"{model.fingerprint()}\n"
-    assert ended.err == (
-        'The same data and documents give this fingerprint again, with "shards": 2 as in training.json of'
-        " run.\n"
-    )
-
-
-@pytest.mark.usefixtures("inside")
-def test_fingerprints_of_runs_that_no_training_gives_say_what_gives_them(widenet, tmp_path):
-    widenet("quantize", "run", "--out", tmp_path / "small")
-    widenet("dsstne", "export-model", "run", tmp_path / "run.nc")
-    widenet("import", tmp_path / "run.nc", "--out", tmp_path / "imported")
-    said = {name: widenet("fingerprint", tmp_path / name).err for name in ("small", "imported")}
-    made_of = Path("run").resolve()
-    assert said == {
-        "small": f"{tmp_path / 'small'} is in 8 bits: widenet quantize gives this fingerprint of {made_of}"
-        " again.\n",
-        "imported": f"{tmp_path / 'imported'} was imported: the same file gives this fingerprint again.\n",
-    }
+    assert (ended.out, ended.err) == (f"{model.fingerprint()}\n", "")
 
 
 def pairs(data, part):
@@ -319,9 +249,7 @@ def pairs(data, part):
 
 
 @pytest.mark.usefixtures("inside")
-def test_evaluate_says_that_other_examples_than_those_trained_on_may_hold_out_what_was_trained_on(
-    widenet, tmp_path
-):
+def test_evaluate_says_what_of_a_part_was_trained_on(widenet, tmp_path):
     other = tmp_path / "other"
     assert widenet("data", "split", "whole", "--out", other, "--heldout", 0.25, "--seed", 1).status == 0
     ended = widenet("evaluate", "run", "--data", other, "--json")
@@ -330,68 +258,6 @@ def test_evaluate_says_that_other_examples_than_those_trained_on_may_hold_out_wh
         set(zip(*pairs(one, part), strict=True)) for one, part in ((first, "train"), (second, "heldout"))
     ]
     number = len(kept & held)
-    said = (
-        f"{other} does not hold the examples that run was trained on: of the {len(held)} entries of its"
-        " heldout part"
-    )
-    assert (ended.status, ended.err) == (0, f"{said}, {number} were trained on.\n")
+    assert (ended.status, ended.err.count("\n")) == (0, 1)
+    assert f"{number} of the {len(held)} entries" in ended.err
     assert 0 < number < len(held)
-
-
-@pytest.mark.usefixtures("inside")
-def test_evaluate_says_what_it_cannot_compare_and_nothing_of_users_that_were_set_aside_whole(
-    widenet, tmp_path
-):
-    split = ["--heldout-users", 0.3, "--heldout", 0.3, "--users-out", tmp_path / "new"]
-    assert widenet("data", "split", "whole", "--out", tmp_path / "others", *split).status == 0
-    (tmp_path / "once.json").write_text('{"epochs": 1}')
-    assert (
-        widenet(
-            "train",
-            "network.json",
-            tmp_path / "once.json",
-            "--data",
-            tmp_path / "others",
-            "--out",
-            tmp_path / "run",
-        ).status
-        == 0
-    )
-    evaluate = ["evaluate", tmp_path / "run", "--data", tmp_path / "new", "--json"]
-    assert (widenet(*evaluate).status, widenet(*evaluate).err) == (0, "")
-    (tmp_path / "others").rename(tmp_path / "gone")
-    said = "which are not at hand to compare: what it holds out may have been trained on.\n"
-    assert (
-        widenet(*evaluate).err
-        == f"{tmp_path / 'new'} does not hold the examples that {tmp_path / 'run'} was trained on, {said}"
-    )
-
-
-@pytest.mark.usefixtures("inside")
-@pytest.mark.parametrize(("steps", "place"), [(2, "step 2 of epoch 1"), (5, "step 2 of epoch 2")])
-def test_commands_on_a_run_that_was_cut_short_say_of_which_checkpoint_they_speak(
-    steps, place, widenet, tmp_path
-):
-    run, left = tmp_path / "run", iter(range(steps))
-    with pytest.raises(KeyboardInterrupt):
-        train("network.json", "training.json", "data", run, interrupted=lambda: next(left) == steps - 1)
-    said = f"{run} has not ended: this is its checkpoint after {place}.\n"
-    assert widenet("evaluate", run, *SPLIT, "--json").err == said
-    assert widenet("recommend", run, "hobbit", "--json").err == said
-    assert widenet("fingerprint", run).err.startswith(said)
-
-
-def test_predict_says_how_many_lists_are_short(widenet, model, tmp_path):
-    (tmp_path / "only.txt").write_text(
-        "".join(f"{name}\n" for name in model.run.vocabulary("items").ids([0, 1]))
-    )
-    ended = widenet(
-        "predict", "run", *SPLIT, "--out", tmp_path / "out.csv", "-k", 2, "--only", tmp_path / "only.txt"
-    )
-    counts = dict.fromkeys(Dataset.open("data").ids(slice(None)), 0)
-    for user, *_ in rows_of(tmp_path / "out.csv"):
-        counts[user] += 1
-    short = sum(count < 2 for count in counts.values())
-    assert short > 0
-    said = f"{short} of 12 users have fewer than 2 recommendations: nothing else is left for them.\n"
-    assert ended.err.endswith(said)

@@ -23,7 +23,6 @@ def test_it_prints_what_it_tries_and_what_it_keeps(widenet, tmp_path):
     assert len(set(lines)) == len(lines)
     again = widenet("fingerprint", out)
     assert again.out.strip() == fingerprint.split()[1]
-    assert "widenet neighbourhood, with the same options, gives this fingerprint of " in again.err
     assert widenet("recommend", out, "The Hobbit").status == 0
     assert widenet("evaluate", out, "--data", "data").status == 0
     assert widenet("compare", "run", out, "--data", "data").status == 0
@@ -43,31 +42,14 @@ def test_as_json_the_choices_go_to_standard_error(widenet, tmp_path):
 
 
 @pytest.mark.usefixtures("inside")
-def test_lists_end_with_the_items(widenet, tmp_path):
-    line = ["neighbourhood", "run", "--out", tmp_path / "near", "--overwrite", "--json", "--metric"]
-    whole, longer = widenet(*line, "ndcg@9"), widenet(*line, f"ndcg@{10**23}")
-    assert whole.err.count("\n") == longer.err.count("\n") - 1
-    asked = f"--metric asks for {10**23:,} items; there are 9."
-    assert longer.err.splitlines()[0] == asked
-    assert json.loads(longer.out) == {**json.loads(whole.out), "metric": f"ndcg@{10**23}"}
-
-
-@pytest.mark.usefixtures("inside")
-def test_a_training_fits_its_term_or_ends_with_the_command_for_it(widenet, tmp_path):
+def test_a_training_fits_its_term_if_it_can(widenet, tmp_path):
     def lines(data, *words):
         return widenet(
             "train", *words, "--data", data, "--out", tmp_path / data, "--overwrite"
         ).err.splitlines()
 
-    assert 'Fitting the neighbourhood term of "next" by ndcg@20.' in (said := lines("data"))
-    assert said[-1].startswith("Next: ")
-    document = (tmp_path / "data" / "network-fitted.json").read_text()
-    (tmp_path / "network.json").write_text(document)
-    words, _, command = lines("data", tmp_path / "network.json")[-1].partition(": widenet ")
-    assert words == "Perhaps better lists, without a new training"
-    assert command == f"neighbourhood {tmp_path / 'data'} --out {tmp_path / 'data'}-near"
-    assert widenet(*command.split()).status == 0
-    stays = 'The neighbourhood term of "next" stays as the document has it: training.json has no evaluation'
+    assert 'Fitting the neighbourhood term of "next" by ndcg@20.' in lines("data")
+    stays = 'The neighbourhood term of "next" stays'
     assert [line for line in lines("whole", "--no-validation") if line.startswith(stays)]
 
 
@@ -80,19 +62,3 @@ def test_a_plan_names_the_bytes_of_the_neighbours(widenet, tmp_path):
     assert planned == {"next": {"units": 9, "neighbours": 25, "bytes": held}}
     table = widenet("plan", "--data", "data").out
     assert f"neighbours of next     9       25  {held / 1000:.2f} kB  in shards of rows" in table
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["nothing"], "nothing"),
-        (["run", "--metric", "coverage@2"], "metric"),
-        (["run", "--output", "nothing"], 'no output called "nothing"'),
-    ],
-)
-@pytest.mark.usefixtures("inside")
-def test_a_mistake_is_one_sentence(words, message, widenet, tmp_path):
-    ended = widenet("neighbourhood", *words, "--out", tmp_path / "near")
-    assert (ended.status, len(ended.err.splitlines())) == (2, 1)
-    assert message in ended.err
-    assert not (tmp_path / "near").exists()

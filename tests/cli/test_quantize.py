@@ -28,17 +28,3 @@ def test_as_json(widenet, tmp_path):
     assert found["num_bytes"] == num_bytes(tmp_path / "small")
     assert found["num_bytes_before"] == num_bytes("run")
     assert found["fingerprint"] == widenet("fingerprint", tmp_path / "small").out.strip()
-
-
-@pytest.mark.usefixtures("inside")
-def test_an_earlier_run_is_replaced_where_that_is_asked_for(widenet, tmp_path):
-    assert widenet("quantize", "run", "--out", tmp_path / "small").status == 0
-    ended = widenet("quantize", "run", "--out", tmp_path / "small")
-    assert ended.err.endswith("small exists already. Replace it with --overwrite, or choose another --out.\n")
-    assert widenet("quantize", "run", "--out", tmp_path / "small", "--overwrite").status == 0
-
-
-@pytest.mark.usefixtures("inside")
-def test_a_mistake_is_one_sentence(widenet, tmp_path):
-    ended = widenet("quantize", "nothing", "--out", tmp_path / "small")
-    assert (ended.status, len(ended.err.splitlines())) == (2, 1)

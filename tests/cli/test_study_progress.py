@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from widenet.cli import study_progress
-from widenet.cli.study_progress import StudyProgress
+from widenet.cli import tune as study_progress
+from widenet.cli.tune import StudyProgress
 
 
 def search(report):
@@ -28,7 +28,7 @@ def test_a_line_is_printed_for_each_rung(capsys):
         "trial   0  epochs   3  0.2500  best of this rung",
         "trial   1  epochs   3  0.1250",
         "trial   2  failed: numbers overflow.",
-        "Worker 0 was lost; --resume it.",
+        "Worker 0 was lost; `resume` it.",
     ]
     resumed = StudyProgress(4)
     resumed.resume({0: {3: 0.125, 9: 0.5}, 1: {3: 0.25}, 2: {}})

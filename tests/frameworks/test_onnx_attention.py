@@ -15,7 +15,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.frameworks.onnx_export import export_onnx
 from widenet.model.layers.attention import EPSILON
 from widenet.runs import train
-from widenet.runs.quantizing import quantize
+from widenet.runs.made_of import quantize
 from widenet.sparse import SparseBatch
 
 ROWS = [[0, 3, 5, 3], [], [1], np.random.default_rng(0).integers(0, WIDTH, 60).tolist(), [4, 9], [7] * 5]

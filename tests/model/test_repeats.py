@@ -12,7 +12,7 @@ from widenet.plan.shards import Shards
 from widenet.predict.tiles import layer_values
 from widenet.predict.top_k import top_k
 from widenet.runs import Model, train
-from widenet.runs.quantizing import quantize
+from widenet.runs.made_of import quantize
 from widenet.sparse import SparseBatch, indptr_of
 from widenet.spec.network import NetworkSpec
 

@@ -12,7 +12,7 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict import swept_shards, top_k
 from widenet.predict.tiles import Tiles
 from widenet.predict.top_k import Filter
-from widenet.runs.quantizing import put_in_8_bits
+from widenet.runs.made_of import put_in_8_bits
 from widenet.sparse import SparseBatch
 
 pytestmark = pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")

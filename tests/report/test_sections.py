@@ -10,7 +10,7 @@ from tests.pages import Page
 from widenet.plan.numbers import amount
 from widenet.report.sections import evaluations_section, network_section, summary, time_section
 from widenet.report.subject import Subject
-from widenet.runs.quantizing import quantize
+from widenet.runs.made_of import quantize
 from widenet.training.run_directory import RunDirectory
 
 

@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 import widenet
@@ -14,9 +13,7 @@ from widenet.report.listing import list_runs
 from widenet.report.write import write_report
 from widenet.runs import Model, train
 from widenet.runs.documents import documents
-from widenet.runs.fitted_terms import _said
-from widenet.runs.term_search import Choice, Found, words_of
-from widenet.spec.layers import Neighbourhood as Term
+from widenet.runs.term_search import words_of
 from widenet.training.state import Report
 
 EVALUATED = {**TRAINING, "evaluation": {"metric": "ndcg@5"}}
@@ -95,20 +92,6 @@ def test_lists_and_reports_show_the_metric_of_the_fitted_term(fitted, data):
     assert "ndcg@5 is with the fitted neighbourhood term; the curves are with the first one." in page
 
 
-def test_a_term_that_ignores_the_order_of_sequences_says_so():
-    terms = [Term(order=order) for order in ("use", "ignore")]
-    used, ignored = (
-        Choice(term, mean, np.full(9, mean)) for term, mean in zip(terms, (0.1, 0.2), strict=True)
-    )
-    said = _said(Found(used, ignored), "ndcg@5", '"next"', "users")
-    assert said.endswith(
-        " ndcg@5 is 0.2000, and 0.1000 with the term before. It ignores the order of the sequences: a dataset"
-        " without `sequence=True` may give better lists."
-    )
-    assert "ignores" not in _said(Found(used, Choice(None, 0.3, np.zeros(9))), "ndcg@5", "", "")
-    assert "ignores" not in _said(Found(ignored, Choice(terms[0], 0.3, np.full(9, 0.3))), "ndcg@5", "", "")
-
-
 def fits_of(model):
     """The fits in the last line of the log, without seconds, which are at least 0; no other line has any."""
     *earlier, last = model.run.records()
@@ -127,14 +110,6 @@ def test_the_log_says_what_was_tried_and_found(fitted, twice, heard):
     numbers = f"{fit['best']:.4f}, and {fit['before']:.4f} with the term before."
     assert best.endswith(f" For {fit['num_users']} users who did not choose it, ndcg@5 is {numbers}")
     assert [fit["output"] for fit in fits_of(twice[0])] == ["next", "also"]
-
-
-def test_a_log_that_somebody_has_removed_stops_no_fit(fitted, data, tmp_path):
-    shutil.copytree(fitted.run.path, tmp_path / "run")
-    (tmp_path / "run" / "log.jsonl").unlink()
-    asked = tied_near(**WEAK, fit=True), EVALUATED, data, tmp_path / "run"
-    resumed = train(*asked, device="cpu", resume=True)
-    assert (resumed.run.records(), resumed.fingerprint()) == ([], fitted.fingerprint())
 
 
 def test_a_training_that_goes_on_after_its_end_fits_the_same(fitted, data, tmp_path):

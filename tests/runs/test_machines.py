@@ -60,11 +60,7 @@ def shards(folder):
 
 
 def test_a_killed_training_on_two_machines_is_resumed_by_other_processes(
-    store,
-    data,
-    tmp_path,
-    monkeypatch,
-    widenet_command,
+    store, data, tmp_path, monkeypatch, widenet_command
 ):
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps(TRAINING))

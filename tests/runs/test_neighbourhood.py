@@ -1,9 +1,9 @@
 """The neighbourhood term that is chosen on a validation part: against trainings and evaluations with it."""
 
-import numpy as np
 import pytest
 
 import widenet
+from tests.mistakes import mistake
 from tests.trainings import TIED, tied_near
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DataError, FitError, OptionError
@@ -11,9 +11,7 @@ from widenet.model.neighbourhood import Neighbourhood
 from widenet.report.listing import list_runs
 from widenet.report.write import write_report
 from widenet.runs import Model, term_search, train
-from widenet.runs.neighbourhood import fit_neighbourhood, fitted_neighbourhood
-from widenet.runs.term_search import Choice
-from widenet.spec.usual import TERM_IN_ORDER
+from widenet.runs.made_of import fit_neighbourhood, fitted_neighbourhood
 
 WIDTH = 40
 """Items 2 n and 2 n + 1 go together; a network of few units that has hardly learned does not know it."""
@@ -74,21 +72,6 @@ def test_the_best_of_what_was_tried_is_kept(result, plain, data):
         assert own[0].mean != own[1].mean
 
 
-def test_weights_grow_or_shrink_as_long_as_it_helps(fitted):
-    _, tried = fitted
-    for neighbours in (25, 10, 3):
-        own = [choice for choice in tried[1:] if choice.term.neighbours == neighbours]
-        best = max(own, key=lambda choice: choice.mean)
-        rivals = {
-            choice.term.weight: choice.mean
-            for choice in own
-            if (choice.term.floor, choice.term.popularity) == (best.term.floor, best.term.popularity)
-        }
-        assert best.term.weight == 6.4 or rivals[2 * best.term.weight] <= best.mean
-        assert max(rivals) <= 6.4
-        assert best.term.weight > 0.8 or rivals[best.term.weight / 2] <= best.mean
-
-
 def test_the_run_is_that_of_a_training_with_the_term(fitted, data, tmp_path):
     model, _ = fitted
     [output] = model.run.network.outputs
@@ -108,14 +91,6 @@ def test_the_term_of_the_run_is_tried_too_and_its_neighbours_are_replaced(fitted
     assert again[1].term.model_dump()["weight"] == 0.001
     assert [again[0], *again[2:]] == tried
     assert made.fingerprint() == model.fingerprint()
-
-
-@pytest.mark.parametrize(("users", "number"), [(7, 7), (1000, 30)])
-def test_as_many_users_judge_as_choose(users, number, plain, tmp_path):
-    tried = []
-    out = tmp_path / "run"
-    found = fitted_neighbourhood(plain.run.path, out, None, users, "ndcg@5", None, False, tried.append).found
-    assert {len(choice.values_E) for choice in [*tried, found.before, found.best]} == {number}
 
 
 def test_of_many_users_some_try_all_terms_and_all_choose_among_the_best(plain, data, tmp_path, monkeypatch):
@@ -207,19 +182,6 @@ def test_along_a_sequence_all_orders_are_tried(steps, best, tmp_path):
     assert found.best.term.order == best
 
 
-def test_weights_that_suit_one_floor_are_not_taken_to_the_other():
-    tried = []
-
-    def measure(term):
-        tried.append(term)
-        good = term.floor == TERM_IN_ORDER["floor"]
-        return Choice(term, 1 - 0.1 * term.weight if good else term.floor * term.weight, np.zeros(0))
-
-    term_search._try_neighbours(measure, TERM_IN_ORDER, 25)
-    weights = [term.weight for term in tried if term.floor == TERM_IN_ORDER["floor"]]
-    assert max(weights) == 2 * TERM_IN_ORDER["weight"]  # once, to see that it is worse
-
-
 def test_models_with_other_terms_have_other_fingerprints(data, tmp_path):
     terms = [{"weight": 1}, {"weight": 2}, {"weight": 1, "floor": 0.5}, {"weight": 1, "neighbours": 24}]
     found = {
@@ -251,20 +213,13 @@ def test_lists_and_reports_do_not_take_the_numbers_of_the_training_for_its_own(f
         assert listed.made_of == str((plain if path == model.run.path else model).run.path.resolve())
         page = write_report(path, tmp_path / f"{path.name}.html").read_text()
         assert f"{form[0].upper()}{form[1:]}, made of " in page
-    with pytest.raises(OptionError, match=r"small is in 8 bits\. Choose the term for .*run, then make"):
+    with mistake(OptionError):
         fit_neighbourhood(small.run.path, tmp_path / "again", **ASKED)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"metric": "coverage@5"}, r'`metric` must be a mean over users; got "coverage@5"\. Take "ndcg@5"'),
-        ({"metric": "ndgc@5"}, r'"ndgc@5" is not a known metric\. Did you mean "ndcg@5"'),
-        ({"users": 0}, r"`users` must be at least 1; got 0"),
-    ],
-)
-def test_a_mistake_is_told_before_weights_are_read(settings, message, plain, tmp_path):
-    with pytest.raises(OptionError, match=message):
+@pytest.mark.parametrize("settings", [{"metric": "coverage@5"}, {"metric": "ndgc@5"}, {"users": 0}])
+def test_a_mistake_is_told_before_weights_are_read(settings, plain, tmp_path):
+    with mistake(OptionError):
         fit_neighbourhood(plain.run.path, tmp_path / "run", **settings)
     assert not [*tmp_path.iterdir()]
 
@@ -272,22 +227,21 @@ def test_a_mistake_is_told_before_weights_are_read(settings, message, plain, tmp
 def test_what_cannot_have_or_choose_a_term_says_why(plain, tmp_path):
     without = dataset_from_lists(tmp_path / "without", ROWS, width=WIDTH)
     train(tied_near(), TRAINING, without, tmp_path / "blind", device="cpu")
-    rule = r'no validation part of "items" with two users\. Set one aside with `widenet data split`'
-    with pytest.raises(FitError, match=rule):
+    with mistake(FitError):
         fit_neighbourhood(tmp_path / "blind", tmp_path / "out")
     without.path.rename(tmp_path / "away")
-    with pytest.raises(FitError, match=r"blind: the dataset of its training is gone, or has other features"):
+    with mistake(FitError):
         fit_neighbourhood(tmp_path / "blind", tmp_path / "out")
     other = world(tmp_path / "changed", ROWS[::-1])
-    with pytest.raises(FitError, match=r"changed has other examples than those of .*run\. Name the dataset"):
+    with mistake(FitError):
         fit_neighbourhood(plain.run.path, tmp_path / "out", other)
-    with pytest.raises(CheckpointError, match=r"exists already\. Choose another `out`"):
+    with mistake(CheckpointError, option="out"):
         fit_neighbourhood(plain.run.path, plain.run.path.parent)
     side = world(tmp_path / "side", sparse={"tags": [[user % 5] for user in range(len(ROWS))]})
     layers = [{**TIED["layers"][0], "field": "tags"}, {"name": "mid", "units": 3}]
     layers.append({"name": "out", "kind": "output", "field": "items"})
     train({"layers": layers}, TRAINING, side, tmp_path / "other", device="cpu")
-    with pytest.raises(FitError, match=r'output "out" can have no neighbourhood term, which needs an input'):
+    with mistake(FitError):
         fit_neighbourhood(tmp_path / "other", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -297,6 +251,6 @@ def test_nothing_is_left_of_a_search_that_fails(plain, monkeypatch, tmp_path):
         raise DataError("no more")
 
     monkeypatch.setattr(Neighbourhood, "take", fail)
-    with pytest.raises(DataError, match="no more"):
+    with mistake(DataError):
         fit_neighbourhood(plain.run.path, tmp_path / "run", **ASKED)
     assert not [*tmp_path.iterdir()]

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cli.conftest import widenet  # noqa: F401 a fixture
+from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError
 from widenet.runs import train
@@ -57,15 +58,9 @@ def test_everything_that_is_known_of_a_user_gives_what_the_dataset_gives(model, 
 
 
 def test_a_dataset_without_a_field_is_refused_with_how_it_gets_one(model, tmp_path):
-    titles, country = (
-        TITLES,
-        {"country": [[user % 2] for user in range(len(ROWS))]},
-    )
+    titles, country = (TITLES, {"country": [[user % 2] for user in range(len(ROWS))]})
     other = dataset_from_lists(tmp_path / "other", ROWS, width=NUM_ITEMS, titles=titles, sparse=country)
-    with pytest.raises(
-        FitError,
-        match=r'other has no field "age", which .* Ingest it with `users=FILE` `dense={.age.: .COLUMN.}`\.',
-    ):
+    with mistake(FitError):
         model.recommend(users="0", data=other)
 
 
@@ -113,35 +108,19 @@ def test_a_sequence_stands_beside_other_fields(tmp_path):
 
 
 MISTAKES = {
-    "an unknown field": (
-        {"contry": "0"},
-        OptionError,
-        r'that the network reads \(age, items, country\); got "contry"\. Did you mean "country"',
-    ),
-    "an unknown category": ({"country": "XX"}, DataError, r"has the id 'XX', and .* such as '0'"),
-    "a category that is a fraction": (
-        {"country": 2.5},
-        OptionError,
-        r'field "country" takes ids or titles, each a text or a whole number; got 2\.5\. Write \'2\.5\'',
-    ),
-    "a number too few": ({"age": 0.5}, OptionError, r'field "age" takes 2 numbers; got 1'),
-    "a number in quotes": (
-        {"age": ["0.5", 1]},
-        DataError,
-        r'field "age" takes finite numbers that a float32 can hold; got \'0\.5\'',
-    ),
-    "no number": (
-        {"age": [float("nan"), 1]},
-        DataError,
-        r'field "age" takes finite numbers that a float32 can hold; got nan',
-    ),
+    "an unknown field": ({"contry": "0"}, OptionError),
+    "an unknown category": ({"country": "XX"}, DataError),
+    "a category that is a fraction": ({"country": 2.5}, OptionError),
+    "a number too few": ({"age": 0.5}, OptionError),
+    "a number in quotes": ({"age": ["0.5", 1]}, DataError),
+    "no number": ({"age": [float("nan"), 1]}, DataError),
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_what_is_not_known_is_one_sentence(mistake, model):
-    fields, error, message = MISTAKES[mistake]
-    with pytest.raises(error, match=message):
+@pytest.mark.parametrize("wrong", MISTAKES)
+def test_what_is_not_known_is_refused(wrong, model):
+    fields, error = MISTAKES[wrong]
+    with mistake(error):
         model.recommend(["1"], fields=fields)
 
 
@@ -161,32 +140,26 @@ def test_what_is_said_in_place_of_items_is_not_recommended(model, data):
 
 def test_what_is_understood_must_be_right_and_values_are_of_items(model):
     assert model.understood(["1"], {"age": [0.5, 2]}) == {"items": ["Book 1"], "age": ["0.5", "2"]}
-    with pytest.raises(DataError, match="finite numbers that a float32 can hold; got 'x'"):
+    with mistake(DataError):
         model.understood(fields={"age": ["x", 1]})
-    with pytest.raises(DataError, match=r"a float32 can hold; got 1e\+39"):
+    with mistake(DataError):
         model.recommend(fields={"age": [1e39, 1]})
-    with pytest.raises(
-        OptionError, match='values must be numbers of items; got no item, and the numbers of the field "age"'
-    ):
+    with mistake(OptionError):
         model.recommend(fields={"age": [0.5, 1]}, values=[2.0])
 
 
 def test_items_go_to_a_network_that_reads_some(data, tmp_path):
     model = train(network([INPUTS[0], INPUTS[2]]), {"epochs": 1}, data, tmp_path / "run")
-    with pytest.raises(FitError, match=r"reads age, country, and no items of its output"):
+    with mistake(FitError):
         model.recommend(["1"])
-    with pytest.raises(OptionError, match="at least one item"):
+    with mistake(OptionError):
         model.recommend()
 
 
 def test_the_command_takes_fields_and_says_what_it_took(model, data, widenet):  # noqa: F811
     run = model.run.path
     ended = widenet("recommend", run, "book 1", "--field", "country=0", "--field", "age=0.7,9", "-k", 2)
-    assert (
-        ended.err
-        == '"age" was 0.2 to 0.7 in training; got 9.\nFor somebody with items: Book 1\n  country: 0\n  age:'
-        " 0.7; 9\n"
-    )
+    assert ended.err == "For somebody with items: Book 1\n  country: 0\n  age: 0.7; 9\n"
     assert [line.split()[-1] for line in ended.out.splitlines()] == [
         f"({one.item})" for one in model.recommend(["1"], k=2, fields={"country": "0", "age": [0.7, 9]})
     ]
@@ -196,12 +169,8 @@ def test_the_command_takes_fields_and_says_what_it_took(model, data, widenet):  
     )
     ended = widenet("recommend", run, "--user", "u0", "--data", data.path, "--field", "country=1")
     assert ended.err.endswith("\n  country, as given: 1\n")
-    for wrong, said in {
-        "country": 'FIELD=VALUE, such as country=NL; got "country"',
-        "age=young": 'commas between them; got "young"',
-    }.items():
-        ended = widenet("recommend", run, "1", "--field", wrong)
-        assert (ended.status, said in ended.err) == (2, True)
+    for wrong in ("country", "age=young"):
+        assert widenet("recommend", run, "1", "--field", wrong).status == 2
 
 
 def test_a_text_that_fits_several_items_warns_which_one_counts(model):
@@ -234,5 +203,5 @@ def test_an_explanation_warns_of_the_item_and_of_the_history(tmp_path):
     model.explain("c", ["a"])
     assert model.explain("Ulysses", ["a"], format="arrow").column("item").to_pylist() == ["c"]
     (model.run.path / "log.jsonl").unlink()  # as in a copy for a service
-    with pytest.raises(OptionError, match=r"^values are for networks"):
+    with mistake(OptionError):
         model.explain("c", ["a"], values=[2.0])

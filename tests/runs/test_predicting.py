@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from tests.mistakes import mistake
 from tests.trainings import TIED
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
@@ -109,49 +110,31 @@ def test_diversity_changes_the_order_and_none_is_the_ranking(model):
     assert diverse != plain
 
 
-MISTAKES = [
-    (
+@pytest.mark.parametrize(
+    "rules",
+    [
         {"at_most": {"gnre": 2}},
-        'the items have no attribute "gnre", only genre (text), in_stock (boolean), price (number), tags'
-        ' (list). Did you mean "genre"?',
-    ),
-    (
         {"at_most": {"price": 2}},
-        '`at_most` needs one of texts, lists or booleans; "price" holds numbers. Name one of genre, in_stock,'
-        " tags.",
-    ),
-    (
         {"where": {"tags": "c"}},
-        "`where` must give a value of \"tags\" that an item has; got 'c'. Try `where={'tags': ",
-    ),
-    ({"where": {"price": 3}}, '`where` needs a value of texts, lists or booleans; "price" holds numbers.'),
-    (
+        {"where": {"price": 3}},
         {"where": {"genre": ["sonnet"]}},
-        "`where` must give a value of \"genre\" that an item has; got 'sonnet'. Try `where={'genre': ",
-    ),
-    (
         {"where": {"genre": [3, 4]}},
-        '`where` must give a value of "genre" that an item has; got [3, 4]. Try ',
-    ),
-    ({"where": {"genre": True}}, '`where` must give a value of "genre" that an item has; got none. Try '),
-    ({"where": {"in_stock": "maybe"}}, "`where` must give true or false for \"in_stock\"; got 'maybe'."),
-    ({"at_most": {"genre": 0}}, '`at_most` must give a whole number from 1 on for "genre"; got 0.'),
-    ({"diversity": 1.5}, "diversity` must be "),
-]
-
-
-@pytest.mark.parametrize(("rules", "message"), MISTAKES)
-def test_a_wrong_rule_is_one_sentence(model, rules, message):
-    with pytest.raises(OptionError) as raised:
+        {"where": {"genre": True}},
+        {"where": {"in_stock": "maybe"}},
+        {"at_most": {"genre": 0}},
+        {"diversity": 1.5},
+    ],
+)
+def test_a_wrong_rule_is_refused(model, rules):
+    with mistake(OptionError):
         model.recommend(BASKET, **rules)
-    assert message in str(raised.value)
 
 
 def test_items_without_attributes_have_no_rules(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]] * 4, width=3)
     model = train(TIED, {**TRAINING, "epochs": 1}, data, tmp_path / "run")
     for rules in ({"at_most": {"genre": 1}}, {"where": {"in_stock": True}}):
-        with pytest.raises(FitError, match="needs attributes of the items, and the run has none"):
+        with mistake(FitError):
             model.recommend(["0"], **rules)
 
 
@@ -161,6 +144,6 @@ def test_a_run_notices_damaged_attributes(folder, tmp_path):
     contents = bytearray(path.read_bytes())
     contents[len(contents) // 2] ^= 1
     path.write_bytes(contents)
-    with pytest.raises(DataError, match="the file of attributes is damaged"):
+    with mistake(DataError):
         Model.load(tmp_path / "run").recommend(BASKET, where={"in_stock": True})
     assert json.loads((folder / "run" / "fields.json").read_text())["items"]["attributes_sha256"] is not None

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
-from tests.mistakes import check_sentence
+from tests.mistakes import check_sentence, mistake
 from tests.rows import all_rows
 from tests.trainings import TIED
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import ArgumentError, DataError, FitError, OptionError
-from widenet.fitting import fit
 from widenet.runs import Model, Recommendation, train
+from widenet.runs.fitting import fit
 
 WIDTH = 12
 ROWS = [[(user + step) % WIDTH for step in (0, 2, 5, 7)] for user in range(20)]
@@ -75,7 +75,7 @@ def test_numbers_are_ids_and_never_titles(model, tmp_path):
     assert model.recommend([3, np.int64(5)], k=4) == model.recommend(["3", "5"], k=4)
     assert same(model.recommend([[3], np.array([5, 0])], k=4), model.recommend([["3"], ["5", "0"]], k=4))
     titled = dataset_from_lists(tmp_path / "data", ROWS, width=WIDTH, titles=["The 39 Steps", *TITLES[1:]])
-    with pytest.raises(DataError, match=r"has the id '39'\. Give the id"):
+    with mistake(DataError):
         train(TIED, TRAINING, titled, tmp_path / "run").recommend([39])
 
 
@@ -90,12 +90,7 @@ def test_users_get_what_predict_gives_them(model, data):
     assert same([model.recommend(users=7, k=3)], found[:1])
 
 
-TABLES = {
-    "pandas": pd.DataFrame,
-    "polars": pl.DataFrame,
-    "arrow": pa.table,
-    "columns": dict,
-}
+TABLES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table, "columns": dict}
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -123,7 +118,7 @@ def test_columns_may_be_named_and_hold_values(valued, model):
         lambda: model.recommend([[3], [5]], values=[[1.0], [2.0]]),
         lambda: model.explain(3, [5], values=[0.5]),
     ):
-        with pytest.raises(OptionError, match=r"^values are for networks that were trained with a"):
+        with mistake(OptionError):
             wrong()
     model = valued
     table = pd.DataFrame({"who": [1, 1, 2], "what": [3, 5, 0], "much": [1.0, 4.0, 2.0]})
@@ -173,17 +168,6 @@ def test_ids_are_of_one_type_whatever_becomes_of_the_dataset(damage, tmp_path):
         model = Model.load(run, "cpu")
         assert [row.item for row in model.recommend([7, 8], k=1)] == [9]
         assert {row.item for row in model.similar(7)} == {8, 9}
-
-
-def test_numbers_beside_texts_are_texts(tmp_path):
-    texts = ingest({"user": [1, 1], "item": ["a", "b"]}, tmp_path / "texts")
-    table = {"user": [1, 1, 2], "item": [7, 8, 7]}
-    for name, more in (
-        ("known", {"vocabulary": texts.path, "grow": True}),
-        ("heldout", {"heldout": {"user": [1], "item": ["c"]}}),
-    ):
-        model = train(TIED, TRAINING, ingest(table, tmp_path / name, **more), tmp_path / f"run-{name}")
-        assert {"7", "8"} & {row.item for row in model.recommend(["8"], k=4, exclude_seen=False)}
 
 
 def test_a_matrix_is_a_table_of_numbers(tmp_path):
@@ -263,8 +247,7 @@ def test_filters_of_several_baskets_name_them_by_number_or_by_the_users_of_the_t
     table = {"user": ["x", "x", "y"], "item": ["3", "5", "0"]}
     found = model.recommend(table, k=WIDTH, never_for={"x": [everything[0][1]]})
     assert items(found) == [expected[0], everything[1]]
-    with pytest.warns(UserWarning, match='`only_for` has lists for others alone, such as "7": no effect'):
-        assert items(model.recommend(BASKETS, k=WIDTH, only_for={7: ["0"]})) == everything
+    assert items(model.recommend(BASKETS, k=WIDTH, only_for={7: ["0"]})) == everything
     unseen = {"exclude_seen": False, "k": WIDTH, "never_for": {1: ["0"]}}
     assert [len(row) for row in model.recommend(BASKETS, **unseen)] == [WIDTH, WIDTH - 1, WIDTH]
 
@@ -287,107 +270,41 @@ def test_similar_items_are_those_of_numpy(model):
 
 
 MISTAKES = {
-    "users and items": (
-        lambda m: m.recommend(["1"], users="2"),
-        OptionError,
-        "`items` does not go with users",
-    ),
-    "an unknown user": (lambda m: m.recommend(users=["2", "x"]), DataError, 'no user is called "x"'),
-    "a table of users": (
-        lambda m: m.recommend(users=pd.DataFrame({"user": ["1"]})),
-        OptionError,
-        "users must be an id or a list",
-    ),
-    "a user without axes": (
-        lambda m: m.recommend(users=np.array("1")),
-        OptionError,
-        "users must be an id or a list",
-    ),
-    "half a user": (lambda m: m.recommend(users=[1.5]), OptionError, "whole number; got 1.5"),
-    "an unknown item of a table": (
-        lambda m: m.recommend({"user": ["1"], "item": ["x"]}),
-        DataError,
-        "the id 'x' is not among the",
-    ),
-    "a title in a table": (
-        lambda m: m.recommend({"user": ["1"], "item": ["Book 1"]}),
-        DataError,
-        "the id 'Book 1' is not among",
-    ),
-    "an empty cell": (
-        lambda m: m.recommend({"user": ["1", None], "item": ["2", "3"]}),
-        DataError,
-        'row 2: column "user" must',
-    ),
-    "no column of items": (
-        lambda m: m.recommend({"user": ["1"], "what": ["2"]}),
-        DataError,
-        "no column is obviously the item; it has user, what. Name it with `columns={'item': COLUMN}`",
-    ),
+    "users and items": (lambda m: m.recommend(["1"], users="2"), OptionError),
+    "an unknown user": (lambda m: m.recommend(users=["2", "x"]), DataError),
+    "a table of users": (lambda m: m.recommend(users=pd.DataFrame({"user": ["1"]})), OptionError),
+    "a user without axes": (lambda m: m.recommend(users=np.array("1")), OptionError),
+    "half a user": (lambda m: m.recommend(users=[1.5]), OptionError),
+    "an unknown item of a table": (lambda m: m.recommend({"user": ["1"], "item": ["x"]}), DataError),
+    "a title in a table": (lambda m: m.recommend({"user": ["1"], "item": ["Book 1"]}), DataError),
+    "an empty cell": (lambda m: m.recommend({"user": ["1", None], "item": ["2", "3"]}), DataError),
+    "no column of items": (lambda m: m.recommend({"user": ["1"], "what": ["2"]}), DataError),
     "a column that is not there": (
         lambda m: m.recommend({"user": ["1"], "item": ["2"]}, columns={"value": "stars"}),
         DataError,
-        'column "stars" does not exist',
     ),
-    "an empty basket": (
-        lambda m: m.recommend([["1"], []]),
-        OptionError,
-        r"items\[1\] must name at least one item",
-    ),
-    "an item among baskets": (
-        lambda m: m.recommend([1, [2]]),
-        OptionError,
-        r"items\[0\] must be a list of ids or titles; got 1. Write \[1\].",
-    ),
-    "True": (lambda m: m.recommend([True]), OptionError, "got True. Name an id or a title."),
-    "weights in a series": (
-        lambda m: m.recommend([1], weights=pd.Series({"1": 2.0})),
-        ArgumentError,
-        r"got 1 2.0 dtype: float64, a Series. Give weights.to_dict\(\).",
-    ),
-    "a table to evaluate": (
-        lambda m: m.evaluate(pd.DataFrame({"user": [1], "item": [2]})),
-        ArgumentError,
-        "got user item 0 1 2, a DataFrame",
-    ),
-    "values of one basket": (
-        lambda m: m.recommend([["1"], ["2"]], values=[1.0]),
-        OptionError,
-        "a list for each of 2 baskets",
-    ),
+    "an empty basket": (lambda m: m.recommend([["1"], []]), OptionError),
+    "an item among baskets": (lambda m: m.recommend([1, [2]]), OptionError),
+    "True": (lambda m: m.recommend([True]), OptionError),
+    "weights in a series": (lambda m: m.recommend([1], weights=pd.Series({"1": 2.0})), ArgumentError),
+    "a table to evaluate": (lambda m: m.evaluate(pd.DataFrame({"user": [1], "item": [2]})), ArgumentError),
+    "values of one basket": (lambda m: m.recommend([["1"], ["2"]], values=[1.0]), OptionError),
     "values beside a table": (
         lambda m: m.recommend({"user": ["1"], "item": ["2"]}, values=[1.0]),
         OptionError,
-        "Name it in `columns`",
     ),
-    "fields of several": (
-        lambda m: m.recommend([["1"], ["2"]], fields={"items": ["3"]}),
-        OptionError,
-        "`fields` does not go with",
-    ),
-    "items never for somebody unknown": (
-        lambda m: m.recommend(["1"], never_for={"1": ["2"]}),
-        OptionError,
-        "`never_for` does not go with one basket",
-    ),
-    "users without an order": (
-        lambda m: m.recommend(users={"1", "2"}),
-        OptionError,
-        "users must be in order, because the answers come in the same order; got a set",
-    ),
-    "items without an order": (lambda m: m.similar({"1", "2"}), OptionError, "items must be in order"),
-    "nothing similar": (lambda m: m.similar([]), OptionError, "items must name at least one item; got none"),
-    "another format": (
-        lambda m: m.recommend(["1"], format="panda"),
-        OptionError,
-        "format must be one of pandas.*Did you mean",
-    ),
+    "fields of several": (lambda m: m.recommend([["1"], ["2"]], fields={"items": ["3"]}), OptionError),
+    "items never for somebody unknown": (lambda m: m.recommend(["1"], never_for={"1": ["2"]}), OptionError),
+    "users without an order": (lambda m: m.recommend(users={"1", "2"}), OptionError),
+    "items without an order": (lambda m: m.similar({"1", "2"}), OptionError),
+    "nothing similar": (lambda m: m.similar([]), OptionError),
+    "another format": (lambda m: m.recommend(["1"], format="panda"), OptionError),
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence(mistake, model):
-    check_sentence(model, *MISTAKES[mistake])
+@pytest.mark.parametrize("wrong", MISTAKES)
+def test_a_mistake_is_one_sentence(wrong, model):
+    check_sentence(model, *MISTAKES[wrong])
 
 
 def test_a_run_whose_dataset_is_gone_asks_for_one(tmp_path):
@@ -395,6 +312,6 @@ def test_a_run_whose_dataset_is_gone_asks_for_one(tmp_path):
     model = train(TIED, TRAINING, data, tmp_path / "run")
     before = model.recommend(users="2", k=3)
     (tmp_path / "data").rename(tmp_path / "elsewhere")
-    with pytest.raises(FitError, match=r"the dataset of its training is gone. Name one with `data`"):
+    with mistake(FitError, option="data"):
         Model.load(tmp_path / "run").recommend(users="2")
     assert model.recommend(users="2", k=3, data=tmp_path / "elsewhere") == before

@@ -29,7 +29,7 @@ def undisturbed(data, tmp_path_factory):
 
 
 def test_a_start_without_weights_is_refused(data, tmp_path):
-    with pytest.raises(CheckpointError, match="nowhere does not exist"):
+    with mistake(CheckpointError):
         train(*SETTINGS["adam, tied"], data, tmp_path / "out", start_from=tmp_path / "nowhere")
 
 
@@ -38,39 +38,28 @@ def test_a_model_without_checkpoints_is_not_trained_anew(data, tmp_path):
     train(*documents, data, tmp_path / "run")
     rmtree(tmp_path / "run" / "checkpoints")
     before = outcome(tmp_path / "run")
-    with pytest.raises(
-        CheckpointError, match="holds a model, but no checkpoint that its training could go on"
-    ):
+    with mistake(CheckpointError):
         train(*documents, data, tmp_path / "run", resume=True)
     assert outcome(tmp_path / "run") == before
 
 
 CHANGES = {
-    "network": (
-        lambda network, training: ({**network, "name": "other"}, training),
-        CheckpointError,
-        'another network.json: "name" differs',
-    ),
-    "training": (
-        lambda network, training: (network, {**training, "epochs": 9}),
-        CheckpointError,
-        'another training.json: "epochs" differs',
-    ),
+    "network": (lambda network, training: ({**network, "name": "other"}, training), CheckpointError),
+    "training": (lambda network, training: (network, {**training, "epochs": 9}), CheckpointError),
     "number of shards": (
         lambda network, training: (network, {**training, "epochs": 9, "shards": 4}),
         CheckpointError,
-        '"epochs", "shards" differ; 4 shards for 3 make other sums, and so another run',
     ),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_resuming_with_a_changed_document_is_refused(change, data, tmp_path):
-    changed, error, message = CHANGES[change]
+    changed, error = CHANGES[change]
     settings = SETTINGS["momentum"]
     with pytest.raises(KeyboardInterrupt):
         train(*settings, data, tmp_path / "run", interrupted=After(2))
-    with pytest.raises(error, match=message):
+    with mistake(error):
         train(*changed(*settings), data, tmp_path / "run", resume=True)
 
 
@@ -122,10 +111,7 @@ def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_check
     monkeypatch.setattr(
         Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "device": "cuda"})
     )
-    with pytest.raises(
-        OptionError,
-        match=r'device must be "cuda", on which .*run was begun; got "cpu"\. Resume with `device=.cuda.`\.',
-    ):
+    with mistake(OptionError):
         train(*two_checkpoints, resume=True, device="cpu")
 
 
@@ -140,10 +126,7 @@ def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_
         lambda path: replace(opened(path), facts={**opened(path).facts, "compiled": begun}),
     )
     monkeypatch.setattr("widenet.runs.resume.is_compiled", lambda _: here)
-    how, where = ("with", "can") if begun else ("without", "cannot")
-    with pytest.raises(
-        FitError, match=rf"run was begun {how} Numba, .*Resume where Python {where} import numba\."
-    ):
+    with mistake(FitError):
         train(*two_checkpoints, resume=True)
 
 
@@ -152,24 +135,22 @@ def files(folder):
 
 
 OTHERS = {
-    "wider": ({"width": WIDTH + 1}, "32 features for 31"),
-    "reordered": (
-        {"item_ids": [str(index) for index in reversed(range(WIDTH))]},
-        "other features, or in another order",
-    ),
-    "other examples": ({"seed": 1}, "does not hold the examples that"),
-    "more examples": ({"num_examples": 24}, "does not hold the examples that"),
+    "wider": {"width": WIDTH + 1},
+    "reordered": {"item_ids": [str(index) for index in reversed(range(WIDTH))]},
+    "other examples": {"seed": 1},
+    "more examples": {"num_examples": 24},
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_resuming_with_another_dataset_is_refused_and_leaves_the_run_as_it_was(other, data, tmp_path):
-    options, message = OTHERS[other]
+@pytest.mark.parametrize("change", OTHERS)
+def test_resuming_with_another_dataset_is_refused_and_leaves_the_run_as_it_was(change, data, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
     before = files(tmp_path / "run")
-    with pytest.raises(FitError, match=message) as caught:
-        train(*SETTINGS["momentum"], books(tmp_path / "other", **options), tmp_path / "run", resume=True)
+    with mistake(FitError) as caught:
+        train(
+            *SETTINGS["momentum"], books(tmp_path / "other", **OTHERS[change]), tmp_path / "run", resume=True
+        )
     assert "\n" not in str(caught.value)
     assert files(tmp_path / "run") == before
 
@@ -179,15 +160,12 @@ def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, t
         train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
     lines = (tmp_path / "run" / "log.jsonl").read_text()
     (tmp_path / "run" / "log.jsonl").write_text(lines + '{"epoch": 2, "loss": 0.5}\n')
-    with (
-        RunDirectory.open(tmp_path / "run").locked(),
-        pytest.raises(CheckpointError, match="is being trained by another process"),
-    ):
+    with RunDirectory.open(tmp_path / "run").locked(), mistake(CheckpointError):
         train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
     assert len(log(tmp_path / "run")) == 2
 
 
 def test_weights_on_a_disk_are_refused_on_cuda(data, tmp_path):
-    with simulated(), pytest.raises(OptionError, match=r'must be "device" or "host" on CUDA; got "disk"'):
+    with simulated(), mistake(OptionError):
         train(*SETTINGS["momentum"], data, tmp_path / "run", device="cuda", weights_in="disk")
     assert not (tmp_path / "run").exists()

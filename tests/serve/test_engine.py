@@ -14,7 +14,7 @@ from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError, WidenetError
 from widenet.runs import Model, train
-from widenet.runs.quantizing import quantize
+from widenet.runs.made_of import quantize
 from widenet.serve import engine as module
 from widenet.serve.engine import Engine
 from widenet.serve.messages import Explain, Recommend, RefusedError, Score, Similar

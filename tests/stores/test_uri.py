@@ -8,7 +8,7 @@ import widenet
 from tests.mistakes import mistake
 from widenet.errors import OptionError
 from widenet.interop.import_network import import_network
-from widenet.stores.uri import Uri, check_known_scheme, check_local, is_uri, shown
+from widenet.stores.uri import Uri, check_known_scheme, is_uri, shown
 
 SECRET = "AKIASECRET"
 
@@ -71,18 +71,6 @@ def test_a_uri_that_may_hold_a_secret_or_leads_elsewhere_is_refused_and_not_repe
     assert "key" not in str(refusal.value).replace("a key", "")
 
 
-@pytest.mark.parametrize(
-    "uri", [f"s3://b/{SECRET}", f"https://{SECRET}/x", f"abfs://{SECRET}/x", f"az://{SECRET}/x"]
-)
-def test_an_argument_that_must_be_local_refuses_uris_without_repeating_them(uri):
-    for value in (uri, Path(uri)):
-        with mistake(OptionError, option="out") as refusal:
-            check_local("`out`", value)
-        assert SECRET not in str(refusal.value)
-    check_local("`out`", "runs/s3/x")
-    check_local("`out`", None)
-
-
 def test_other_schemes_are_refused_where_uris_may_stand():
     with mistake(OptionError, option="out"):
         check_known_scheme("`out`", "hdfs://a/b")
@@ -96,7 +84,6 @@ def test_functions_refuse_uris_for_all_paths_that_must_be_local(tmp_path, monkey
         lambda: widenet.split_users("d", "s3://b/x", "users", users=0.1),
         lambda: widenet.split_users("d", "x", Path("gs://b/x"), users=0.1),
         lambda: widenet.describe("d", "s3://b/x.png"),
-        lambda: widenet.train("s3://b/network.json", None, "d", "run"),
         lambda: import_network("network.keras", "s3://b/run"),
     ]
     for call in calls:

@@ -17,7 +17,7 @@ from tests.pages import Page
 from tests.trainings import SETTINGS, STEPS, Heard, books
 from widenet.kernels.processor import instruction_sets
 from widenet.report.write import write_report
-from widenet.runs import Model, resume
+from widenet.runs import resume
 from widenet.runs import train as run
 from widenet.training import state
 from widenet.training.optimizers import is_compiled
@@ -89,8 +89,6 @@ def test_a_training_that_goes_on_in_another_arithmetic_says_so_wherever_its_bits
     ]
     assert json.loads((later / "model" / "manifest.json").read_text())["facts"]["arithmetic"] == versions
     assert [record.get("arithmetic") for record in model.run.records()] == [None, versions[1], versions[1]]
-    warning = state.mixed_arithmetic(later)
-    assert model.caveats() == Model.load(later).caveats() == [warning]
     page = Page(write_report(later, data=data).read_text("utf-8"))
     assert state.mixed_arithmetic("This run") in page.texts["p"]
 
@@ -100,7 +98,6 @@ def test_what_was_trained_in_two_arithmetics_stays_so_when_it_is_cut_short_again
 ):
     with pytest.raises(KeyboardInterrupt):
         run(*SETTINGS["momentum"], data, later, resume=True, interrupted=lambda: True)
-    assert any("fingerprint compares with no other" in sentence for sentence in Model.load(later).caveats())
     report = Heard()
     model = run(*SETTINGS["momentum"], data, later, resume=True, report=report)
     assert report.said == []
@@ -112,7 +109,7 @@ def test_a_finished_training_keeps_its_arithmetic(data, tmp_path, monkeypatch):
     monkeypatch.setattr(resume, "ARITHMETIC", state.ARITHMETIC + 1)
     report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "run", resume=True, report=report)
-    assert (report.said, model.caveats(), model.facts["arithmetic"]) == ([], [], [state.ARITHMETIC])
+    assert (report.said, model.facts["arithmetic"]) == ([], [state.ARITHMETIC])
 
 
 def test_a_training_that_has_no_steps_left_keeps_its_arithmetic(data, tmp_path, monkeypatch):
@@ -121,7 +118,7 @@ def test_a_training_that_has_no_steps_left_keeps_its_arithmetic(data, tmp_path, 
     monkeypatch.setattr(resume, "ARITHMETIC", state.ARITHMETIC + 1)
     report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "run", resume=True, report=report)
-    assert (report.said, model.caveats(), model.facts["arithmetic"]) == ([], [], [state.ARITHMETIC])
+    assert (report.said, model.facts["arithmetic"]) == ([], [state.ARITHMETIC])
 
 
 def test_what_begins_with_weights_of_two_arithmetics_says_so(data, later, tmp_path):
@@ -129,5 +126,4 @@ def test_what_begins_with_weights_of_two_arithmetics_says_so(data, later, tmp_pa
     report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "next", start_from=later, report=report)
     assert state.mixed_arithmetic(later) in report.said
-    assert model.caveats() == [state.mixed_arithmetic(tmp_path / "next")]
     assert model.facts["arithmetic"] == [state.ARITHMETIC, state.ARITHMETIC + 1]

@@ -10,7 +10,7 @@ from tests.starts import OLD, grown
 from tests.trainings import SETTINGS, TIED, UNTIED, Heard
 from widenet.errors import FitError, WidenetError
 from widenet.runs import train
-from widenet.runs.quantizing import quantize
+from widenet.runs.made_of import quantize
 
 
 @pytest.fixture(scope="module")

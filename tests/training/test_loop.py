@@ -13,6 +13,7 @@ from widenet.runs import Model, Silence, train
 from widenet.training import loop
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RECORDED, RunDirectory
+from widenet.training.run_log import diverged
 from widenet.training.state import ARITHMETIC
 
 ROWS = [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7], [0, 2, 3], [4, 6, 7], [0, 1, 3]]
@@ -292,8 +293,7 @@ def test_a_training_that_ends_far_above_its_start_says_so(data, tmp_path):
     for rate, says in ((0.5, False), (900.0, True)):
         run = tmp_path / f"run-{rate}"
         model = train(NETWORK, training(2, optimizer={"kind": "sgd", "learning_rate": rate}), data, run)
-        assert any("far above" in sentence for sentence in model.caveats()) == says
-        assert Model.load(run).caveats() == model.caveats()
+        assert (diverged(model.run.training, model.run.records()) is not None) == says
 
 
 def test_a_training_that_is_stopped_after_an_epoch_resumes_to_the_same_bits(data, tmp_path):

@@ -17,7 +17,7 @@ from tests.mistakes import mistake
 from tests.serve.conftest import TOKEN
 from tests.trainings import UNTIED, books
 from tests.ui.conftest import pages
-from widenet.cli.ui import train_command
+from widenet.cli.services import train_command
 from widenet.data.dataset import Dataset
 from widenet.runs.documents import documents
 from widenet.serve.messages import RefusedError

@@ -1,31 +1,23 @@
 """The command line: its commands, and how it reports errors."""
 
 import os
-import re
 import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import EntryPoint
+from inspect import signature
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from widenet.cli.missing_data import suggested_data
-from widenet.cli.places import refuse_uris
+from widenet.arguments import check_local, must_be_local
 from widenet.cli.processes import left_to_the_first, speaks
-from widenet.cli.wording import in_one_line, on_command_line
-from widenet.errors import (
-    NO_ROOM,
-    OptionError,
-    WidenetError,
-    alike,
-    did_you_mean,
-    is_out_of_memory,
-    unwritten,
-)
+from widenet.errors import OptionError, WidenetError, in_one_line, is_out_of_memory, worded
 from widenet.extensions import COMMANDS, Command, extensions, load
 
 _COMMANDS = {
@@ -36,18 +28,18 @@ _COMMANDS = {
     "train": Command("Train a network, or resume a training", "widenet.cli.train:train"),
     "tune": Command("Search for the best documents", "widenet.cli.tune:tune"),
     "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.model:evaluate"),
-    "compare": Command("Compare two runs user by user", "widenet.cli.compare:compare"),
+    "compare": Command("Compare two runs user by user", "widenet.cli.model:compare"),
     "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
     "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
-    "serve": Command("Answer requests over HTTP", "widenet.cli.serve:serve"),
-    "ui": Command("Show runs in a browser, also while they train", "widenet.cli.ui:ui"),
+    "serve": Command("Answer requests over HTTP", "widenet.cli.services:serve"),
+    "ui": Command("Show runs in a browser, also while they train", "widenet.cli.services:ui"),
     "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
     "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.runs:runs"),
     "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),
     "neighbourhood": Command(
-        "Give a trained run the best neighbourhood term", "widenet.cli.neighbourhood:neighbourhood"
+        "Give a trained run the best neighbourhood term", "widenet.cli.made_runs:neighbourhood"
     ),
-    "quantize": Command("Make a smaller run in 8 bits of a trained one", "widenet.cli.quantize:quantize"),
+    "quantize": Command("Make a smaller run in 8 bits of a trained one", "widenet.cli.made_runs:quantize"),
     "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.model:fingerprint"),
     "export": Command("Write a trained network for other programs", "widenet.cli.interchange:export"),
     "import": Command(
@@ -93,7 +85,7 @@ class _Late(typer.core.TyperCommand):
             app.command(self.name)(target)
             whole = typer.main.get_command(app)
         whole.name = self.name
-        refuse_uris(whole, self.name or "")
+        _refuse_uris(whole)
         return whole
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
@@ -103,11 +95,28 @@ class _Late(typer.core.TyperCommand):
     def _loaded(self) -> Command:
         command = load(self.command) if isinstance(self.command, EntryPoint) else self.command
         if not isinstance(command, Command):
-            raise OptionError(
-                f'the extension "{self.name}" of {COMMANDS} must be a Command; got'
-                f" {type(command).__name__}. Install another version of its distribution, or remove it."
-            )
+            raise OptionError("must be a Command", place=f"{COMMANDS}: {self.name}", value=command)
         return command
+
+
+def _refuse_uris(command: Any) -> None:
+    """Let a command, and those below it, refuse URIs for paths that must be local, as their types say."""
+    for each in getattr(command, "commands", {}).values():
+        _refuse_uris(each)
+    annotations = signature(command.callback).parameters if command.callback is not None else {}
+    for parameter in command.params:
+        if parameter.name in annotations and must_be_local(annotations[parameter.name].annotation):
+            parameter.process_value = _with_local_paths(parameter.name, parameter.process_value)
+
+
+def _with_local_paths(name: str, process: Any) -> Any:
+    def checked(context: Any, word: Any) -> Any:
+        value = process(context, word)
+        for path in value if isinstance(value, list | tuple) else [value]:
+            check_local(name, path)
+        return value
+
+    return checked
 
 
 app = typer.Typer(
@@ -122,24 +131,7 @@ app = typer.Typer(
 )
 
 _INTERRUPTED = 130
-_RULES = {
-    "greater_than_equal": "at least {ge}",
-    "less_than_equal": "at most {le}",
-    "int_parsing": "a whole number",
-    "float_parsing": "a number",
-}
-"""Rule that a value breaks, by pydantic's type of error."""
-_ELSEWHERE = {
-    "explain": "widenet recommend RUN --items ITEM --explain",
-    "fit": "widenet train --data DATA --out RUN",
-    "similar": "widenet knn like RUN ITEM",
-}
-"""The command line for what Python has under another name."""
 _OUTPUT = "standard output"
-_MUCH_ALIKE = 0.85
-"""Least similarity of a misspelt name to one of those, see `errors.alike`."""
-_NO_COMMAND = re.compile("No such command '([^']*)'")
-_CHOICE = re.compile("'([^']*)' is not one of (.+)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """The base class of typer's errors of usage, which typer does not export."""
 
@@ -190,12 +182,13 @@ def main(arguments: list[str] | None = None) -> Any:
     The process exits with status 0, 2 after a user's mistake, 3 if another process was lost, and 130 after
     Ctrl-C or SIGTERM. No half-written file is left behind.
     """
+    words = sys.argv[1:] if arguments is None else arguments
     try:
         status = _run(arguments)
     except WidenetError as error:
         _trace()
         if error.status != 2 or not left_to_the_first():
-            typer.echo(f"widenet: {in_one_line(on_command_line(str(error)))}", err=True)
+            typer.echo(f"widenet: {in_one_line(worded(error, _flags(words)))}", err=True)
         sys.exit(error.status)
     except BrokenPipeError:
         _drop_output()
@@ -204,23 +197,18 @@ def main(arguments: list[str] | None = None) -> Any:
         if not is_out_of_memory(error):
             raise
         _trace()
-        typer.echo(
-            'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or use more'
-            " --processes.",
-            err=True,
-        )
+        typer.echo("widenet: there is not enough memory.", err=True)
         sys.exit(2)
     except OSError as error:
         _trace()
         place = _place(error)
-        said = f"{place}: {error.strerror or error}. Check the path and the disk."
-        typer.echo(f"widenet: {unwritten(place, error) if error.errno in NO_ROOM else said}", err=True)
+        typer.echo(f"widenet: {place}: {error.strerror or error}.", err=True)
         if place == _OUTPUT:
             _drop_output()
         sys.exit(2)
     except _USAGE_ERROR as error:
         if not left_to_the_first():
-            _show_usage(error, sys.argv[1:] if arguments is None else arguments)
+            _show_usage(error, words)
         sys.exit(2)
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)
@@ -249,53 +237,30 @@ def _show_usage(error: Any, words: list[str]) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
-    command = error.ctx.command_path if error.ctx is not None else _command_of(words)
-    problem = " ".join((_of_value(error) or error.format_message().replace("Value error, ", "")).split())
+    command = error.ctx.command_path if error.ctx is not None else _command_of(words)[0]
+    problem = " ".join(error.format_message().split())
     problem = problem if problem.endswith((".", "?")) else f"{problem}."
-    if (choice := _CHOICE.search(problem)) is not None:
-        near = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2]))
-        problem += near if near.startswith(" Did") else ""
-    if (unknown := _NO_COMMAND.match(problem)) is not None and command == "widenet":
-        problem = f"No such command '{unknown[1]}'.{_instead_of(unknown[1]) or problem[unknown.end() + 1 :]}"
-    if problem.startswith("Missing option '--data'"):
-        problem += suggested_data(words)
     typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
 
 
-def _instead_of(name: str) -> str:
-    """Suggest another command line than the nearest command: a sentence or nothing.
-
-    A group can have a command of this name, such as `widenet data describe`. Or Python has a function of
-    this name, or of one much like it.
-    """
-    groups = [group for group, command in _COMMANDS.items() if command.app.endswith(":app")]
-    named = [group for group in groups if name in _Late(group, _COMMANDS[group]).whole.commands]
-    if named:
-        return f" Did you mean `widenet {named[0]} {name}`?"
-    near = alike(name, [*_COMMANDS, *extensions(COMMANDS), *_ELSEWHERE], cutoff=_MUCH_ALIKE)
-    return f" Did you mean `{_ELSEWHERE[near[0]]}`?" if near and near[0] in _ELSEWHERE else ""
-
-
-def _command_of(words: list[str]) -> str:
-    """The command that some words begin with."""
-    names, group = ["widenet"], typer.main.get_command(app)
+def _command_of(words: list[str]) -> tuple[str, Any]:
+    """The command that some words begin with: its name and itself."""
+    names, command = ["widenet"], typer.main.get_command(app)
     for word in words:
-        commands = getattr(getattr(group, "whole", group), "commands", {})
-        if word not in commands:
+        commands = getattr(command, "commands", {})
+        if word in commands:
+            names.append(word)
+            command = getattr(commands[word], "whole", commands[word])
+        elif len(names) > 1 or not word.startswith("-"):
             break
-        names.append(word)
-        group = commands[word]
-    return " ".join(names)
+    return " ".join(names), command
 
 
-def _of_value(error: Any) -> str | None:
-    """A sentence about a wrong value of an option; None for other mistakes."""
-    mistakes = getattr(error.__cause__, "errors", None)
-    if mistakes is None:
-        return None
-    first = mistakes()[0]
-    rule = _RULES.get(first["type"])
-    if rule is None:
-        return None
-    got = first["input"] if "ctx" in first else repr(first["input"])
-    return f"{error.param.opts[0]} must be {rule.format(**first.get('ctx', {}))}; got {got}."
+def _flags(words: list[str]) -> Callable[[str], str]:
+    """Return a function that writes an argument as the command of some words does: a flag, or a metavar."""
+    written = {}
+    with suppress(WidenetError):  # a damaged extension
+        for each in _command_of(words)[1].params:
+            is_option = each.param_type_name == "option"
+            written[each.name] = each.opts[0] if is_option else each.metavar or each.name.upper()
+    return lambda name: written.get(name, name)

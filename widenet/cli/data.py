@@ -1,22 +1,232 @@
 """`widenet data`: makes, splits, describes and verifies dataset directories."""
 
-import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.dataset import show, show_description, summary
-from widenet.cli.declared import with_flags_of
-from widenet.cli.extreme import extreme
-from widenet.cli.fetch import fetch
-from widenet.cli.ingest import ingest
-from widenet.cli.json_output import AsJson, print_json
+from widenet.arguments import IN_STORES
+from widenet.cli.declared import values_of, with_flags_of
+from widenet.cli.output import AsJson, print_json
+from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.split import SplitArguments
-from widenet.errors import OptionError, WidenetError
+from widenet.errors import OptionError
+from widenet.runs.progress import IngestReport
+from widenet.stores.uri import shown
 
 if TYPE_CHECKING:
-    from widenet.data.dataset import Dataset
+    from widenet.data.manifest import Field, Manifest
+
+
+def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = False) -> None:
+    """Print the size of a dataset, and, if it was just made, the counts of its ingest."""
+    if as_json:
+        print_json(summary(path, manifest))
+        return
+    from widenet.data.described import lines_of
+
+    typer.echo(f"{shown(path)}: {manifest.num_examples:,} {manifest.words.examples}")
+    for field in manifest.fields.values():
+        parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
+        typer.echo(f"  {field.name}: {_width(field.kind, field.width)}; {parts or 'dense'}")
+        for line in lines_of(_descriptions(path, field)):
+            typer.echo(f"    described by {line}")
+    for fact, count in manifest.source.items() if made else ():
+        if isinstance(count, int) and not isinstance(count, bool) and count:
+            typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
+
+
+def _width(kind: str, width: int) -> str:
+    """Number of features of a field, or of numbers in each row of a dense one."""
+    return f"{width:,} {'distinct' if kind != 'dense' else 'number' if width == 1 else 'numbers'}"
+
+
+def summary(path: Path, manifest: "Manifest") -> dict[str, Any]:
+    """The size of a dataset and how it was made, for JSON."""
+    fields: dict[str, dict[str, Any]] = {
+        field.name: {"kind": field.kind, "width": field.width, "entries": field.num_entries}
+        for field in manifest.fields.values()
+    }
+    for name, field in manifest.fields.items():
+        if descriptions := _descriptions(path, field):
+            fields[name]["descriptions"] = descriptions
+    return {
+        "path": shown(path),
+        "num_examples": manifest.num_examples,
+        "fields": fields,
+        "source": manifest.source,
+    }
+
+
+def _descriptions(path: Path, field: "Field") -> dict[str, dict[str, Any]]:
+    """Return `Described.facts` of a field in a dataset's directory; empty without descriptions."""
+    from widenet.data.described import Described, described_file
+
+    file = path / described_file(field.name)
+    return Described.open(file, field.width).facts if field.described and file.is_file() else {}
+
+
+def show_description(path: Path, described: dict[str, Any]) -> None:
+    """Print the description of a dataset, by field and part."""
+    weights = ", with weights" if described["has_weights"] else ""
+    from widenet.data.described import lines_of
+    from widenet.data.words import words_of
+
+    words = words_of(described["fields"], described["source"])
+    typer.echo(f"{shown(path)}: {described['num_examples']:,} {words.examples}{weights}")
+    for name, field in described["fields"].items():
+        values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
+        typer.echo(f"{name}: {field['kind']}, {_width(field['kind'], field['width'])}{values}")
+        if "titles" in field:
+            typer.echo(f"  titles: {format(field['titles'], ',') if field['titles'] else 'none'}")
+        if kinds := field.get("attributes"):
+            typer.echo(f"  attributes: {', '.join(f'{each} ({kind})' for each, kind in kinds.items())}")
+        for line in lines_of(field.get("descriptions", {})):
+            typer.echo(f"  described by {line}")
+        for part, facts in field["parts"].items():
+            typer.echo(f"  {part}: {facts['entries']:,} entries, density {facts['density']:.3%}")
+            for title, what in (
+                (f"entries per {words.example}", "activity"),
+                (f"entries per {words.feature(name)}", "popularity"),
+            ):
+                spread = facts[what]
+                quantiles = ", ".join(f"{share} {count:,}" for share, count in spread["quantiles"].items())
+                typer.echo(f"    {title}: mean {spread['mean']:.1f}, {quantiles}")
+                top = f"top 1 % have {spread['top_1_percent']:.1%}, top 10 % {spread['top_10_percent']:.1%}"
+                typer.echo(f"      {top}, Gini {spread['gini']:.3f}")
+
+
+_Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE",
+        help="Files of interactions, patterns of files, - for standard input, or NetCDF files of DSSTNE.",
+    ),
+]
+_Out = Annotated[Path, IN_STORES, typer.Option(help="The dataset directory to make.")]
+
+
+@with_flags_of(IngestArguments)
+def ingest(
+    context: typer.Context, sources: _Sources, out: _Out, as_json: AsJson = False, **words: Any
+) -> None:
+    """Make a dataset directory from interactions, completely or not at all."""
+    from widenet.data.ingest import ingest_with
+    from widenet.data.options import Options
+    from widenet.data.sources import matching_paths
+    from widenet.extensions import dataset_formats
+    from widenet.kernels.ahead import compile_usual
+    from widenet.stores.uri import is_uri
+
+    local = [source for source in sources if not is_uri(source)]
+    paths = [path for source in local for path in matching_paths(Path(source))]
+    form = next((form for form in dataset_formats() if any(form.owns(path) for path in paths)), None)
+    if form is not None and len(local) == len(sources):
+        show(out, form.ingest(paths, out, words["name"], context), as_json=as_json)
+        return
+    compile_usual()
+    with IngestReport() as report:
+        options = Options(**values_of(IngestArguments, words), on_progress=report.phase, on_rows=report.rows)
+        manifest = ingest_with(sources, out, options)
+    show(out, manifest, as_json=as_json)
+
+
+def fetch(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The data to fetch; --list shows the names.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The dataset directory to make.")] = None,
+    min_value: Annotated[
+        float | None,
+        typer.Option(
+            help="Keep ratings of at least this value; 0.5 keeps all of MovieLens. Default: 4 where there are"
+            " ratings."
+        ),
+    ] = None,
+    accept_licence: Annotated[
+        bool, typer.Option("--accept-licence", help="Accept the licence without a question.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier dataset.")] = False,
+    show_names: Annotated[bool, typer.Option("--list", help="Show the names of all published data.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Download published data once, and make a dataset directory from it.
+
+    The command shows the licence first, which you must accept.
+    """
+    from widenet.data.fetch import Published, published
+    from widenet.data.fetch import fetch as run
+
+    if show_names and as_json:
+        print_json([{"name": known.name, "about": known.about} for known in published().values()])
+        return
+    if show_names:
+        for known in published().values():
+            typer.echo(f"{known.name:<16}{known.about}")
+        return
+    if name is None or out is None:
+        raise OptionError(
+            "and out must be named" if name is None else "must be named",
+            option="name" if name is None else "out",
+        )
+    data = Published.find(name)
+    if min_value is not None:
+        data = data.with_min_value(min_value)
+    typer.echo(f"{data.about}\nLicence: {data.licence.strip()}", err=True)
+    if not accept_licence:
+        if not sys.stdin.isatty():
+            raise OptionError("must be accepted: add accept_licence", place=f"the licence of {name}")
+        if not typer.confirm("Do you accept it?", err=True):
+            raise OptionError("was not accepted; nothing was read", place=f"the licence of {name}")
+    with IngestReport() as report:
+        made = run(
+            data, out, overwrite=overwrite, say=report.phase, on_bytes=report.bytes, on_rows=report.rows
+        )
+    show(out, made.manifest, as_json=as_json)
+
+
+def extreme(
+    train: Annotated[Path, typer.Argument(metavar="TRAIN", help="The file of training points.")],
+    out: Annotated[Path, typer.Option(help="The dataset directory to make from them.")],
+    test: Annotated[Path | None, typer.Option(help="The file of test points.")] = None,
+    test_out: Annotated[
+        Path | None, typer.Option(help="The dataset directory to make from the test points.")
+    ] = None,
+    filter_pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File of pairs of a test point and a label that evaluations leave out.",
+        ),
+    ] = None,
+    labels: Annotated[str, typer.Option(help="Name of the field of labels.")] = "labels",
+    features: Annotated[str, typer.Option(help="Name of the field of features.")] = "features",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace earlier datasets, both once the new ones are whole.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make datasets from the sparse text of the Extreme Classification Repository."""
+    from widenet.data.extreme import ingest_extreme
+
+    made = ingest_extreme(
+        train,
+        out,
+        test=test,
+        test_out=test_out,
+        filter_pairs=filter_pairs,
+        labels=labels,
+        features=features,
+        overwrite=overwrite,
+    )
+    datasets = [dataset for dataset in made if dataset is not None]
+    if as_json:
+        print_json([summary(dataset.path, dataset.manifest) for dataset in datasets])
+        return
+    for dataset in datasets:
+        show(dataset.path, dataset.manifest, made=False)
+
 
 app = typer.Typer(help="Make, split and describe datasets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -47,15 +257,14 @@ def split(
         show(words["out"], run(**words).manifest, made=False, as_json=as_json)
         return
     if users_out is None or not heldout_users:
-        raise OptionError(
-            "--heldout-users and --users-out go together: the share, and the directory of these users. Give"
-            " both."
-        )
+        raise OptionError("and users_out go together", option="heldout_users")
     for name in ("heldout_last", "validation_last", "heldout_since", "validation_since"):
         if words.pop(name) is not None:
-            raise OptionError(f"--heldout-users must not stand beside `{name}`. Split twice.")
+            raise OptionError(f"must not stand beside {name}", option="heldout_users")
+    from widenet.data.held_users import split_users
+
     out = words.pop("out")
-    both = _split_users(words.pop("source"), out, users_out, users=heldout_users, **words)
+    both = split_users(words.pop("source"), out, users_out, users=heldout_users, **words)
     if as_json:
         print_json([summary(path, made.manifest) for path, made in zip((out, users_out), both, strict=True)])
         return
@@ -63,19 +272,9 @@ def split(
         show(path, made.manifest, made=False)
 
 
-def _split_users(source: Path, out: Path, users_out: Path, **options: Any) -> "tuple[Dataset, Dataset]":
-    """Set users aside, and return both datasets."""
-    from widenet.data.held_users import split_users
-
-    try:
-        return split_users(source, out, users_out, **options)
-    except WidenetError as error:
-        raise type(error)(re.sub(r"`users(?=[`=])", "`heldout_users", str(error))) from error
-
-
 @app.command("describe")
 def describe(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to describe.")],
+    source: Annotated[Path, IN_STORES, typer.Argument(metavar="DIR", help="The dataset to describe.")],
     as_json: AsJson = False,
     plot: Annotated[
         Path | None,
@@ -94,7 +293,7 @@ def describe(
 
 @app.command("verify")
 def verify(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to check.")],
+    source: Annotated[Path, IN_STORES, typer.Argument(metavar="DIR", help="The dataset to check.")],
     as_json: AsJson = False,
 ) -> None:
     """Read every file of a dataset, and check its checksum and content."""

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ForwardRef, Literal, TypeVar, get_args, get_o
 
 import typer
 
-from widenet.arguments import Argument, declared
-from widenet.cli.wording import flag_name, on_command_line
+from widenet.arguments import IN_STORES, Argument, declared, must_be_local
 from widenet.errors import OptionError
+from widenet.runs.arguments import EvaluateArguments, LoadArguments
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -19,11 +19,16 @@ _WORDS: tuple[type, ...] = (int, float, str, Path)
 """Types that typer converts a text to."""
 
 
+def flag_name(name: str, argument: Argument | None = None) -> str:
+    """The flag of an argument, without its dashes."""
+    return (argument and argument.flag) or name.replace("_", "-")
+
+
 def pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
     """Read texts of the form NAME=VALUE, in order.
 
     Args:
-        option: The flag, for the message.
+        option: Name of the argument.
         form: "FIELD=COLUMN", for the message; the part before "=" is the name. With "[NAME=]COLUMN" a text
             without a name is its own.
         texts: The texts.
@@ -37,11 +42,8 @@ def pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
         if form.startswith("[") and not sign and "," not in text:
             sign, value = "=", name
         if not (name and sign and value) or name in values:
-            remedy = f" Name several columns, such as details={text}." if "," in text and not sign else ""
-            raise OptionError(
-                f"{option} must be {form}, each {form.strip('[').partition('=')[0].lower()} once; got"
-                f" {text!r}.{remedy}"
-            )
+            rule = f"must be {form}, each {form.strip('[').partition('=')[0].lower()} once"
+            raise OptionError(rule, option=option, value=text)
         values[name] = value
     return values
 
@@ -50,7 +52,7 @@ def conditions(option: str, form: str, texts: Sequence[str]) -> dict[str, bool |
     """Read texts of the form NAME, which means true, or NAME=VALUE, whose values of a name are listed.
 
     Args:
-        option: The flag, for the message.
+        option: Name of the argument.
         form: "ATTRIBUTE[=VALUE]", for the message.
         texts: The texts.
 
@@ -62,11 +64,7 @@ def conditions(option: str, form: str, texts: Sequence[str]) -> dict[str, bool |
         name, sign, value = text.partition("=")
         before = values.get(name, [] if sign else True)
         if not name or isinstance(before, bool) == bool(sign):
-            what = form.partition("[")[0]
-            raise OptionError(
-                f"{option} must be {what} or {form.replace('[', '').replace(']', '')}, each {what.lower()} in"
-                f" one form; got {text!r}."
-            )
+            raise OptionError(f"must be {form}, each in one form", option=option, value=text)
         values[name] = True if isinstance(before, bool) else [*before, value]
     return values
 
@@ -130,16 +128,17 @@ def _parameter(name: str, kind: Any, argument: Argument, default: Any) -> Parame
     if argument.is_repeated or (is_word and NoneType in _alternatives(kind)):
         default = None
     read: Any = _read_as(kind, argument)
-    annotation = Annotated[read, _option(name, kind, argument, is_word)]
+    marks = [] if must_be_local(kind) else [IN_STORES]
+    annotation = Annotated[read, *marks, _option(name, kind, argument, is_word)]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _option(name: str, kind: Any, argument: Argument, is_word: bool) -> Any:
     """The flag of an argument: with a negative if it may be unset, and without a value if it is a switch."""
-    text = on_command_line(argument.help)
+    text = argument.help
     if is_word:
         return typer.Argument(help=text, metavar=argument.form)
-    flag = argument.flag or flag_name(name)
+    flag = flag_name(name, argument)
     flags = [f"-{flag}", f"--{flag}"] if len(flag) == 1 else [f"--{flag}"]
     if bool in _alternatives(kind) and NoneType in _alternatives(kind):
         flags = [f"--{flag}/--no-{flag}"]
@@ -152,6 +151,7 @@ def _option(name: str, kind: Any, argument: Argument, is_word: bool) -> Any:
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     """The members of a union, or the one type."""
+    kind = kind.__origin__ if get_origin(kind) is Annotated else kind
     return get_args(kind) if get_args(kind) and get_origin(kind) not in (Sequence, Mapping) else (kind,)
 
 
@@ -182,12 +182,11 @@ def _value(name: str, kind: Any, argument: Argument, word: Any) -> Any:
         return word or []
     for member in () if Path in kinds else kinds:
         if get_origin(member) is Mapping and (argument.form or "").endswith("[=VALUE]"):
-            return conditions(f"--{flag_name(name)}", argument.form or "", word or []) or None
+            return conditions(name, argument.form or "", word or []) or None
         if get_origin(member) is Mapping:
-            texts = pairs(f"--{flag_name(name)}", (argument.form or "").partition(",")[0], word or [])
+            texts = pairs(name, (argument.form or "").partition(",")[0], word or [])
             if get_args(member)[1] is int:
-                flag = f"--{flag_name(name)}"
-                return {key: _whole(flag, key, text) for key, text in texts.items()} or None
+                return {key: _whole(name, text) for key, text in texts.items()} or None
             is_list = get_origin(get_args(member)[1]) is Sequence
             return {key: text.split(",") for key, text in texts.items()} if is_list else texts
         if get_origin(member) is Sequence:
@@ -195,8 +194,31 @@ def _value(name: str, kind: Any, argument: Argument, word: Any) -> Any:
     return word
 
 
-def _whole(flag: str, key: str, text: str) -> int:
+def _whole(option: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise OptionError(f'{flag} {key} must be a whole number; got "{text}".') from None
+        raise OptionError("must be a whole number", option=option, value=text) from None
+
+
+Run = Annotated[Path, IN_STORES, option(LoadArguments, "run")]
+Device = Annotated[str | None, option(LoadArguments, "device")]
+Output = Annotated[str | None, option(EvaluateArguments, "output")]
+IncludeSeen = Annotated[
+    bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")
+]
+IndexFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[SET=]FILE",
+        help="Index file with the names of the features, of all sparse data sets; SET=FILE for one.",
+    ),
+]
+"""Options that several commands have."""
+
+
+def index_files(texts: Sequence[str]) -> dict[str, Path] | Path | None:
+    """Read --features: index files by data set, or one file for all; raises OptionError for a mixture."""
+    if len(texts) == 1 and "=" not in texts[0]:
+        return Path(texts[0])
+    return {name: Path(path) for name, path in pairs("features", "SET=FILE", texts).items()} or None

@@ -19,10 +19,10 @@ def demo(
     ] = Path("runs/demo"),
 ) -> None:
     """Train a recommender, measure it, and show what it recommends, in under three minutes."""
-    from widenet.cli.progress import TrainingReport
     from widenet.cli.report import leave_report
     from widenet.cli.tables import recommendations_table
     from widenet.demo import Demo
+    from widenet.runs.progress import TrainingReport
 
     steps = Demo(data, out, typer.echo)
     dataset = steps.ingest()

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.options import IndexFiles, Run, index_files, pairs
-from widenet.cli.wording import say
+from widenet.cli.declared import IndexFiles, Run, index_files, pairs
+from widenet.cli.output import AsJson, print_json, say
 from widenet.errors import OptionError
 
 
@@ -33,10 +32,10 @@ def export(
     from widenet.interop.formats import writer_of
 
     if include_seen and top_k is None:
-        raise OptionError("--include-seen needs --top-k, because all scores include every unit.")
+        raise OptionError("needs top_k", option="include_seen")
     write = writer_of(out, file_format).export_model
     if overwrite and "overwrite" not in signature(write).parameters:
-        raise OptionError("--overwrite is not an option of this format. Remove the earlier file.")
+        raise OptionError("is not an option of this format", option="overwrite")
     words = {"overwrite": True} if overwrite else {}
     written = write(run, out, top_k, not include_seen, **words)
     if as_json:
@@ -78,7 +77,7 @@ def import_network(
     """
     from widenet.interop.import_network import import_network as run
 
-    named, names = index_files(features or []), pairs("--field", "NAME=FIELD", field or [])
+    named, names = index_files(features or []), pairs("field", "NAME=FIELD", field or [])
     model = run(
         file,
         out,

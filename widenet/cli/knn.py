@@ -2,15 +2,14 @@
 
 import json
 import re
-import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.options import Device, Run
+from widenet.cli.declared import Device, Run
+from widenet.cli.output import AsJson, print_json
 from widenet.cli.processes import Processes, run_in_processes
 
 app = typer.Typer(
@@ -54,7 +53,6 @@ By = Annotated[
 
 @app.command("like")
 def like(
-    context: typer.Context,
     run: Run,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="An id, a title or part of a title.")],
     layer: Layer = None,
@@ -66,16 +64,15 @@ def like(
     """Show the items that are most similar to one in a run: widenet knn like RUN "The Hobbit"."""
     from dataclasses import asdict
 
-    from widenet.cli.model import warn, warn_of_short
+    from widenet.cli.model import warnings_as_sentences
     from widenet.cli.tables import recommendations_table
     from widenet.knn.neighbours import check_layer, features_of
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
     model = Model.load(run, device)
-    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+    with warnings_as_sentences():
         rows = model.similar(item, k, layer=layer, measure=measure.value)
-    warn([str(each.message) for each in caught])
     if not is_leader():
         return
     if as_json:
@@ -83,7 +80,6 @@ def like(
         return
     names = features_of(model, check_layer(model.network, layer))
     typer.echo(f"Like: {names.titles(names.find(item)[:1])[0]}", err=True)
-    warn_of_short(context, k, len(rows), "left besides it")
     typer.echo(recommendations_table(rows))
 
 
@@ -123,7 +119,7 @@ def search(
 
     Each line is {"key": ..., "neighbours": [{"key": ..., "score": ...}]}.
     """
-    from widenet.cli.lines import lines_to
+    from widenet.cli.output import lines_to
     from widenet.data.vectors import read_vectors
     from widenet.knn.neighbours import LARGEST_BLOCK, Neighbours
     from widenet.parallel.group import is_leader

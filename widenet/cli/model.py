@@ -1,17 +1,17 @@
-"""Commands on a trained run: evaluate, predict, fingerprint."""
+"""Commands on trained runs: evaluate, compare, predict, fingerprint."""
 
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.declared import values_of, with_flags_of
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.options import IncludeSeen, Run
+from widenet.arguments import IN_STORES
+from widenet.cli.declared import IncludeSeen, Run, values_of, with_flags_of
+from widenet.cli.output import AsJson, print_json, say
 from widenet.cli.processes import Processes, run_in_processes
-from widenet.cli.wording import say
-from widenet.runs.arguments import EvaluateArguments, LoadArguments, PredictArguments
+from widenet.runs.arguments import CompareArguments, EvaluateArguments, LoadArguments, PredictArguments
 from widenet.spec.metric_names import DEFAULT_KS
 from widenet.stores.uri import shown
 
@@ -36,7 +36,7 @@ Ks = Annotated[
 ]
 _COMPARED_K = 20
 """Length of the lists that a table of several methods shows, if none is named."""
-_Out = Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")]
+_Out = Annotated[Path, IN_STORES, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")]
 _Format = Annotated[
     str | None,
     typer.Option("--format", help="parquet, csv, jsonl or dsstne. Default: recognized by the suffix."),
@@ -57,9 +57,9 @@ def evaluate(
     Prints precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity. With --baselines or --groups,
     it prints a row for each, of lists of 20 items unless -k says otherwise.
     """
-    from widenet.cli.progress import Counter
     from widenet.cli.tables import methods_table, metrics_table
     from widenet.data.dataset import Dataset
+    from widenet.runs.progress import Counter
     from widenet.training.existing_run import check_run
 
     ks, output = sorted(set(k)) if k else DEFAULT_KS, words["output"]
@@ -73,27 +73,18 @@ def evaluate(
 
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
-    warn_of_length(model, max(ks) if k else 0, output)
-    with (
-        Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter,
-        warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
-    ):
-        told = say if is_leader() and not as_json else None
-        metrics = model.evaluate(**options, advance=counter.advance, say=told)
-    warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
+    quiet = as_json or not is_leader()
+    with Counter("evaluating", dataset.num_examples, quiet) as counter, warnings_as_sentences():
+        metrics = model.evaluate(**options, advance=counter.advance, say=None if quiet else say)
     if metrics.baselines:
-        warn(omitted(metrics.baselines, _width(model, output)))
+        for sentence in omitted(metrics.baselines, _width(model, output)) if is_leader() else ():
+            say(sentence)
     if is_leader() and as_json:
         print_json(_with_more(metrics))
     elif is_leader():
         examples = dataset.manifest.words.examples
-        if not metrics[f"recall@{ks[-1]}"]:
-            said = f"Every recall is 0: nobody's list of {ks[-1]:,} has anything of the {words['part']} part."
-            reachable = "" if metrics.baselines else "; `baselines` shows what is reachable"
-            say(f"{said} Train longer{reachable}.")
         if metrics.num_seen:
-            why = "their users had them before, so that the lists leave them out"
-            say(f"{metrics.num_seen:,} true items cannot be found: {why}. Rank them with `include_seen`.")
+            say(f"{metrics.num_seen:,} true items cannot be found: their users had them before.")
         groups = {
             f"{name} ({own['least']:,} to {own['most']:,})": own for name, own in metrics.groups.items()
         }
@@ -116,6 +107,49 @@ def _with_more(metrics: "Metrics") -> dict[str, Any]:
         if found:
             more[kind] = {name: _with_more(own) for name, own in found.items()}
     return metrics | more
+
+
+@with_flags_of(CompareArguments)
+def compare(
+    context: typer.Context,
+    k: Ks = None,
+    include_seen: IncludeSeen = False,
+    as_json: AsJson = False,
+    processes: Processes = None,
+    **words: Any,
+) -> None:
+    """Compare two runs on the same users.
+
+    Prints for each metric both means, the difference, its confidence interval and a p-value. A positive
+    difference means that the second run is better. Decide on one metric and one -k before you look: of 30,
+    one or two have a p-value below 0.05 by chance.
+    """
+    from dataclasses import asdict
+
+    from widenet.cli.tables import comparison_table
+    from widenet.data.dataset import Dataset
+    from widenet.runs.progress import Counter
+    from widenet.training.existing_run import check_run
+
+    runs = [words["first"], words["second"]]
+    for run in runs:
+        check_run(run)
+    dataset = Dataset.open(words["data"])
+    from widenet.parallel.group import is_leader  # loads torch, as the next
+    from widenet.runs.comparing import compare as compare_runs
+
+    run_in_processes(context, processes, words["device"])
+    options = values_of(CompareArguments, words) | {"data": dataset, "exclude_seen": not include_seen}
+    options["ks"] = sorted(set(k)) if k else DEFAULT_KS
+    quiet = as_json or not is_leader()
+    with Counter("evaluating", 2 * dataset.num_examples, quiet) as counter, warnings_as_sentences():
+        comparison = compare_runs(**options, advance=counter.advance)
+    if is_leader() and as_json:
+        print_json(asdict(comparison))
+    elif is_leader():
+        typer.echo(
+            comparison_table(comparison, [shown(run) for run in runs], dataset.manifest.words.examples)
+        )
 
 
 @with_flags_of(PredictArguments, LoadArguments)
@@ -143,58 +177,28 @@ def predict(
     from widenet.training.existing_run import check_run
 
     options = values_of(PredictArguments, words) | {"exclude_seen": not include_seen}
-    arguments = PredictArguments(**options)
+    PredictArguments(**options)
     check_run(words["run"])
     options["data"] = dataset = Dataset.open(words["data"])
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.predict.files import open_results
     from widenet.runs import Model
-    from widenet.runs.rules import notes_on_rules
 
-    notes = notes_on_rules(words["run"], arguments)
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
-    if is_named(context, "k"):
-        warn_of_length(model, words["k"], words["output"])
-    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+    with warnings_as_sentences():
         blocks = model.predict(**options, say=say)
-    part, output = words["part"], words["output"]
-    caveats = model.caveats() if part is None else model.caveats(dataset, part, output)
-    noted = model.ignored(dataset) + caveats + model.strangers(dataset, part=part) + notes
-    warn([*dict.fromkeys([*noted, *(str(each.message) for each in caught)])])
     if not is_leader():
         for _ in blocks:
             pass
         return
     results = open_results(out, file_format, overwrite=overwrite)
     examples = dataset.manifest.words.examples
-    total, num_short = _write(blocks, results, dataset.num_examples, words["k"])
-    if num_short and words["k"] <= _width(model, words["output"]):
-        number = f"{num_short:,} of {dataset.num_examples:,} {examples}"
-        say(f"{number} have fewer than {words['k']:,} recommendations: nothing else is left for them.")
+    total = _write(blocks, results, dataset.num_examples)
     if as_json:
         print_json({"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples})
     else:
         typer.echo(f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,} {examples}.")
-
-
-def warn_of_length(model: "Model", k: int, output: str | None, option: str = "-k") -> None:
-    """Say that lists are longer than the catalogue."""
-    width = _width(model, output)
-    if k > width:
-        warn([f"{option} asks for {k:,} items; there are {width:,}."])
-
-
-def warn_of_short(context: typer.Context, k: int, number: int, what: str) -> None:
-    """Say that a list has fewer items than the command line asks for."""
-    if number < k and is_named(context, "k"):
-        say(f"-k asks for {k:,} items; only {number:,} {'is' if number == 1 else 'are'} {what}.")
-
-
-def is_named(context: typer.Context, option: str) -> bool:
-    """Whether the command line names an option, whose value is not just the default."""
-    source = context.get_parameter_source(option)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _width(model: "Model", output: str | None) -> int:
@@ -205,20 +209,17 @@ def _width(model: "Model", output: str | None) -> int:
     return model.run.fields[model.network.outputs[name].spec.field].width
 
 
-def _write(
-    blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int, k: int
-) -> tuple[int, int]:
-    """Write recommendations to a file; return their number, and that of users with fewer than k of them."""
-    from widenet.cli.progress import Counter
+def _write(blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int) -> int:
+    """Write recommendations to a file; return their number."""
+    from widenet.runs.progress import Counter
 
-    total = num_short = 0
+    total = 0
     with opened as results, Counter("predicting", num_users) as counter:
         for block in blocks:
             results.write(block.users, block.counts, block.items, block.scores)
             counter.advance(len(block.users))
             total += len(block.items)
-            num_short += int((block.counts < k).sum())
-    return total, num_short
+    return total
 
 
 def fingerprint(run: Run, as_json: AsJson = False) -> None:
@@ -233,34 +234,19 @@ def fingerprint(run: Run, as_json: AsJson = False) -> None:
     from widenet.runs import Model
 
     model = Model.load(run, "cpu")
-    warn(model.caveats())
     digest = model.fingerprint()
     if is_leader() and as_json:
         print_json({"run": shown(run), "fingerprint": digest, "shards": model.run.training.shards})
     elif is_leader():
         typer.echo(digest)
-        say(_again(model, shown(run)))
 
 
-def _again(model: "Model", run: str) -> str:
-    """How to come by the same weights again."""
-    from widenet.training.saved_facts import WeightsFacts, in_8_bits, made_of
-
-    if in_8_bits(model.facts):
-        return f"{run} is in 8 bits: widenet quantize gives this fingerprint of {made_of(model.facts)} again."
-    facts = WeightsFacts.of(model.facts)
-    if "state" not in model.facts and facts.other_term:
-        command = "widenet neighbourhood, with the same options,"
-        return f"{run} has another term: {command} gives this fingerprint of {facts.made_of} again."
-    if "state" not in model.facts and facts.epochs is None:
-        return f"{run} was imported: the same file gives this fingerprint again."
-    shards = f'"shards": {model.run.training.shards} as in training.json of {run}'
-    return f"The same data and documents give this fingerprint again, with {shards}."
-
-
-def warn(sentences: list[str]) -> None:
-    """Print sentences to standard error, once for a group."""
+@contextmanager
+def warnings_as_sentences() -> "Iterator[None]":
+    """Print each warning of the library as a sentence, once for a group."""
     from widenet.parallel.group import is_leader
 
-    for sentence in sentences if is_leader() else ():
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        yield
+    for sentence in dict.fromkeys(str(each.message) for each in caught) if is_leader() else ():
         say(sentence)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.wording import say
+from widenet.arguments import IN_STORES
+from widenet.cli.output import AsJson, print_json
 from widenet.errors import OptionError, nearest
 from widenet.plan.numbers import bytes_of
 
@@ -103,7 +103,9 @@ _Scratch = Annotated[
 def plan(
     network: _Network = None,
     training: _Training = None,
-    data: Annotated[Path | None, typer.Option(help="The dataset directory, which has the widths.")] = None,
+    data: Annotated[
+        Path | None, IN_STORES, typer.Option(help="The dataset directory, which has the widths.")
+    ] = None,
     width: _Width = None,
     device_memory: _DeviceMemory = None,
     processes: _Processes = 1,
@@ -143,15 +145,13 @@ def plan(
     )
     job = _placed(job, weights_in, device_bytes)
     if scratch is not None and not (measure and job.weights_in == "disk"):
-        raise OptionError("needs --measure and --weights-in disk", option="scratch")
+        raise OptionError("needs measure and weights_in=disk", option="scratch")
     planned = report(job, device_bytes, more=device_memory is not None)
     if disk_bandwidth is not None:
         planned["disk_seconds"] = _disk_seconds(planned, processes, disk_bandwidth)
     if measure and data is not None and planned.get("fits", True):
         chosen = None if device is None else device.value
         planned["measured"] = _measured(*documents, data, chosen, job.weights_in, scratch)
-    if device_memory and device is None and kind is _Kind.cuda:
-        say("--device-memory plans for GPUs. For CPUs, add --device cpu.")
     show = print_json if as_json else typer.echo
     show(planned if as_json else plan_table(job, planned, assumed=data is None))
     if not planned.get("fits", True):
@@ -168,8 +168,9 @@ def _documents(
 
         return NetworkSpec.read(network), TrainingSpec.read(training)
     if data is None:
-        what, them = ("NETWORK and TRAINING", "them") if network is None else ("TRAINING", "it")
-        raise OptionError(f"{what} must be named without a dataset. Name {them}, or a dataset with --data.")
+        raise OptionError(
+            "must be named without a dataset", option="network" if network is None else "training"
+        )
     from widenet.data.dataset import Dataset
     from widenet.runs.documents import documents
 
@@ -178,11 +179,11 @@ def _documents(
 
 def _check_measurable(data: Path | None, processes: int, device_memory: str | None) -> None:
     if data is None:
-        raise OptionError("needs --data, a dataset to train on", option="measure")
+        raise OptionError("needs data, a dataset to train on", option="measure")
     if processes != 1:
-        raise OptionError("must be 1 with --measure", option="processes", value=processes)
+        raise OptionError("must be 1 with measure", option="processes", value=processes)
     if device_memory is not None:
-        raise OptionError("must not stand beside --measure", option="device_memory", value=device_memory)
+        raise OptionError("must not stand beside measure", option="device_memory", value=device_memory)
 
 
 def _measured(
@@ -207,9 +208,7 @@ def _kind(device: _Kind | None, device_memory: str | None, weights_in: _Place | 
     """Return the kind of device to plan for."""
     if weights_in == _Place.disk:
         if device == _Kind.cuda:
-            raise OptionError(
-                '--weights-in must be "device" or "host" on CUDA; got "disk". Plan with --device cpu.'
-            )
+            raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
         return _Kind.cpu
     return device or (_Kind.cuda if device_memory else _Kind.cpu)
 
@@ -236,7 +235,7 @@ def _memory(kind: _Kind, processes: int, device_memory: str | None) -> int | Non
     from widenet.plan.machine import available_memory
 
     if device_memory:
-        return bytes_of(device_memory, "--device-memory")
+        return bytes_of(device_memory, "device_memory")
     available = None if kind == _Kind.cuda else available_memory()
     return available and available // processes
 
@@ -252,11 +251,9 @@ def _facts(
     Without a dataset, inputs with a shape are dense, and the network tells which fields are sequences.
     """
     if data is None and not widths:
-        raise OptionError("plan needs either --data DIR or --width FIELD=N.")
+        raise OptionError("or data must be named", option="width")
     if data is not None and widths:
-        raise OptionError(
-            "--width must not stand beside --data: the dataset knows the widths. Leave one out."
-        )
+        raise OptionError("must not stand beside data", option="width")
     if data is not None:
         from widenet.data.manifest import Manifest
         from widenet.stores.fetch import readable
@@ -273,44 +270,29 @@ def _facts(
     fields = network.fields
     pairs = [_width(text, fields) for text in widths]
     if unknown := next((name for name, _ in pairs if name not in fields), None):
-        raise _no_field(unknown, network)
+        rule = f"must name a field that the network reads, {', '.join(fields)}.{nearest(unknown, fields)}"
+        raise OptionError(rule, option="width")
     kinds = dict.fromkeys(sequences_of(network), "sequence")
     kinds |= {layer.field: "dense" for layer in network.inputs if layer.shape is not None}
     widths_by_field = {name: Width(number, kinds.get(name, "sparse")) for name, number in pairs}
     missing = [name for name in fields if name not in widths_by_field]
     if missing:
-        named = ", ".join(missing)
         raise OptionError(
-            f"--width must name every field that the network reads; missing: {named}. Add --width"
-            f" {missing[0]}=N."
+            f"must name every field that the network reads; missing: {', '.join(missing)}", option="width"
         )
     for name, _ in pairs:
         if [known for known, _ in pairs].count(name) > 1:
-            raise OptionError(
-                f"--width must name each of {', '.join(fields)} once; got"
-                f" {', '.join(known for known, _ in pairs)}."
-            )
+            raise OptionError(f"must name each of {', '.join(fields)} once", option="width", value=name)
     return bind(network, training, widths_by_field), None, None
-
-
-def _no_field(name: str, network: "NetworkSpec") -> OptionError:
-    """Return the error for a width of something that is no field."""
-    layer = next((each for each in network.layers if each.name == name), None)
-    own = getattr(layer, "field", None)
-    remedy = nearest(name, network.fields) if own is None else f' That is a layer; its field is "{own}".'
-    known = ", ".join(network.fields)
-    return OptionError(f'--width must name a field that the network reads ({known}); got "{name}".{remedy}')
 
 
 def _disk_seconds(planned: dict[str, Any], processes: int, bandwidth: str) -> float:
     """The time in which a disk moves the bytes of a step, for processes that share it."""
     if planned["weights_in"] != "disk":
-        raise OptionError(
-            "--disk-bandwidth is that of the disk for weights. Add --weights-in disk, or leave it out."
-        )
+        raise OptionError("needs weights_in=disk", option="disk_bandwidth")
     work: dict[str, int] = planned["work"]
     most = max(work["read_bytes"], work["written_bytes"])
-    return processes * most / bytes_of(bandwidth, "--disk-bandwidth")
+    return processes * most / bytes_of(bandwidth, "disk_bandwidth")
 
 
 def _width(text: str, fields: tuple[str, ...]) -> tuple[str, int]:

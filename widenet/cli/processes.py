@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.wording import on_command_line
 from widenet.errors import OptionError
 from widenet.parallel.launch import launcher_variable, started_by_mpi
 
@@ -65,10 +64,8 @@ def run_in_processes(context: typer.Context, number: int | None, device: str | N
     end_with_launcher()
     if num_processes() > 1:
         if number not in (None, num_processes()):
-            raise OptionError(
-                f"--processes must be left out in a group of {num_processes()} processes, or be their number;"
-                f" got {number}."
-            )
+            rule = f"must be left out in a group of {num_processes()} processes, or be their number"
+            raise OptionError(rule, option="processes", value=number)
         return
     if number is None and device_for(device).type == "cuda":
         import torch
@@ -78,5 +75,5 @@ def run_in_processes(context: typer.Context, number: int | None, device: str | N
         return
     status, problem = launch(number, context.obj or sys.argv[1:])
     if problem is not None:
-        typer.echo(f"widenet: {on_command_line(problem)}", err=True)
+        typer.echo(f"widenet: {problem}", err=True)
     sys.exit(status)

@@ -1,17 +1,15 @@
 """`widenet recommend`."""
 
 import sys
-import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.declared import values_of, with_flags_of
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.model import warn, warn_of_short
-from widenet.cli.options import Device, IncludeSeen, Run
+from widenet.cli.declared import Device, IncludeSeen, Run, values_of, with_flags_of
+from widenet.cli.model import warnings_as_sentences
+from widenet.cli.output import AsJson, print_json
 from widenet.runs.arguments import RecommendArguments
 
 if TYPE_CHECKING:
@@ -63,25 +61,18 @@ def recommend(
     k, output, data = words["k"], words["output"], words["data"]
     _check_options(user, items, data, field, explain)
     rules = values_of(RecommendArguments, words)
-    arguments, names = RecommendArguments(**rules), [] if attributes is None else attributes.split(",")
+    RecommendArguments(**rules)
+    names = [] if attributes is None else attributes.split(",")
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
-    from widenet.runs.rules import notes_on_rules
 
-    notes = notes_on_rules(run, arguments, names)
     model = Model.load(run, device)
-    warn(model.caveats() + notes)
     fields = _fields(model, field or [])
-    if items or fields:
-        warn(model.doubts(items, fields, output))
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
     shown |= {name: rules[name] for name in ("never", "only", "weights", "at_most", "where", "diversity")}
     who: dict[str, Any] = {"items": items} if user is None else {"data": data}
-    if user is not None:
-        warn(model.ignored(data) + ([] if fields else model.strangers(data, [user])))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `notes`, `doubts` and `strangers` have said it
+    with warnings_as_sentences():
         rows = model.recommend(**who, users=user, **shown)
         reasons = (
             [model.explain(row.item, **who, user=user, output=output) for row in rows] if explain else None
@@ -93,7 +84,6 @@ def recommend(
     if as_json:
         print_json(_facts(rows, own, reasons))
         return
-    warn_of_short(context, k, len(rows), "left to recommend")
     known = model.understood(items, fields, output) if items or fields else {}
     typer.echo(
         _inputs(model, known)
@@ -142,13 +132,13 @@ def _check_options(
     from widenet.errors import OptionError
 
     if user is not None and items:
-        raise OptionError("--user and items exclude each other. Name a user of a dataset, or items.")
+        raise OptionError("excludes items", option="user")
     if user is None and data is not None:
-        raise OptionError("--data needs --user. Name a user of the dataset, or leave --data out.")
+        raise OptionError("needs user", option="data")
     if user is None and not items and not field:
-        raise OptionError('name at least one item, such as --items "The Hobbit".')
+        raise OptionError("must name at least one item", option="items")
     if explain and field:
-        raise OptionError("--explain is for networks that read items alone. Leave --field or --explain out.")
+        raise OptionError("is for networks that read items alone", option="explain")
 
 
 def _facts(
@@ -176,15 +166,13 @@ def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
     for text in texts:
         name, _, value = text.partition("=")
         if not name or not value:
-            raise OptionError(f'--field must be FIELD=VALUE, such as country=NL; got "{text}".')
+            raise OptionError("must be FIELD=VALUE", option="field", value=text)
         values: list[Any] = [value]
         if name in model.run.fields and model.run.fields[name].kind == "dense":
             try:
                 values = [float(number) for number in value.split(",")]
             except ValueError:
-                raise OptionError(
-                    f'--field {name} takes numbers, with commas between them; got "{value}".'
-                ) from None
+                raise OptionError("must be numbers", option="field", value=text) from None
         fields_by_name[name] = [*fields_by_name.get(name, []), *values]
     return fields_by_name
 

@@ -1,13 +1,13 @@
 """`widenet report`, and the report at the end of a training."""
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.model import warn
+from widenet.arguments import IN_STORES
+from widenet.cli.model import warnings_as_sentences
+from widenet.cli.output import AsJson, print_json
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
@@ -16,14 +16,18 @@ if TYPE_CHECKING:
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Run directories; the page compares several.")
+        list[Path],
+        IN_STORES,
+        typer.Argument(metavar="RUN", help="Run directories; the page compares several."),
     ],
     out: Annotated[
         Path | None,
         typer.Option(help="The file to write. Default: RUN/report.html, or ./report.html for several runs."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The dataset directory. Default: the one that the training used.")
+        Path | None,
+        IN_STORES,
+        typer.Option(help="The dataset directory. Default: the one that the training used."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier report.")] = False,
     as_json: AsJson = False,
@@ -36,12 +40,9 @@ def report(
     from widenet.report.write import write_report
 
     if data is not None and len(runs) > 1:
-        raise OptionError(
-            "--data is for the report of one run; a comparison uses only logs and documents. Leave it out."
-        )
-    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        raise OptionError("is for the report of one run", option="data")
+    with warnings_as_sentences():
         written = write_report(runs, out, data, overwrite=overwrite)
-    warn([str(each.message) for each in caught])
     if as_json:
         print_json({"report": written})
     else:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.wording import in_one_line, say
+from widenet.cli.output import AsJson, print_json, say
+from widenet.errors import in_one_line
 
 if TYPE_CHECKING:
     from widenet.report.listing import ListedRun

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widenet.cli.declared import with_flags_of
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.next_commands import after_training, other_term
+from widenet.cli.output import AsJson, print_json, say
 from widenet.cli.processes import Processes, is_one_of_several, run_in_processes, speaks
 from widenet.cli.report import leave_interim_report, leave_report
-from widenet.cli.wording import say
 from widenet.runs.arguments import TrainArguments
 from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
     from widenet.plan.layout import Layout
-    from widenet.spec.network import NetworkSpec
 
 
 @with_flags_of(TrainArguments)
@@ -40,8 +37,8 @@ def train(
     If you omit a document, widenet uses a default and saves it in the run directory for you to edit. With
     --from, the network is that of the other run. With --resume, both documents are the run's own.
     """
-    from widenet.cli.progress import TrainingReport
     from widenet.runs.prepared import prepared
+    from widenet.runs.progress import TrainingReport
 
     arguments = _with_documents(TrainArguments(**words))
     out = words["out"]
@@ -60,8 +57,7 @@ def train(
         run_in_processes(context, processes, arguments.device)
     if is_leader() and not quiet:
         _print_lines(*layout.network.notes)
-        _print_default_documents(arguments, layout.network, out)
-        _print_unmeasured(layout, dataset, arguments)
+        _print_default_documents(arguments, out)
     evaluation, earlier = layout.training.evaluation, identity(out)
     metric, named = None if evaluation is None else evaluation.metric, dataset.manifest.words.examples
     report = TrainingReport(quiet, metric, named)
@@ -75,7 +71,6 @@ def train(
     finally:
         report.stop()
     dataset = taken(dataset, model.run.path)
-    cut = shown(dataset.path) if dataset.path.parent == model.run.path else ""
     written = leave_report(model, dataset, quiet or not is_leader())
     if is_leader():
         track = arguments.track or layout.training.track
@@ -90,8 +85,7 @@ def train(
         _print_lines(
             None if problem is None else f"{shown(out)}: {problem}",
             None if written is None else f"Report: {written}",
-            after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training, cut),
-            other_term(shown(out), dataset, layout.network),
+            next_command(shown(out), shown(words["data"])),
         )
 
 
@@ -173,38 +167,18 @@ def _print_facts(run: Path, out: str, written: Path | None) -> None:
     print_json(facts | {"path": out, "report": written})
 
 
-def _print_default_documents(arguments: TrainArguments, network: "NetworkSpec", out: Path) -> None:
-    """Print which documents are missing, for which a new run uses defaults, or those of another run."""
-    from widenet.runs.documents import goes_on
-
-    if arguments.resume or (not arguments.overwrite and not is_uri(out) and out.exists()):
-        return
+def _print_default_documents(arguments: TrainArguments, out: Path) -> None:
+    """Print which documents are missing, for which a new run uses defaults."""
     given = {"network.json": arguments.network, "training.json": arguments.training}
     missing = " and no ".join(name for name, document in given.items() if document is None)
-    if not missing:
-        return
-    start, further = None if arguments.start_from is None else str(shown(arguments.start_from)), None
-    if start is not None and arguments.training is not None:
-        use = f"the network is that of {start}"
-    elif goes_on(arguments, network):
-        use = f"the network of {start} goes on for a few epochs at a small learning rate"
-    else:
-        use = f"widenet uses a default and saves it in {shown(out)}"
-        further = start and (
-            f"It trains as from nothing. To keep more of {start}, name a training.json with few epochs and a"
-            " small learning rate."
-        )
-    _print_lines(f"No {missing} was named: {use}.", further)
+    if missing and not arguments.resume and arguments.start_from is None:
+        _print_lines(f"No {missing} was named: widenet uses a default and saves it in {shown(out)}.")
 
 
-def _print_unmeasured(layout: "Layout", dataset: "Dataset", arguments: TrainArguments) -> None:
-    """Say that no evaluation measures the validation part, though the dataset has one."""
-    has_part = any("validation" in dataset.field(output.field).parts for output in layout.network.outputs)
-    if arguments.training is not None and layout.training.evaluation is None and has_part:
-        text = (
-            f'{arguments.training} has no "evaluation", so that no epoch is measured on the validation part.'
-        )
-        typer.echo(f'{text} To measure every epoch, add "evaluation": {{}}.', err=True)
+def next_command(run: str, data: str) -> str:
+    """Return the line with the command that uses a trained run."""
+    words = ["widenet", "predict", run, "--data", data, "--out", "recommendations.parquet"]
+    return f"Next: {shlex.join(words)}"
 
 
 def _print_lines(*lines: str | None) -> None:

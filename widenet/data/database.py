@@ -53,7 +53,7 @@ class Limits:
         room = available_memory()
         if memory is None and room is None:
             return cls(None, threads)
-        total = bytes_of(memory, "`memory`") if memory is not None else max(int(_SHARE * (room or 0)), _LEAST)
+        total = bytes_of(memory, "memory") if memory is not None else max(int(_SHARE * (room or 0)), _LEAST)
         if total < _LEAST:
             raise OptionError(
                 f"`memory` must be at least {amount(_LEAST)}; got {memory}. Give more; what does not fit goes"

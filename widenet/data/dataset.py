@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widenet.arguments import checked_positions, typed
+from widenet.arguments import Location, checked_positions, typed
 from widenet.data.attributes import Attributes, aside_file, attributes_file
 from widenet.data.described import Described, described_file
 from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
@@ -73,7 +73,7 @@ class Dataset:
 
     @classmethod
     @typed
-    def open(cls, path: str | Path) -> "Dataset":
+    def open(cls, path: Location) -> "Dataset":
         """Open a dataset directory, or a local copy of one in a store.
 
         Raises:

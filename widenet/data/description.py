@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from widenet.arguments import typed
+from widenet.arguments import Location, typed
 from widenet.data.attributes import Attributes, attributes_file
 from widenet.data.described import Described, described_file
 from widenet.data.manifest import Field, Manifest, Part, column
@@ -106,7 +106,7 @@ def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
 
 
 @typed
-def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, Any]:
+def describe(folder: Location, plot: Path | str | None = None) -> dict[str, Any]:
     """Describe a dataset as JSON values; docs/data.md explains each number.
 
     Args:

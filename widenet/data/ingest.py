@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Protocol
 
-from widenet.arguments import declares
+from widenet.arguments import Location, declares
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.database import database
 from widenet.data.dataset import Dataset
@@ -63,7 +63,7 @@ def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
 
 
 @_by_keywords(Options)
-def ingest(sources: Any, out: Path | str, options: Options) -> Dataset:
+def ingest(sources: Any, out: Location, options: Options) -> Dataset:
     """Make a dataset directory from interactions, and open it.
 
     docs/data.md explains the options; docs/dataset-directories.md describes the directory.

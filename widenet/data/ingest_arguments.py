@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from widenet.arguments import Argument, check_bounds
+from widenet.arguments import IN_STORES, Argument, check_bounds
 from widenet.data.formats import FORMATS
 
 Duplicates = Literal["last", "first", "max", "sum", "error"]
@@ -121,6 +121,7 @@ class IngestArguments:
     )
     vocabulary: Annotated[
         Path | str | None,
+        IN_STORES,
         Argument(
             "Keep the features and indices of a run or a dataset. Other items are left out and counted.",
             form="RUN|DIR",

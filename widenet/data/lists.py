@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from widenet.arguments import typed
+from widenet.arguments import Location, typed
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part, column, value_column
 from widenet.data.rules import FieldLayout, check_names
@@ -25,7 +25,7 @@ _LONGEST_SHOWN = 60
 
 @typed
 def dataset_from_lists(
-    path: str | Path,
+    path: Location,
     items: Rows,
     *,
     values: Numbers | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from widenet import randomness
-from widenet.arguments import Argument, check_bounds, with_fields_of
+from widenet.arguments import IN_STORES, Argument, check_bounds, with_fields_of
 from widenet.data.buckets import Rows, ascending, in_order, owners_of
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import Moment
@@ -32,7 +32,7 @@ class SplitArguments:
     """The arguments of `widenet.split`; raises OptionError for a seed out of bounds."""
 
     source: Annotated["Dataset | Path | str", Argument("The dataset to split.", form="DIR")]
-    out: Annotated[Path | str, Argument("The dataset directory to make.")]
+    out: Annotated[Path | str, IN_STORES, Argument("The dataset directory to make.")]
     _: KW_ONLY
     heldout: Annotated[float, Argument("Share of each user's items set aside for the final evaluation.")] = (
         0.0

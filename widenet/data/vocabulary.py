@@ -1,10 +1,8 @@
 """Vocabularies: the ids, titles and counts of a field's features, memory-mapped."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -12,20 +10,15 @@ import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
 from widenet.data.arrow_table import REMEDY, open_table, texts_array
-from widenet.data.title_forms import TitleForms, composed, without_accents
 from widenet.data.writer import VOCABULARY_SCHEMA
-from widenet.errors import DataError, alike, exchanged, with_another_letter
+from widenet.errors import DataError, alike
 
 NUM_SUGGESTIONS = 5
 NUM_COMPARED = 5_000
 """Largest number of titles with which an unknown title is compared; one comparison takes microseconds."""
 
-_SHORTEST = 4
-"""Fewest letters of a title that an unknown text is compared with: fewer are like anything."""
 _LOOKED_AT = 100
 """How many ids tell whether ids are numbers."""
-
-_Rule = Callable[[pa.Array], pa.Array]
 
 
 class Vocabulary:
@@ -135,12 +128,9 @@ class Vocabulary:
     def find(self, text: str | int) -> list[int]:
         """Find features by id or title, most popular first; a number is an id.
 
-        Returns the feature with this id; otherwise those with this title; otherwise those whose title
-        contains the text as whole words; otherwise those in whose title a word begins with it; otherwise
-        those whose id has this text in other case or another Unicode form of accents. Neither counts in
-        titles, and a title is also found without its accents.
-
-        Where ids are numbers, a number is an id or a whole title: part of a title would hide a wrong id.
+        Returns the feature with this id; otherwise those with this title, in any case; otherwise those whose
+        title contains the text. Where ids are numbers, a number is an id or a whole title: part of a title
+        would hide a wrong id.
 
         Raises:
             DataError: There is no such feature, or the text is a part of more than NUM_SUGGESTIONS titles;
@@ -148,18 +138,13 @@ class Vocabulary:
         """
         field = self.path.name.partition(".")[0]
         if found := self.matching(text) if isinstance(text, str) else self._with_id(str(text)):
-            more = len(found) - NUM_SUGGESTIONS
-            if more > 0 and not self._is_name(found[0], str(text)):
+            if len(found) > NUM_SUGGESTIONS and found != self._with_title(str(text)):
                 first = "; ".join(self.shown(found[:NUM_SUGGESTIONS]))
-                raise DataError(
-                    f'{text!r} is a part of {len(found):,} titles in the field "{field}": {first} and'
-                    f" {more:,} more. Give one's id, or more of its title."
-                )
+                what = f'{text!r} is a part of {len(found):,} titles in the field "{field}"'
+                raise DataError(f"{what}: {first} and {len(found) - NUM_SUGGESTIONS:,} more.")
             return found
         near = self._nearest(text) if isinstance(text, str) else []
-        remedy = f" Nearest: {'; '.join(near)}."
-        if not near:
-            remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
+        remedy = f" Nearest: {'; '.join(near)}." if near else ""
         what = "the id or the title" if isinstance(text, str) and self.num_titles else "the id"
         rule = f"{what} {str(text)!r}{'' if self.num_titles else ', and it has no titles'}"
         raise DataError(f'nothing in the field "{field}" has {rule}.{remedy}')
@@ -178,33 +163,19 @@ class Vocabulary:
         """As `find`; returns an empty list if there is no such feature."""
         if matches := self._with_id(text) or self._with_title(text):
             return matches
-        is_id = text.isdecimal() and self._has_numbers
-        if not is_id and (matches := self._in_words(self._containing(text), text)):
-            return matches
-        if matches := self._equal("id", text):
-            return matches
-        return [] if is_id else self._closest(self._containing_plain(text, []), text)
+        return [] if text.isdecimal() and self._has_numbers else self._containing(text)
 
     def search(self, text: str, most: int) -> list[int]:
         """Return features for a text that somebody types, which may be a part of an id or title.
 
-        First comes the feature with this id. Then come those whose title contains the text, first those
-        with this title, then those that have it as whole words. Then come those that contain it without
-        accents, and last ids that begin with the text.
-        Within each of these, the most popular is first.
+        First comes the feature with this id. Then come those with this title, those whose title contains the
+        text, and last ids that begin with it. Within each of these, the most popular is first.
         """
         if not text:
             return []
-        containing = self._containing(text)
-        beginning = self._matching("id", lambda names: pc.starts_with(names, text))
-        found = [
-            *self._with_id(text),
-            *self._with_title(text),
-            *self._with_words(containing[:NUM_COMPARED], text),
-            *containing,
-            *(self._containing_plain(text, containing) if len(containing) < most and len(text) > 2 else ()),
-            *beginning,
-        ]
+        (sought,) = _text(text).to_pylist()
+        beginning = self._matching("id", lambda names: pc.starts_with(names, sought))
+        found = [*self._with_id(text), *self._with_title(text), *self._containing(text), *beginning]
         return list(dict.fromkeys(found))[:most]
 
     @property
@@ -223,115 +194,36 @@ class Vocabulary:
         return self._matching("id", lambda names: pc.is_in(names, value_set=_text(text)))
 
     def _with_title(self, text: str) -> list[int]:
-        return self._equal("title", text)
-
-    def _equal(self, column: str, text: str) -> list[int]:
-        """The features whose name is a text, in any case and form of accents."""
-        lowered = _text(normalize("NFC", text).lower())
-        rule: _Rule = lambda names: pc.is_in(pc.utf8_lower(names), value_set=lowered)  # noqa: E731
-        return self._matching(column, rule if column == "title" else lambda names: rule(composed(names)))
-
-    def _matching(self, column: str, rule: _Rule) -> list[int]:
-        """The features that fulfil a rule, most popular first; titles are composed."""
-        chunks = self._chunks(column)
-        titles = self._forms.composed() if column == "title" else [names for _, names in chunks]
-        return self._by_popularity(
-            [
-                start + place
-                for (start, _), names in zip(chunks, titles, strict=True)
-                for place in pc.indices_nonzero(rule(names)).to_pylist()
-            ]
-        )
-
-    def _by_popularity(self, indices: list[int]) -> list[int]:
-        counts = self.counts
-        return sorted(indices, key=lambda index: (-counts[index], index))
-
-    @cached_property
-    def _forms(self) -> TitleForms:
-        return TitleForms(self._table.column("title").chunks)
-
-    def _nearest(self, text: str) -> list[str]:
-        """Features with a name like a text, as `shown`, among those that share a word or else the first."""
-        words = [word for word in text.split() if len(word) > 2]
-        sharing = {index for word in words for index in self._containing(word)}
-        candidates = sharing or range(min(len(self), NUM_COMPARED))
-        indices = sorted(candidates)[:NUM_COMPARED]
-        pieces: dict[str, str] = {}
-        for (name, title), shown in zip(self.named(indices), self.shown(indices), strict=True):
-            if not self._has_numbers:
-                pieces.setdefault(name.lower(), shown)
-            for word in re.finditer(r"\S+", title):
-                for length in (max(len(text), _SHORTEST), len(text) + 2):
-                    pieces.setdefault(title[word.start() : word.start() + length].lower(), shown)
-        near = [pieces[piece] for piece in alike(text, pieces, NUM_SUGGESTIONS, cutoff=0.5)]
-        return list(dict.fromkeys([*self.shown(self._misspelt(text)), *near]))[:NUM_SUGGESTIONS]
-
-    def _misspelt(self, text: str) -> list[int]:
-        """The features whose id is a text with one mistake, in any case; letters exchanged come first.
-
-        Another number is no misspelt one.
-        """
-        turned = exchanged(text.lower())
-        others = [] if self._has_numbers else with_another_letter(text.lower())
-        ids = texts_array([*turned, *others])
-        found = self._matching("id", lambda names: pc.is_in(pc.utf8_lower(names), value_set=ids))
-        lowered = {index: name.lower() for index, name in zip(found, self.ids(found), strict=True)}
-        return sorted(found, key=lambda index: lowered[index] not in turned)
+        lowered = _text(text.lower())
+        return self._matching("title", lambda names: pc.is_in(pc.utf8_lower(names), value_set=lowered))
 
     def _containing(self, text: str) -> list[int]:
-        """The features whose title contains a text, in any form of accents."""
-        (sought,) = composed(_text(text)).to_pylist()
+        """The features whose title contains a text, in any case."""
+        (sought,) = _text(text).to_pylist()
         if not sought.strip():
             return []
         return self._matching("title", lambda titles: pc.match_substring(titles, sought, ignore_case=True))
 
-    def _containing_plain(self, text: str, containing: list[int]) -> list[int]:
-        """The features whose title contains a text without accents; `containing` have it with them."""
-        (sought,), (same,) = without_accents(_text(text)).to_pylist(), composed(_text(text)).to_pylist()
-        if not sought.strip():
-            return []
-        found = set(containing if sought == same else self._containing(sought))
-        for (start, _), (rows, titles) in zip(self._chunks("title"), self._forms.plain(), strict=True):
-            has = pc.match_substring(titles, sought, ignore_case=True)
-            found.update((start + rows[has.to_numpy(zero_copy_only=False)]).tolist())
-        return self._by_popularity([*found])
-
-    def _in_words(self, matches: list[int], text: str, form: _Rule = composed) -> list[int]:
-        """The matches whose title has the text as whole words, or else those where a word begins with it."""
-        return self._with_words(matches, text, form) or self._with_beginnings(matches, text, form)
-
-    def _with_words(self, matches: list[int], text: str, form: _Rule = composed) -> list[int]:
-        """The matches whose title has the text as whole words, both in a form."""
-        sought, titles = self._in_form(matches, text, form)
-        words = re.compile(rf"(?<!\w){re.escape(sought)}(?!\w)", re.IGNORECASE)
-        return [index for index, title in titles if words.search(title)]
-
-    def _with_beginnings(self, matches: list[int], text: str, form: _Rule) -> list[int]:
-        """The matches in whose title a word begins with the text, both in a form."""
-        sought, titles = self._in_form(matches, text, form)
-        places = re.compile(f"(?={re.escape(sought)})", re.IGNORECASE)
-        return [
-            index
-            for index, title in titles
-            if any(_may_begin(title, place.start()) for place in places.finditer(title))
+    def _matching(self, column: str, rule: Callable[[pa.Array], pa.Array]) -> list[int]:
+        """The features that fulfil a rule, most popular first."""
+        indices = [
+            start + place
+            for start, names in self._chunks(column)
+            for place in pc.indices_nonzero(rule(names)).to_pylist()
         ]
+        counts = self.counts
+        return sorted(indices, key=lambda index: (-counts[index], index))
 
-    def _closest(self, matches: list[int], text: str) -> list[int]:
-        """Of matches without accents, those whose whole title is the text, else those of `_in_words`."""
-        sought, titles = self._in_form(matches, text, without_accents)
-        same = [index for index, title in titles if title.lower() == sought.lower()]
-        return same or self._in_words(matches, text, without_accents)
-
-    def _in_form(self, matches: list[int], text: str, form: _Rule) -> tuple[str, Iterator[tuple[int, str]]]:
-        """Return a text, and the matches with their titles, all in a form."""
-        sought, *titles = form(texts_array([text, *self.titles(matches)])).to_pylist()
-        return sought, zip(matches, titles, strict=True)
-
-    def _is_name(self, index: int, text: str) -> bool:
-        """Whether a text is the id or the title of a feature, in any case and form of accents."""
-        own, *names = without_accents(texts_array([text, *self.named([index])[0]])).to_pylist()
-        return own.lower() in [name.lower() for name in names]
+    def _nearest(self, text: str) -> list[str]:
+        """Features with a title or an id like a text: of those that share a word or the first, as `shown`."""
+        sharing = {index for word in text.split() if len(word) > 2 for index in self._containing(word)}
+        indices = sorted(sharing or range(min(len(self), NUM_COMPARED)))[:NUM_COMPARED]
+        names: dict[str, str] = {}
+        for (name, title), shown in zip(self.named(indices), self.shown(indices), strict=True):
+            names.setdefault(title, shown)
+            if not self._has_numbers:
+                names.setdefault(name, shown)
+        return list(dict.fromkeys(names[each] for each in alike(text, names, NUM_SUGGESTIONS, cutoff=0.5)))
 
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
         """The values of a column for some features; None for null, OptionError for an unknown feature."""
@@ -359,16 +251,6 @@ def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
         for position, name in zip(positions.tolist(), names, strict=True):
             taken[position] = name
     return taken
-
-
-def _may_begin(title: str, place: int) -> bool:
-    """Whether a word may begin at a place: scripts without upper and lower case seldom separate words."""
-    return not place or not (_holds_together(title[place - 1]) and _holds_together(title[place]))
-
-
-def _holds_together(letter: str) -> bool:
-    """Whether a letter makes one word with another such: it is a digit, "_", or has upper and lower case."""
-    return letter.isdigit() or letter == "_" or letter.lower() != letter.upper()
 
 
 def _arrow(indices: np.ndarray) -> pa.Array:

@@ -14,7 +14,7 @@ from widenet.data.catalogue import write_catalogue_csv
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.split import split
-from widenet.errors import DataError, OptionError, unwritten
+from widenet.errors import DataError, OptionError
 from widenet.kernels.ahead import compile_ahead
 from widenet.runs import Model, Recommendation, train
 from widenet.spec.network import NetworkSpec
@@ -55,7 +55,7 @@ class Demo:
         self.sources: tuple[Path, Path | None] | None = None if data is None else _sources(data)
         if data is not None and data.resolve().is_relative_to(out.resolve()):
             raise OptionError(
-                f"{out} is made anew and must not hold the data; {data} lies in it. Choose another `out`."
+                f"must not hold the data, {data}: it is made anew", option="out", value=str(out)
             )
         _clear(out)
 
@@ -102,17 +102,17 @@ def _sources(data: Path) -> tuple[Path, Path | None]:
     interactions = next((data / name for name in _INTERACTIONS if (data / name).is_file()), None)
     if interactions is None:
         raise DataError(
-            f"{data} must be an interactions file, or a folder with one of {', '.join(_INTERACTIONS)}."
+            f"must be an interactions file, or a folder with one of {', '.join(_INTERACTIONS)}", place=data
         )
     return interactions, next((data / name for name in _TITLES if (data / name).is_file()), None)
 
 
 def _clear(out: Path) -> None:
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / _MARK).exists())):
-        raise OptionError(f"{out} holds something else than an earlier demonstration. Choose another `out`.")
+        raise OptionError("holds something else than an earlier demonstration", place=out)
     shutil.rmtree(out, ignore_errors=True)
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / _MARK).touch()
     except OSError as error:
-        raise OptionError(unwritten(out, error)) from None
+        raise OptionError(f"cannot be written: {error.strerror}", place=out) from None

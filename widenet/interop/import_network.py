@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.arguments import check_local
 from widenet.data.dataset import Dataset
 from widenet.data.messages import ignore_message
 from widenet.data.rules import FieldLayout
@@ -27,7 +28,6 @@ from widenet.plan.shards import as_slice
 from widenet.runs import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.stores.uri import check_local
 from widenet.training.replacing import check_whole
 from widenet.training.run_directory import RunDirectory
 
@@ -78,7 +78,7 @@ def import_network(
         OptionError, FitError, CheckpointError: The options do not fit the file.
     """
     for name, place in (("path", path), ("out", out), ("weights", weights)):
-        check_local(f"`{name}`", place)
+        check_local(name, place)
     path, out = Path(path), Path(out)
     if not path.is_file():
         raise DataError("no such file", place=path)

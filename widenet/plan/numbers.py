@@ -44,10 +44,7 @@ def bytes_of(text: str, option: str) -> int:
         else float(match[1]) * (1024.0 if match[3] else 1000.0) ** _PREFIXES.index(prefix)
     )
     if not 1 <= number < 2**63:
-        raise OptionError(f'{option} must be an amount of bytes above 0, such as 141GB; got "{text}".')
+        raise OptionError("must be an amount of bytes above 0, such as 141GB", option=option, value=text)
     if match is not None and not (match[2] or match[4]) and number < _LEAST_WITHOUT_UNIT:
-        raise OptionError(
-            f'{option} must have a unit; got "{text}", which means {int(number):,} bytes. For gigabytes write'
-            f" {text.strip()}GB."
-        )
+        raise OptionError(f"must have a unit, such as {text.strip()}GB", option=option, value=text)
     return int(number)

@@ -197,11 +197,6 @@ class PerUser:
         self._unused.difference_update(users)
         return SparseBatch.from_lists([sorted(set(self.units.get(user, []))) for user in users])
 
-    @property
-    def has_no_effect(self) -> bool:
-        """Whether it is of nobody who was passed to `of`."""
-        return bool(self.units) and len(self._unused) == len(self.units)
-
     def warning(self) -> str:
         """A sentence about users in the file that were never passed to `of`; empty if there are none."""
         if not self._unused:

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 from widenet.late import late_names
 
 if TYPE_CHECKING:
-    from widenet.runs.answers import Recommendation
     from widenet.runs.model import Model
+    from widenet.runs.recommending import Recommendation
     from widenet.runs.training import train
     from widenet.training.state import Silence
 
 _HOME = {
     "Model": "widenet.runs.model:Model",
-    "Recommendation": "widenet.runs.answers:Recommendation",
-    "Silence": "widenet.training.state:Silence",
+    "Recommendation": "widenet.runs.recommending:Recommendation",
+    "Silence": "widenet.training.reports:Silence",
     "train": "widenet.runs.training:train",
 }
 

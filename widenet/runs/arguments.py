@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from widenet.arguments import Argument, check_bounds
+from widenet.arguments import IN_STORES, Argument, check_bounds
 from widenet.errors import OptionError
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.spec.metric_names import DEFAULT_KS
@@ -119,7 +119,7 @@ class TrainArguments(_Checked):
         Argument("training.json: optimizer, epochs, evaluation.", form="TRAINING"),
     ]
     data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
-    out: Annotated[str | Path, Argument("The run directory to make.")]
+    out: Annotated[str | Path, IN_STORES, Argument("The run directory to make.")]
     _: KW_ONLY
     resume: Annotated[bool, Argument("Resume from the newest checkpoint of `out`.")] = False
     overwrite: Annotated[
@@ -127,8 +127,10 @@ class TrainArguments(_Checked):
     ] = False
     start_from: Annotated[
         str | Path | None,
+        IN_STORES,
         Argument(
-            "Start with the weights of another run that have the same names and sizes, matched by feature."
+            "Start with the weights of another run that have the same names and sizes, matched by feature.",
+            flag="from",
         ),
     ] = None
     no_validation: Annotated[
@@ -186,24 +188,20 @@ class TrainArguments(_Checked):
         if isinstance(self.track, str):
             TrackingUri.of(self.track)  # refuses another one before any work
         if self.no_validation and (self.resume or self.training is not None):
-            raise OptionError(
-                "`no_validation` is for a new training without a training document; a document says itself"
-                " whether it evaluates. Leave it out."
-            )
+            raise OptionError("is for a new training without a training document", option="no_validation")
         if self.overwrite and self.resume:
-            raise OptionError(
-                "`resume` continues the run at `out`, and `overwrite` replaces it by a new one. Give one of"
-                " them."
-            )
+            raise OptionError("and resume exclude each other", option="overwrite")
         if self.overwrite and isinstance(self.out, str | Path) and is_uri(self.out):
-            raise OptionError(f"`overwrite` is for local runs; got {shown(self.out)}. Choose another `out`.")
+            raise OptionError("is for local runs", option="overwrite", value=shown(self.out))
 
 
 @dataclass(frozen=True)
 class LoadArguments(_Checked):
     """The arguments of `widenet.Model.load`."""
 
-    run: Annotated[str | Path, Argument("The run directory that `widenet train` made.", form="RUN")]
+    run: Annotated[
+        str | Path, IN_STORES, Argument("The run directory that `widenet train` made.", form="RUN")
+    ]
     device: Device = None
     _: KW_ONLY
     timeout: Timeout = TIMEOUT_SECONDS
@@ -264,8 +262,8 @@ class EvaluateArguments(_Checked):
 class CompareArguments(_Checked):
     """The arguments of `widenet.compare`."""
 
-    first: Annotated[str | Path, Argument("The first run directory.", form="RUN")]
-    second: Annotated[str | Path, Argument("The second run directory.", form="OTHER")]
+    first: Annotated[str | Path, IN_STORES, Argument("The first run directory.", form="RUN")]
+    second: Annotated[str | Path, IN_STORES, Argument("The second run directory.", form="OTHER")]
     data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
     part: Part = "heldout"
     ks: Ks = DEFAULT_KS

@@ -1,21 +1,16 @@
 """Comparison of two trained models on the same users."""
 
-import warnings
-from pathlib import Path
-
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.errors import FitError
 from widenet.evaluate import check_part, evaluate
 from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.ranking import Metrics, check_ks
-from widenet.parallel.group import is_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs.arguments import CompareArguments
 from widenet.runs.documents import dataset_of, path_of
-from widenet.runs.evaluating import check_has_part
+from widenet.runs.evaluating import check_has_part, warn_of_trained
 from widenet.runs.model import Model
-from widenet.stores.uri import shown
 from widenet.training.in_common import check_same_dataset
 from widenet.training.run_directory import RunDirectory
 
@@ -32,8 +27,7 @@ def compare(arguments: CompareArguments) -> Comparison:
         Both means, their difference, its interval and its p-value for each metric.
 
     Warns:
-        UserWarning: Both are the same run. A run has not ended, or was trained on entries of the part; see
-            `Model.caveats`.
+        UserWarning: A run was trained on entries of the part.
 
     Raises:
         CheckpointError: A run does not exist, has no model, or is damaged.
@@ -43,10 +37,6 @@ def compare(arguments: CompareArguments) -> Comparison:
     check_part(arguments.part)
     check_ks(arguments.ks)
     dataset = dataset_of(arguments.data)
-    if is_leader() and Path(arguments.first).resolve() == Path(arguments.second).resolve():
-        same = f"{shown(arguments.first)} and {shown(arguments.second)} are the same run"
-        # Frames: here, its two wrappers, the caller.
-        warnings.warn(f"{same}, so that every difference is 0. Name two runs.", stacklevel=4)
     runs = [RunDirectory.open(path_of("run", run)) for run in (arguments.first, arguments.second)]
     _check_same_features(*runs)
     first, second = (_metrics(str(run), dataset, arguments) for run in (arguments.first, arguments.second))
@@ -61,25 +51,20 @@ def _check_same_features(first: RunDirectory, second: RunDirectory) -> None:
             continue
         both = f"{one.width:,} in one and {other.width:,} in the other"
         known = both if one.width != other.width else "others in one than in the other"
-        apart = f"`vocabulary={str(first.path)!r}` and with `vocabulary={str(second.path)!r}`"
         raise FitError(
-            f"{first.path} and {second.path} must have the same features, so that a dataset fits both; field"
-            f' "{name}" has {known}. Train both on one dataset. Or ingest the same rows with {apart}, and'
-            " evaluate each run by itself: items that it does not know are left out there."
+            f'must have the same features as {first.path}; field "{name}" has {known}', place=second.path
         )
 
 
 def _metrics(run: str, dataset: Dataset, arguments: CompareArguments) -> Metrics:
-    """Evaluate one of the runs, with the metrics of each user; warn of its caveats."""
+    """Evaluate one of the runs, with the metrics of each user."""
     part, output = arguments.part, arguments.output
     model = Model.load(run, arguments.device, timeout=arguments.timeout)
     network = model.network
     model.run.check_dataset(dataset)
     check_has_part(model.run, network, dataset, part, output)
     check_same_dataset(network.exchange, dataset)
-    for sentence in model.caveats(dataset, part, output) if network.exchange.leads else ():
-        # Frames: here, the generator, the function, its two wrappers, the caller.
-        warnings.warn(sentence, stacklevel=6)
+    warn_of_trained(model.run, network, model.facts, dataset, part, output)
     with fixed_arithmetic():
         return evaluate(
             network,

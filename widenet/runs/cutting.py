@@ -46,12 +46,7 @@ def cut_anew(
 
     def make() -> None:
         if cut.options and holds_data_alone(path):
-            options = ", ".join(f"{name}={value!r}" for name, value in cut.options.items())
-            raise DataError(
-                f"{path} holds a dataset already, so that the training cannot put one with a validation part"
-                " there. Choose another `out`, set the part aside with"
-                f" `widenet.split({str(dataset.path)!r}, out=DIR, {options})`, or add `no_validation=True`."
-            )
+            raise DataError("holds a dataset, so that it cannot take one with a validation part", place=path)
         if mirror is None:
             check(path, [dataset.path], arguments.overwrite)
         if cut.options:

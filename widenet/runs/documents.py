@@ -32,8 +32,9 @@ def document(kind: type[_Document], value: object) -> _Document:
     if isinstance(value, Mapping):
         return kind.of(dict(value), kind.usual_name)
     raise DocumentError(
-        f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got"
-        f" {value!r}."
+        "must be a document, plain values in a dictionary, or the path of a file",
+        place=kind.usual_name,
+        value=value,
     )
 
 
@@ -142,9 +143,7 @@ def _default_field(dataset: Dataset) -> str:
     able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
-        raise FitError(
-            f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
-        )
+        raise FitError('has no field "items" for the usual network', place=dataset.path)
     return field
 
 
@@ -201,19 +200,17 @@ def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:
     try:
         is_there = not resume or mirror.restore()
     except OSError as error:
-        raise CheckpointError(
-            f"{mirror.path}, the copy of {mirror.bucket.uri}, cannot be made: {error.strerror or error}. Free"
-            " some space, check its permissions, or name another folder with WIDENET_CACHE."
-        ) from None
+        rule = f"cannot be made, the copy of {mirror.bucket.uri}: {error.strerror or error}"
+        raise CheckpointError(rule, place=mirror.path) from None
     if not is_there:
-        raise CheckpointError(f"{mirror.bucket.uri} holds no run to resume. Leave `resume` out to begin one.")
+        raise CheckpointError("holds no run to resume", place=mirror.bucket.uri)
     return mirror.path, mirror
 
 
 def path_of(name: str, value: object) -> Path:
     """Return the path of an argument; raises OptionError if it is none."""
     if not isinstance(value, str | os.PathLike):
-        raise OptionError(f"{name} must be a path; got {value!r}.")
+        raise OptionError("must be a path", option=name, value=value)
     return Path(value)
 
 

@@ -1,7 +1,7 @@
 """Evaluation of a trained model, with intervals, kept in its run directory if asked."""
 
-import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from widenet.baselines.measure import measured
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.data.overlap import known_before
-from widenet.errors import FitError, OptionError
+from widenet.data.overlap import known_before, trained_on
+from widenet.errors import FitError, OptionError, WidenetError, warn_user
 from widenet.evaluate import evaluate, output_name
 from widenet.metrics.kept import Evaluated, keep
 from widenet.metrics.propensity import Propensity
@@ -22,10 +22,11 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import known_parts
 from widenet.runs.arguments import EvaluateArguments
 from widenet.stores import cache
-from widenet.training.checkpoint import writing
+from widenet.training.checkpoint import Checkpoint, writing
 from widenet.training.cut import Cut
+from widenet.training.existing_run import WHOLE
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import facts_of
+from widenet.training.saved_facts import WeightsFacts, facts_of
 
 
 def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: EvaluateArguments) -> None:
@@ -40,30 +41,68 @@ def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: Evalua
 def check_has_part(
     run: RunDirectory, network: Network, dataset: Dataset, part: Part, output: str | None
 ) -> None:
-    """Raise FitError if a dataset lacks the part, but that of the training has it, or another one."""
+    """Raise FitError if a dataset lacks the part, but that of the training has it."""
     field = network.outputs[output_name(network, output)].spec.field
-    known = dataset.field(field).parts
-    trained = None if part in known else run.dataset()
-    if trained is None:
+    trained = None if part in dataset.field(field).parts else run.dataset()
+    if trained is not None and part in trained.field(field).parts:
+        rule = f'field "{field}" has no {part} part; {trained.path}, which {run.path} was trained on, has one'
+        raise FitError(rule, place=dataset.path)
+
+
+def warn_of_trained(
+    run: RunDirectory,
+    network: Network,
+    facts: Mapping[str, Any],
+    dataset: Dataset,
+    part: Part,
+    output: str | None,
+) -> None:
+    """Warn, in the leader, of entries of a part that a run, or one it started from, was trained on.
+
+    Nothing is said where the dataset of a training, or such a run, is missing.
+
+    Args:
+        run: The run.
+        network: Its network.
+        facts: The facts beside its weights.
+        dataset: The dataset of an evaluation.
+        part: The part.
+        output: The output; None for the only one.
+    """
+    field = network.outputs[output_name(network, output)].spec.field
+    if not network.exchange.leads or part == "train" or dataset.field(field).kind == "dense":
         return
-    place, parts = f"{dataset.path}: field {field!r} has no {part} part", trained.field(field).parts
-    split = f"or set one aside with `{dataset.field(field).split_call(dataset.path, part)}`."
-    if part in parts:
-        raise FitError(f"{place}. Use {trained.path}, which {run.path} was trained on, {split}")
-    other = next((each for each in parts if each not in ("train", *known)), None)
-    if other is not None:
-        setting = run.training.evaluation
-        is_read = setting is not None and setting.part == other
-        use = "was evaluated on in training" if is_read else "was not trained on"
-        remedy = f"Use {trained.path} with `part={other!r}`, which {run.path} {use}, {split}"
-        raise FitError(f"{place}. {remedy}")
+    seen: set[Path] = set()
+    examples = facts_of(facts).examples
+    while True:
+        seen.add(run.path.resolve())
+        cut, trained = Cut.read(run.path), run.dataset()
+        whole = run.machine.get(WHOLE) if cut is None else cut.examples
+        if (
+            trained is not None
+            and trained.digest == examples
+            and dataset.digest not in (examples, whole)
+            and (number := trained_on(dataset, field, part, trained))
+        ):
+            total = dataset.field(field).num_entries[part]
+            warn_user(
+                f"{run.path} was trained on {number:,} of the {total:,} entries of the {part} part of"
+                f" {dataset.path}."
+            )
+        if (start := run.start) is None or start in seen:
+            return
+        try:
+            run = RunDirectory.open(start)
+            examples = WeightsFacts.of(Checkpoint.open(start / "model").facts).examples
+        except (WidenetError, OSError):
+            return
 
 
 def _check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:
     if "fingerprint" not in facts:
-        raise OptionError(f"`keep` needs finished weights; {run.path} has none. Finish the training first.")
+        raise OptionError("needs finished weights", place=run.path, option="keep")
     if cache.holds(run.path):
-        raise OptionError("`keep` needs a run on the disk; this one is in a store. Leave it out.")
+        raise OptionError("needs a run on the disk", place=run.path, option="keep")
 
 
 def evaluated(
@@ -95,8 +134,6 @@ def evaluated(
     if arguments.exclude_seen:
         metrics.num_seen = known_before(dataset, field, part, known_parts(dataset, field, part))
     if arguments.baselines:
-        if network.exchange.leads:
-            _warn_of_less_training(run, facts, dataset, part, field)
         metrics.baselines = _baselines(network, dataset, field, arguments)
     if arguments.keep:
         of = Evaluated(part, dataset.digest, field, bool(arguments.exclude_seen))
@@ -118,43 +155,9 @@ def _inverse_propensities(
     propensity, trained = Propensity.of(arguments.propensity), run.dataset()
     if trained is None:
         raise FitError(
-            f"{run.path}: `propensity` needs the dataset of its training, which is gone. Put it back to its"
-            " place, or leave `propensity` out."
+            "needs the dataset of the training, which is gone", place=run.path, option="propensity"
         )
     return propensity.inverse(trained.counts(field), trained.num_examples)
-
-
-def _warn_of_less_training(
-    run: RunDirectory, facts: Mapping[str, Any], dataset: Dataset, part: Part, field: str
-) -> None:
-    """Warn of baselines that learn from more than the network was trained on.
-
-    Nobody can tell if the dataset of the training is gone, or if the run began with other weights.
-
-    Args:
-        run: The run.
-        facts: The facts that were saved beside the weights.
-        dataset: The dataset of the evaluation, from whose training part the baselines learn.
-        part: The part of the evaluation.
-        field: The field of the baselines.
-    """
-    trained = run.dataset() if run.start is None else None
-    if trained is None or trained.digest != facts_of(facts).examples:
-        return
-    own, more = (each.field(field).num_entries.get("train", 0) for each in (trained, dataset))
-    if own >= more:
-        return
-    cut = Cut.read(run.path)
-    is_cut = cut is not None and cut.examples == dataset.digest
-    again = "train again with `no_validation`" if is_cut else f"train again on {dataset.path}"
-    has_part = part in trained.field(field).parts
-    equal = f"evaluate with `data={str(trained.path)!r}`, or {again}" if has_part else again
-    # Frames: here, `evaluated`, the method, its two wrappers, the caller.
-    warnings.warn(
-        f"{run.path} was trained on {own:,} entries, and the baselines on the {more:,} of {dataset.path}. To"
-        f" compare them on equal terms, {equal}.",
-        stacklevel=6,
-    )
 
 
 def _baselines(

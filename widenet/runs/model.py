@@ -8,7 +8,6 @@ import numpy as np
 
 from widenet.arguments import method_with_fields_of, typed
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import Part
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
@@ -21,17 +20,22 @@ from widenet.pictures.html import tag
 from widenet.predict.list_rules import existing
 from widenet.predict.rows import Block, history
 from widenet.runs import person
-from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
-from widenet.runs.caveats import caveats_of
 from widenet.runs.documents import dataset_of, path_of
-from widenet.runs.evaluating import check_has_part, check_options, evaluated
+from widenet.runs.evaluating import check_has_part, check_options, evaluated, warn_of_trained
 from widenet.runs.person import Fields
 from widenet.runs.place_of_weights import device_of
-from widenet.runs.predicting import predicted
-from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
-from widenet.runs.seen_before import seen_in_part, warn_of_seen
-from widenet.runs.unread import about_inputs, cut_histories, notes_on, strangers, warn_of_unlearnt
+from widenet.runs.recommending import (
+    Format,
+    Known,
+    alike,
+    answered,
+    are_many,
+    check_format,
+    predicted,
+    read_once,
+    reasons,
+)
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
@@ -117,56 +121,14 @@ class Model:
         """SHA-256 of the weights alone: equal for equal weights."""
         return fingerprint(self.network)
 
-    def caveats(
-        self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None
-    ) -> list[str]:
-        """Return sentences to read before trusting the model's numbers.
-
-        They report:
-        - a training that has not ended, or was resumed with another arithmetic
-        - a checkpoint without a record of its documents, which may have changed since
-        - a loss that ended far above its start
-        - held-out data of an output on which this run, or a run whose weights it started with, was trained
-        """
-        found = caveats_of(self.run, self.facts)
-        if data is not None:
-            found += seen_in_part(self.run, self.network, self.facts, data, part, output)
-        return found
-
     def _dataset(self, data: Dataset | str | Path | None) -> Dataset:
         """A dataset that goes with this run, the same in every process; None: that of the training."""
         dataset = self.run.dataset() if data is None else dataset_of(data)
         if dataset is None:
-            raise FitError(f"{self.run.path}: the dataset of its training is gone. Name one with `data`.")
+            raise FitError("the dataset of its training is gone", place=self.run.path)
         self.run.check_dataset(dataset)
         check_same_dataset(self.network.exchange, dataset)
         return dataset
-
-    def ignored(self, data: Dataset | str | Path | None = None) -> list[str]:
-        """Return notes on a dataset for this model, a sentence each.
-
-        They are about fields that the network does not read, values that only one of training and dataset
-        has, and, without `data`, histories that lack a part.
-        """
-        dataset = self._dataset(data)
-        return notes_on(self.run, dataset) + (cut_histories(self.run, dataset) if data is None else [])
-
-    def strangers(
-        self,
-        data: Dataset | str | Path | None = None,
-        users: Sequence[str] | None = None,
-        part: Part | None = None,
-    ) -> list[str]:
-        """Return a sentence if the network knows nothing of some users, so that all of them get one list.
-
-        Args:
-            data: The dataset. Default: that of the training.
-            users: Ids of users. Default: all of the dataset.
-            part: The network sees what `predict` gives it with this part.
-        """
-        dataset = self._dataset(data)
-        rows = np.arange(dataset.num_examples) if users is None else dataset.rows_of(users)
-        return strangers(self.run.network, dataset, rows, part)
 
     @method_with_fields_of(EvaluateArguments, Dataset)
     def evaluate(self, arguments: EvaluateArguments) -> Metrics:
@@ -177,7 +139,7 @@ class Model:
             `Metrics.intervals`, and with `baselines` theirs in `Metrics.baselines`.
 
         Warns:
-            UserWarning: The run, or one it started from, was trained on the part, or baselines were on more.
+            UserWarning: The run, or one it started from, was trained on entries of the part.
 
         Raises:
             FitError: The dataset does not fit the run, or does not have the part.
@@ -186,7 +148,7 @@ class Model:
         dataset = self._dataset(arguments.data)
         check_options(self.run, self.facts, arguments)
         check_has_part(self.run, self.network, dataset, arguments.part, arguments.output)
-        warn_of_seen(self.run, self.network, self.facts, dataset, arguments.part, arguments.output)
+        warn_of_trained(self.run, self.network, self.facts, dataset, arguments.part, arguments.output)
         return evaluated(self.run, self.network, self.facts, dataset, arguments)
 
     @recommends
@@ -208,8 +170,7 @@ class Model:
             `format`, a table with the columns user, item, title (if there are titles), score and rank.
 
         Warns:
-            UserWarning: A text matches several items; the most popular one counts. Or the network knows
-                nothing of a user, whose recommendations are then not personal.
+            UserWarning: A text matches several items; the most popular one counts.
 
         Raises:
             DataError: A user, an item or a category is unknown, or a text is part of more than five titles.
@@ -222,7 +183,6 @@ class Model:
             name = output_name(self.network, arguments.output)
             said = person.with_items(self.run, name, arguments.items, arguments.fields)
             person.warn_of_ambiguous(self.run, said)
-            warn_of_unlearnt(self.run, said)
         with fixed_arithmetic():
             answers, is_one = answered(self.run, self.network, self._dataset, arguments)
         return answers.shown(arguments.format, is_one)
@@ -305,7 +265,7 @@ class Model:
         check_format(format)
         items = list(items) if isinstance(items, Iterator) else items
         if user is not None and (len(items) or values is not None):
-            raise OptionError("`items` and `values` do not go with `user`. Leave them out.")
+            raise OptionError("goes without items and values", option="user")
         name, dataset = output_name(self.network, output), None if user is None else self._dataset(data)
         with fixed_arithmetic():
             answers = reasons(self.run, self.network, dataset, name, item, Known(user, items, values))
@@ -352,13 +312,6 @@ class Model:
         attributes = existing(self.run.attributes(field), "attributes_of")
         units = person.units_of_ids(self.run.vocabulary(field), items)
         return attributes.of(units, names)
-
-    def doubts(
-        self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None
-    ) -> list[str]:
-        """Return sentences about what `recommend` may take for something else, or knows nothing of."""
-        said = person.with_items(self.run, output_name(self.network, output), items, fields)
-        return person.doubts(self.run, said) + about_inputs(self.run, said)
 
     def understood(
         self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None

@@ -1,6 +1,5 @@
 """The inputs of a network for a new user: items by id or title, and values of its other fields."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
@@ -10,7 +9,8 @@ import torch
 from torch import Tensor
 
 from widenet.data.vocabulary import NUM_SUGGESTIONS, Vocabulary
-from widenet.errors import DataError, FitError, OptionError, did_you_mean
+from widenet.errors import DataError, FitError, OptionError, nearest, warn_user
+from widenet.plan.descriptions import described_weights
 from widenet.predict.arguments import (
     LARGEST,
     check_order,
@@ -44,9 +44,7 @@ def field_of_items(run: RunDirectory, output: str) -> str:
     field = item_field(run, output)
     if field is None:
         read = ", ".join(dict.fromkeys(layer.field for layer in run.network.inputs))
-        raise FitError(
-            f"this network reads {read}, and no items of its output. Say what is known with `fields`."
-        )
+        raise FitError(f"the network reads {read}, and no items of its output")
     return field
 
 
@@ -70,22 +68,17 @@ def _is_imported(run: RunDirectory) -> bool:
 def check_reads_values(run: RunDirectory, field: str, values: Iterable[float]) -> None:
     """Raise OptionError unless the network reads these values of a field's items, or all are 1."""
     if run.fields[field].kind == "sequence":
-        raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
+        raise OptionError("do not go with a network that reads a sequence", option="values")
     if not reads_values(run, field) and any(value != 1 for value in values):
-        raise OptionError(
-            "values are for networks that were trained with a number for each item, and this one was not."
-            " Leave them out."
-        )
+        raise OptionError("are for networks that were trained with a number for each item", option="values")
 
 
 def field_to_explain(run: RunDirectory, output: str) -> str:
     """As `field_of_items`; raises FitError for a field whose items cannot be explained one by one."""
     field = field_of_items(run, output)
     if run.fields[field].kind != "sparse":
-        raise FitError(
-            f'{run.path} reads "{field}" as a {run.fields[field].kind}, whose items it cannot'
-            " explain one by one. Recommend without explanations."
-        )
+        rule = f'reads "{field}" as a {run.fields[field].kind}, whose items it cannot explain one by one'
+        raise FitError(rule, place=run.path)
     return field
 
 
@@ -96,8 +89,10 @@ def with_items(
     inputs = {name: list(value) if is_list(value) else [value] for name, value in (fields or {}).items()}
     known = list(dict.fromkeys(layer.field for layer in run.network.inputs))
     if unknown := next((name for name in inputs if name not in known), None):
-        rule = f"a field must be one that the network reads ({', '.join(known)})"
-        raise OptionError(f'{rule}; got "{unknown}".{did_you_mean(unknown, known)}')
+        raise OptionError(
+            f'have no "{unknown}": the network reads {", ".join(known)}.{nearest(unknown, known)}',
+            option="fields",
+        )
     for name, value in (fields or {}).items():
         if run.fields[name].kind != "sparse":
             check_order(f'field "{name}"', value, f"it is a {run.fields[name].kind} field")
@@ -115,10 +110,8 @@ def units_of_ids(vocabulary: Vocabulary, items: Sequence[str | int]) -> np.ndarr
     ids = [str(item) for item in items]
     units = vocabulary.places_of(ids)
     if (units < 0).any():
-        raise DataError(
-            f"items must be ids of the {len(vocabulary):,} that the run knows; got"
-            f" {ids[int(np.argmin(units))]!r}. Write ids, not titles, or check the id."
-        )
+        rule = f"must be ids of the {len(vocabulary):,} that the run knows"
+        raise DataError(rule, option="items", value=ids[int(np.argmin(units))])
     return units
 
 
@@ -140,10 +133,7 @@ def batches_of(
         record = run.fields[name]
         if record.kind == "dense":
             if item_values is not None and not position:
-                raise OptionError(
-                    f'values must be numbers of items; got no item, and the numbers of the field "{name}".'
-                    " Leave them out."
-                )
+                raise OptionError(f'must be numbers of items, not of the field "{name}"', option="values")
             by_field[name] = torch.tensor([numbers_of(name, values, record.width)])
             continue
         numbers = None if item_values is None or position else checked_values(item_values, len(values))
@@ -177,28 +167,12 @@ def understood(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> dict[s
     return by_field
 
 
-def doubts(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return a sentence for each text that matches several features and each number unlike training's."""
-    batches_of(run, inputs)  # refuses what is wrong
-    sentences = []
-    for name, values in inputs.items():
-        record = run.fields[name]
-        if record.kind == "dense":
-            low, high = record.min_value, record.max_value
-            odd = [value for value in values if not low <= np.float32(value) <= high]
-            sentences += [f'"{name}" was {low:g} to {high:g} in training; got {value:g}.' for value in odd]
-            continue
-        sentences += _ambiguous(run.vocabulary(name), _names(name, values))
-    return sentences
-
-
 def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> None:
-    """Warn about each text that matches several features, on behalf of the caller of a method of `Model`."""
+    """Warn about each text that matches several features."""
     for name, values in inputs.items():
         if run.fields[name].kind != "dense":
             for sentence in _ambiguous(run.vocabulary(name), _names(name, values)):
-                # The caller is the fifth frame: `recommend` has a wrapper more than the others' `alike`.
-                warnings.warn(sentence, stacklevel=5)
+                warn_user(sentence)
 
 
 def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str | int]) -> Iterator[str]:
@@ -223,10 +197,31 @@ def numbers_of(field: str, values: Sequence[Any], width: int) -> list[float]:
     """Return the numbers of a dense field; raises OptionError, DataError for anything else."""
     if len(values) != width:
         raise OptionError(
-            f'field "{field}" takes {width:,} number{"" if width == 1 else "s"}; got {len(values):,}.'
+            f"must be {width:,} number{'s' * (width != 1)}", place=f'field "{field}"', value=values
         )
     for value in values:
         is_number = isinstance(value, Real)
         if not is_number or not abs(value) <= LARGEST:
-            raise DataError(f'field "{field}" takes finite numbers that a float32 can hold; got {value!r}.')
+            raise DataError("must be finite numbers of float32", place=f'field "{field}"', value=value)
     return [float(value) for value in values]
+
+
+def unlearnt(run: RunDirectory) -> dict[str, np.ndarray]:
+    """Return which features of the input fields a network has learnt nothing of, bool [width], by field.
+
+    They had no training interactions, and the network does not read what they are. A field without such
+    features is left out. So is every field where nothing is known of them: after a start from another run,
+    and without counts.
+    """
+    found = {}
+    for name in {layer.field for layer in run.network.inputs if run.start is None}:
+        if run.fields[name].kind != "dense" and run.fields[name].vocabulary_digest is not None:
+            counts = run.vocabulary(name).counts
+            if counts.any() and not counts.all():
+                found[name] = counts == 0
+    if found:
+        layout = run.layout
+        for name, own in described_weights(layout).items():
+            if layout.weights[name].input is not None:
+                found.pop(own.field, None)
+    return found

@@ -18,20 +18,15 @@ from widenet.runs.arguments import LoadArguments, TrainArguments
 from widenet.runs.documents import path_of
 from widenet.scratch import Scratch
 from widenet.stores.uri import shown
-from widenet.training.saved_facts import in_8_bits, made_of
+from widenet.training.saved_facts import in_8_bits
 
 
 def check_place(arguments: TrainArguments, device: torch.device) -> None:
     """Raise OptionError if a device cannot have its weights where they are asked for."""
     if arguments.scratch is not None and arguments.weights_in != "disk":
-        raise OptionError(
-            "`scratch` is the folder for weights on a disk. Add `weights_in='disk'`, or leave it out."
-        )
+        raise OptionError("is for weights_in='disk'", option="scratch")
     if arguments.weights_in == "disk" and device.type != "cpu":
-        raise OptionError(
-            '`weights_in` must be "device" or "host" on CUDA; got "disk".'
-            " Train with `weights_in='host'`, with `device='cpu'`, or on more devices."
-        )
+        raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
 
 
 def chosen(job: Job, asked: WeightsIn | None, store: Scratch | HostMemory | None) -> Iterator[str]:
@@ -94,8 +89,6 @@ def device_of(arguments: LoadArguments, facts: Mapping[str, Any]) -> str | None:
     if not in_8_bits(facts):
         return arguments.device
     if arguments.device not in (None, "cpu"):
-        raise OptionError(
-            f"`device` must be cpu for {shown(arguments.run)}, whose weights are in 8 bits; got"
-            f" {arguments.device!r}. Use {made_of(facts)}."
-        )
+        rule = f"must be cpu for {shown(arguments.run)}, whose weights are in 8 bits"
+        raise OptionError(rule, option="device", value=arguments.device)
     return "cpu"

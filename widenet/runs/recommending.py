@@ -1,9 +1,9 @@
-"""What is recommended to whom: to one basket, to several, or to users of a dataset."""
+"""What is recommended to whom: to one basket, to several, to users of a dataset, to all of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -12,26 +12,232 @@ from torch import Tensor
 from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import OptionError
-from widenet.evaluate import output_name
+from widenet.errors import OptionError, nearest, warn_user
+from widenet.evaluate import check_part, output_name, output_of
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours, Trained, check_layer, field_of
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
+from widenet.optional import installed
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
-from widenet.predict.filters import PerUser, joined
-from widenet.predict.list_rules import ListRules
+from widenet.predict.filters import PerUser, filter_of, joined
+from widenet.predict.list_rules import ListRules, Ranked, Unloaded, banned_by, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, recommendations, rows_a_block
 from widenet.predict.shares import shares
 from widenet.predict.top_k import Filter
 from widenet.runs import person
-from widenet.runs.answers import Answers
-from widenet.runs.arguments import RecommendArguments
-from widenet.runs.rules import Restrictions
-from widenet.runs.unread import warn_of_filters, warn_of_strangers, warn_of_unused
+from widenet.runs.arguments import PredictArguments, RecommendArguments
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
+
+Format: TypeAlias = Literal["pandas", "polars", "arrow"]
+_LARGEST_INT64 = 2**63 - 1
+FORMATS = ("pandas", "polars", "arrow")
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One recommended item: its id, its title (the id where it has none) and its score.
+
+    The id is a number if the ids of the data were, and a text otherwise.
+    """
+
+    item: str | int
+    title: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Answers:
+    """R items for E questions, question by question, best first.
+
+    Attributes:
+        asked: Who or what was asked for: E names.
+        counts: Number of items of each, int64 [E].
+        units: Their units, int64 [R].
+        scores: float32 or float64 [R].
+        names: Vocabulary of the items.
+        whole: Whether ids are shown as numbers.
+    """
+
+    asked: Sequence[Any]
+    counts: np.ndarray
+    units: np.ndarray
+    scores: np.ndarray
+    names: Vocabulary
+    whole: bool = False
+
+    @classmethod
+    def of_blocks(
+        cls, asked: Sequence[Any], blocks: Sequence[Block], names: Vocabulary, whole: bool
+    ) -> "Answers":
+        """The items of several blocks of recommendations."""
+        return cls(
+            asked,
+            np.concatenate([np.zeros(0, np.int64), *(block.counts for block in blocks)]),
+            np.concatenate([np.zeros(0, np.int64), *(block.units for block in blocks)]),
+            np.concatenate([np.zeros(0, np.float32), *(block.scores for block in blocks)]),
+            names,
+            whole,
+        )
+
+    def lists(self) -> list[list[Recommendation]]:
+        """A list for each question."""
+        ids, titles = self.ids(), self.names.titles(self.units)
+        scores: list[float] = self.scores.tolist()
+        rows = [Recommendation(*row) for row in zip(ids, titles, scores, strict=True)]
+        stops = np.cumsum(self.counts)
+        return [rows[stop - count : stop] for stop, count in zip(stops, self.counts, strict=True)]
+
+    def shown(self, form: Format | None, is_one: bool, asked: str = "user", item: str = "item") -> Any:
+        """A table if its kind is given, otherwise a list for each question, or for the only one."""
+        if form is not None:
+            return self.table(form, asked, item)
+        return self.lists()[0] if is_one else self.lists()
+
+    def ids(self) -> Sequence[str | int]:
+        """The ids of the items, R numbers or texts."""
+        texts = self.names.ids(self.units)
+        return [int(text) for text in texts] if self.whole else texts
+
+    def table(self, form: Format, asked: str, item: str) -> Any:
+        """A row for each item, with its rank from 1, and its title if there are titles.
+
+        Args:
+            form: The kind of table.
+            asked: Name of the column of questions.
+            item: Name of the column of items.
+        """
+        starts = np.cumsum(self.counts) - self.counts
+        ranks = np.arange(1, len(self.units) + 1) - np.repeat(starts, self.counts)
+        owners = pa.array(np.repeat(np.arange(len(self.counts)), self.counts))
+        columns = {asked: _array(self.asked).take(owners), item: _array(self.ids())}
+        if self.names.has_titles:
+            columns["title"] = pa.array(self.names.titles(self.units), pa.string())
+        columns |= {"score": pa.array(self.scores), "rank": pa.array(ranks, pa.int32())}
+        return in_format(pa.table(columns), form)
+
+
+def check_format(form: str | None) -> None:
+    """Raise OptionError for an unknown kind of table."""
+    if form is not None and form not in FORMATS:
+        raise OptionError(
+            f"must be one of {', '.join(FORMATS)}.{nearest(form, FORMATS)}", option="format", value=form
+        )
+
+
+def in_format(table: pa.Table, form: Format) -> Any:
+    """Return an Arrow table as a DataFrame of another library, which must be installed."""
+    if form == "pandas":
+        with installed("pandas"):
+            return table.to_pandas()
+    if form == "polars":
+        with installed("polars"):
+            import polars
+
+            return polars.from_arrow(table)
+    return table
+
+
+def _array(names: Sequence[Any]) -> pa.Array:
+    """Names as a column: of numbers, or of texts where there is a text."""
+    if isinstance(names, pa.Array):
+        return names
+    if any(isinstance(name, str) for name in names):
+        return pa.array([str(name) for name in names], pa.string())
+    is_large = any(name > _LARGEST_INT64 for name in names)
+    return pa.array(names, pa.uint64() if is_large else pa.int64())
+
+
+def unloaded(run: RunDirectory, output: str | None) -> Unloaded:
+    """Return an output of a run without its weights; raises FitError if there is none or no only one."""
+    layers = {layer.name: layer for layer in run.network.outputs}
+    name = output_of(list(layers), output)
+    return Unloaded(layers[name], run.layout.units[name])
+
+
+@dataclass(frozen=True)
+class Restrictions:
+    """Which items of an output may be recommended, in the host's memory.
+
+    Attributes:
+        allowed: Filter for everybody.
+        rules: Rules for each list.
+        never_for: Items that single users must not be shown.
+        only_for: The only items that single users may be shown.
+        notes: Sentences about ids of filters that are unknown.
+    """
+
+    allowed: Filter
+    rules: ListRules
+    never_for: PerUser | None
+    only_for: PerUser | None
+    notes: list[str]
+
+    @classmethod
+    def of(
+        cls, run: RunDirectory, output: Ranked, arguments: RecommendArguments | PredictArguments
+    ) -> "Restrictions":
+        """Read and check what arguments say of an output's items.
+
+        Raises:
+            DataError: A file cannot be read, all ids of a filter are unknown, or a weight is wrong.
+            FitError: The scores cannot be weighted, or the items have no attributes.
+            OptionError: A rule is wrong.
+        """
+        names, attributes = run.vocabulary(output.spec.field), run.attributes(output.spec.field)
+        notes: list[str] = []
+        allowed = filter_of(output, names, notes, arguments.never, arguments.only, arguments.weights)
+        allowed = allowed.without(banned_by(output, attributes, arguments.where))
+        rules = rules_of(output, attributes, arguments.at_most, arguments.diversity)
+        never_for, only_for = (
+            None if lists is None else PerUser(lists, names, notes, option)
+            for option, lists in (("never_for", arguments.never_for), ("only_for", arguments.only_for))
+        )
+        return cls(allowed, rules, never_for, only_for, notes)
+
+
+def predicted(
+    run: RunDirectory, network: Network, dataset: Dataset, arguments: PredictArguments
+) -> Iterator[Block]:
+    """Check what `Model.predict` gets, and return the blocks that it yields."""
+    k, name = checked_k(arguments.k), output_name(network, arguments.output)
+    output = network.outputs[name]
+    names = run.vocabulary(output.spec.field)
+    if arguments.part is not None:
+        check_part(arguments.part)
+        dataset.sparse_field(output.spec.field, arguments.part)
+    chosen = Restrictions.of(run, output, arguments)
+    for note in chosen.notes:
+        warn_user(note)
+    return _one_thread_a_block(
+        recommendations(
+            network,
+            dataset,
+            names,
+            name,
+            k,
+            arguments.exclude_seen,
+            chosen.allowed.to(network.device),
+            chosen.never_for,
+            arguments.say,
+            part=arguments.part,
+            rules=chosen.rules,
+            only_for=chosen.only_for,
+        )
+    )
+
+
+def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
+    """Yield the blocks; the caller has torch's threads between two of them."""
+    while True:
+        with fixed_arithmetic():
+            block = next(blocks, None)
+        if block is None:
+            return
+        yield block
 
 
 @dataclass(frozen=True)
@@ -74,7 +280,7 @@ def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
     check_order(name, ids, "the answers come in the same order")
     is_one = isinstance(ids, str | Integral)
     if is_table_of_baskets(ids) or not (is_one or is_list(ids)):
-        raise OptionError(f"{name} must be an id or a list of ids; got {type(ids).__name__}.")
+        raise OptionError("must be an id or a list of ids", option=name, value=ids)
     return checked_names(f"{name} must be ids", [ids] if is_one else ids), is_one
 
 
@@ -93,12 +299,12 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
     """
     if is_table_of_baskets(items):
         if values is not None:
-            raise OptionError("`values` is for lists; a table has a column. Name it in `columns`.")
+            raise OptionError("is for lists", option="values")
         from widenet.data.basket_tables import baskets_of  # loads DuckDB
 
         return baskets_of(items, columns)
     if columns:
-        raise OptionError("`columns` is for tables. Leave it out.")
+        raise OptionError("is for tables", option="columns")
     for basket in items:
         _check_basket(basket, values, is_sequence)
     rows = [checked_items(row, f"items[{place}]") for place, row in enumerate(items)]
@@ -107,7 +313,7 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
     if values is None:
         return Baskets(pa.array(range(len(rows))), owners, flat, may_be_titles=True)
     if not is_list(values) or len(listed := list(values)) != len(rows):
-        raise OptionError(f"values must be a list for each of {len(rows)} baskets; got {values!r}.")
+        raise OptionError(f"must be a list for each of {len(rows)} baskets", option="values", value=values)
     pairs = zip(listed, rows, strict=True)
     numbers = [number for each, row in pairs for number in checked_values(each, len(row))]
     return Baskets(pa.array(range(len(rows))), owners, flat, np.array(numbers), may_be_titles=True)
@@ -139,7 +345,8 @@ def answered(
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
     chosen = Restrictions.of(run, network.outputs[output], arguments)
-    warn_of_filters(chosen.notes)
+    for note in chosen.notes:
+        warn_user(note)
     allowed, rules = chosen.allowed.to(network.device), chosen.rules
     never_for, only_for = chosen.never_for, chosen.only_for
     blocks: Iterator[Block]
@@ -150,8 +357,6 @@ def answered(
         if arguments.fields:
             instead = person.batches_of(run, person.with_items(run, output, (), arguments.fields))
         rows = dataset.rows_of([str(user) for user in asked])
-        if not arguments.fields:
-            warn_of_strangers(run.network, dataset, rows)
         blocks = recommendations(
             network,
             dataset,
@@ -178,9 +383,7 @@ def answered(
         _check_unused(arguments, ["data", "columns", "never_for", "only_for"], "one basket")
         asked, is_one = [0], True
         blocks = iter([_for_one(run, network, output, k, arguments, allowed, rules)])
-    found = list(blocks)
-    warn_of_unused(never_for=never_for, only_for=only_for)
-    return Answers.of_blocks(asked, found, names, run.fields[target].whole_numbers), is_one
+    return Answers.of_blocks(asked, list(blocks), names, run.fields[target].whole_numbers), is_one
 
 
 def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str) -> None:
@@ -188,7 +391,7 @@ def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str
     for name in names:
         value = getattr(arguments, name)
         if value is not None and not (isinstance(value, tuple) and not value):
-            raise OptionError(f"`{name}` does not go with {what}. Leave it out.")
+            raise OptionError(f"does not go with {what}", option=name)
 
 
 def _for_one(
@@ -226,7 +429,7 @@ def alike(
     """
     asked, is_one = listed_ids("items", items)
     if not asked:
-        raise OptionError("items must name at least one item; got none.")
+        raise OptionError("must name at least one item", option="items")
     field = field_of(model.network, check_layer(model.network, layer))
     person.warn_of_ambiguous(run, {field: asked})
     names = run.vocabulary(field)

@@ -10,7 +10,6 @@ from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.model.network import Network
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import by_all, by_leader
-from widenet.runs.seen_before import held_of, seen_before
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.environment import changes
 from widenet.training.in_common import facts_of_checkpoint
@@ -19,8 +18,6 @@ from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import (
     TrainingFacts,
     WeightsFacts,
-    in_8_bits,
-    made_of,
 )
 from widenet.training.start import load_start
 from widenet.training.state import ARITHMETIC, LoopState, Report, mixed_arithmetic
@@ -67,7 +64,6 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
         load_start(run.start, network, dataset, report.say)
         load_vectors(run, network, dataset, report.say)
         _inherit_arithmetic(run, state, report)
-        by_leader(network.exchange, lambda: _report_seen_data(run, dataset, report), "earlier trainings")
     _check_best(run, network, state)
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
@@ -83,21 +79,13 @@ def _check_best(run: RunDirectory, network: Network, state: LoopState) -> None:
 def _check_unfinished(run: RunDirectory) -> None:
     """Raise CheckpointError if a training from its beginning would replace a model."""
     if (run.path / "model").is_dir():
-        facts = run.model().facts
         rule = "holds a model, but no checkpoint that its training could go on from"
-        other = f"Train {made_of(facts)} further" if in_8_bits(facts) else "Train into another directory"
-        raise CheckpointError(f"{run.path} {rule}. {other}.")
+        raise CheckpointError(rule, place=run.path)
 
 
 def agreed(network: Network, find: Callable[[], T]) -> T:
     """Call a function in every process; an error in one process is raised in all."""
     return by_all(network.exchange, find, "checkpoint")
-
-
-def _report_seen_data(run: RunDirectory, dataset: Dataset, report: Report) -> None:
-    """Report held-out data on which the run's starting weights were trained."""
-    for sentence in seen_before(run, None, dataset, held_of(run, dataset)):
-        report.say(f"{sentence} Its metrics will be too good.")
 
 
 def _report_changed_environment(
@@ -152,20 +140,13 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
     """Raise FitError or OptionError if resuming would not give the bits of an undisturbed training."""
     facts, now = TrainingFacts.of(checkpoint.facts), network.device.type
     if facts.examples != dataset.digest:
-        raise FitError(
-            f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that"
-            " dataset."
-        )
+        rule = f"does not hold the examples that {run.path} was begun with"
+        raise FitError(rule, place=dataset.path)
     if facts.is_compiled != is_compiled(now) and now == facts.device:
-        how, where = ("with", "can") if facts.is_compiled else ("without", "cannot")
+        how = "with" if facts.is_compiled else "without"
         compiler = "Numba" if now == "cpu" else "Triton"
-        raise FitError(
-            f"{run.path} was begun {how} {compiler}, which rounds in its own way. Resume where Python {where}"
-            f" import {compiler.lower()}."
-        )
+        raise FitError(f"was begun {how} {compiler}, which rounds in its own way", place=run.path)
     before = facts.device
     if before != now:
-        raise OptionError(
-            f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with'
-            f" `device={before!r}`."
-        )
+        rule = f'must be "{before}", on which {run.path} was begun'
+        raise OptionError(rule, option="device", value=now)

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, TypedDict, Unpack, overload
 
 from widenet.data.dataset import Dataset
 from widenet.predict.filters import Ids, IdsByUser, Weights
-from widenet.runs.answers import Format, Recommendation
+from widenet.runs.recommending import Format, Recommendation
 
 
 class RecommendOptions(TypedDict, total=False):

@@ -1,6 +1,5 @@
 """Training a network into a run directory."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -31,21 +30,18 @@ from widenet.parallel.group import (
 from widenet.parallel.launch import launch_id
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.descriptions import described_weights
-from widenet.plan.fit import fits_in_memory
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
-from widenet.plan.machine import available_memory, available_threads
+from widenet.plan.machine import available_threads
 from widenet.plan.streaming import NAMES
-from widenet.plan.vectors import file_vectors
 from widenet.runs.arguments import TrainArguments
 from widenet.runs.documents import run_of, start_of
-from widenet.runs.fitted_terms import fit_terms, unfitted
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
 from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
 from widenet.runs.prepared import prepared
 from widenet.runs.resume import agreed, restored_state
-from widenet.runs.unread import unread, unused_repeats
+from widenet.runs.term_search import fit_terms, unfitted
 from widenet.scratch import Scratch
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
@@ -128,7 +124,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         track = arguments.track or training_spec.track
         report = _report(arguments, track, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
-        for sentence in [*_notes(run, dataset), *slow]:
+        for sentence in [*unfitted(run, dataset), *slow]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
@@ -237,31 +233,13 @@ def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: W
     )
 
 
-def _notes(run: RunDirectory, dataset: Dataset) -> list[str]:
-    """Sentences about what the training does not read, does not use, does not fit and does not train."""
-    return [*unread(run, dataset), *unused_repeats(run), *unfitted(run, dataset), *_drawn(run)]
-
-
-def _drawn(run: RunDirectory) -> Iterator[str]:
-    """A sentence about frozen layers whose weights nobody has trained."""
-    held = {run.layout.weights[name].layer for name in file_vectors(run.layout)}
-    names = [layer.name for layer in run.network.layers if getattr(layer, "frozen", False)]
-    if drawn := [json.dumps(name) for name in names if run.start is None and name not in held]:
-        layers = ", ".join(drawn)
-        yield f"Frozen with the weights of its initializer: {layers}. `start_from` takes those of a run."
-
-
 def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[str]:
     """A sentence for each reason why training is slower than it could be here."""
     if training.precision == "bfloat16" and device.type == "cpu":
         yield "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
-    if training.precision == "tf32" and device.type == "cpu":
-        yield "A CPU has no TF32: it multiplies in float32, as with precision float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         reason = "NUMBA_DISABLE_JIT is set" if "numba" in sys.modules else "Numba cannot be imported"
         yield f"{reason}, so that torch makes the optimizer's steps, which takes longer."
-    if job.weights_in == "disk" and fits_in_memory(job, available_memory()):
-        yield "These weights would also fit into memory, where training is faster."
     if training.checkpoints.within_epochs and job.weights_in != "device":
         yield f"{NAMES[job.weights_in]} have no second copy: training waits while a checkpoint is written."
     elif training.checkpoints.within_epochs and not job.in_background:

@@ -25,8 +25,7 @@ from widenet.predict.lists import best_lists
 from widenet.predict.shares import shares, why_no_shares
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
-from widenet.runs.person import field_to_explain, item_field, reads_values
-from widenet.runs.unread import unlearnt
+from widenet.runs.person import field_to_explain, item_field, reads_values, unlearnt
 from widenet.serve.catalogue import Catalogue, Names, Scored
 from widenet.serve.messages import (
     About,

@@ -70,7 +70,7 @@ class People:
         names: Ids of the features, by field with a vocabulary.
         dataset: Users; None without any.
         users: Their ids.
-        unlearnt: Features that the network has learnt nothing of; see `runs.unread.unlearnt`.
+        unlearnt: Features that the network has learnt nothing of; see `runs.person.unlearnt`.
     """
 
     run: RunDirectory

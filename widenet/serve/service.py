@@ -28,12 +28,11 @@ _SECONDS_TO_ANSWER = 10
 """Seconds that a request may still take after its deadline, once the service ends."""
 
 
-def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[str], None]) -> None:
+def serve(arguments: ServeArguments, url: Callable[[str], None]) -> None:
     """Answer requests until SIGTERM or Ctrl-C; what was accepted before is answered.
 
     Args:
         arguments: What to serve, where, and within which bounds.
-        say: Called with sentences to read before trusting the model.
         url: Called with the address when the service is ready.
 
     Raises:
@@ -53,8 +52,6 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         dataset = None if arguments.data is None else Dataset.open(arguments.data)
         state = state_of(run)  # before the load, so that no model that is published meanwhile is missed
         engine = Engine.load(run, dataset, arguments.device, arguments.output)
-        for sentence in engine.model.caveats():
-            say(sentence)
         if arguments.max_bytes is None:
             widest = max((field.width for field in engine.about.fields if field.kind == "dense"), default=0)
             guard = replace(guard, max_bytes=_BYTES + widest * _BYTES_A_NUMBER)

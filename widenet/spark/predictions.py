@@ -40,7 +40,7 @@ from widenet.runs.arguments import (
     Where,
 )
 from widenet.runs.model import Model
-from widenet.runs.rules import Restrictions, unloaded
+from widenet.runs.recommending import Restrictions, unloaded
 from widenet.spark.columns import PLACE, Interactions, interactions
 from widenet.spark.counts import (
     check_cells,

@@ -91,17 +91,6 @@ def shown(value: str | os.PathLike[str]) -> str:
     return str(Uri.of(value)) if is_uri(value) else str(value)
 
 
-def check_local(name: str, value: object) -> None:
-    """Raise OptionError if an argument that must be a local path is a URI.
-
-    Args:
-        name: The argument in a message, such as "`out`".
-        value: Its value; whatever is neither a text nor a path passes.
-    """
-    if isinstance(value, str | os.PathLike) and (is_uri(value) or _OTHER.match(_text(value))):
-        raise OptionError(f"{name} must be a local path; got a URI. Name a local file or folder.")
-
-
 def check_known_scheme(name: str, value: object) -> None:
     """Raise OptionError if an argument that may be a URI has a scheme of no store here."""
     if isinstance(value, str | os.PathLike) and (other := _OTHER.match(_text(value))):

@@ -34,4 +34,4 @@ def test_a_network_goes_in_and_out(tmp_path, monkeypatch, capsys):
     assert command("dsstne", "export-model", "run", "y.nc") == 0
     assert capsys.readouterr().out == "y.nc: written.\n"
     assert command("import", "y.nc", "--out", "again", "--field", "items") == 2
-    assert "--field must be NAME=FIELD, each name once; got 'items'." in capsys.readouterr().err
+    assert "--field must be NAME=FIELD" in capsys.readouterr().err

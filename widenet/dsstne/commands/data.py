@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from widenet.cli.options import IndexFiles, index_files
+from widenet.cli.declared import IndexFiles, index_files
 from widenet.errors import OptionError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def import_data(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier dataset.")] = False,
 ) -> None:
     """Turn DSSTNE's NetCDF data into a dataset directory, whole or not at all."""
-    from widenet.cli.dataset import show
+    from widenet.cli.data import show
     from widenet.dsstne.data import import_data as run
 
     named = index_files(features or [])

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from widenet.cli.wording import say
+from widenet.cli.output import say
 from widenet.errors import OptionError
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from widenet.cli.options import Device
+from widenet.cli.declared import Device
 from widenet.cli.processes import Processes, run_in_processes
 
 _SEVERAL = ("--data-files", "--input-files")
@@ -64,7 +64,7 @@ def knn_search(
     """Find the nearest vectors by dot product: key, tab, key:score key:score ..., best first."""
     from time import perf_counter
 
-    from widenet.cli.lines import lines_to
+    from widenet.cli.output import lines_to
     from widenet.data.vectors import read_vectors
     from widenet.knn.neighbours import Neighbours
     from widenet.parallel.group import is_leader

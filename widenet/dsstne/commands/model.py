@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.options import Run
+from widenet.cli.declared import Run
 
 
 def export_model(

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.output import say
 from widenet.cli.processes import Processes, run_in_processes
-from widenet.cli.wording import say
 from widenet.errors import OptionError
 
 

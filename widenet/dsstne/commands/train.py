@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from widenet.cli.output import say
 from widenet.cli.processes import Processes, run_in_processes
-from widenet.cli.wording import say
 from widenet.training.state import Silence
 
 

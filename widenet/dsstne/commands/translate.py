@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.lines import lines_to
+from widenet.cli.output import lines_to
 
 
 class _Dialect(StrEnum):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from widenet.arguments import typed
-from widenet.cli.progress import IngestReport, TrainingReport
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.errors import CheckpointError, OptionError
@@ -16,6 +15,7 @@ from widenet.kernels.ahead import compile_usual
 from widenet.parallel.group import num_processes
 from widenet.runs.cutting import making
 from widenet.runs.model import Model
+from widenet.runs.progress import IngestReport, TrainingReport
 from widenet.runs.training import train
 from widenet.training.checkpoint import writing
 from widenet.training.cut import Cut
@@ -81,14 +81,12 @@ def fit(
     """
     path = Path(out)
     if num_processes() > 1:
-        raise OptionError(
-            "`fit` runs in one process. In several, train on a dataset that `ingest` and `split` have made."
-        )
+        raise OptionError("fit runs in one process")
     is_taken = _is_taken(path, overwrite)
     columns = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
     columns |= {"items": items, "items_id": items_id, "items_title": items_title}
     columns |= {"titles": titles, "title_id": title_id, "title": title}
-    report, new, earlier = TrainingReport(quiet, words=str), _missing(path), identity(path)
+    report, new, earlier = TrainingReport(quiet), _missing(path), identity(path)
     try:
         with ExitStack() as stack:
             data = _dataset(interactions, path, report, columns, stack)
@@ -113,9 +111,7 @@ def _is_taken(path: Path, overwrite: bool) -> bool:
     """Whether there is something at a path; raises CheckpointError if it must not or cannot be replaced."""
     is_taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
     if is_taken and not overwrite:
-        raise CheckpointError(
-            f"{path} exists already. Replace it with `overwrite=True`, choose another `out`, or remove it."
-        )
+        raise CheckpointError("exists already", place=path)
     check_replaceable(path)
     return is_taken
 
@@ -151,7 +147,7 @@ def _dataset(
     with writing(path):
         folder.mkdir(parents=True)
     try:
-        with IngestReport(report.quiet, str) as progress:
+        with IngestReport(report.quiet) as progress:
             whole = ingest(
                 interactions,
                 folder / DATA,

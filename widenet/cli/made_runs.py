@@ -1,21 +1,50 @@
-"""`widenet neighbourhood`."""
+"""Commands that make a run of a trained one: quantize, neighbourhood."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.model import warn_of_length
-from widenet.cli.options import Run
+from widenet.cli.declared import Run
+from widenet.cli.output import AsJson, print_json
 from widenet.cli.processes import speaks
 from widenet.runs.arguments import CHOOSING_METRIC, CHOOSING_USERS
-from widenet.spec.metric_names import check_metric
 
 if TYPE_CHECKING:
-    from widenet.runs import Model
-    from widenet.runs.neighbourhood import Fitted
+    from widenet.runs.made_of import Fitted
+    from widenet.runs.model import Model
     from widenet.runs.term_search import Choice
+
+
+def say_smaller(run: Path, made: "Model", out: Path, as_json: bool) -> None:
+    """Print the bytes of weights of a run and of the one that was made of it, and its fingerprint."""
+    from widenet.runs.made_of import num_bytes
+
+    after, before = num_bytes(out), num_bytes(run)
+    if as_json:
+        sizes = {"num_bytes": after, "num_bytes_before": before}
+        print_json({"run": out, **sizes, "fingerprint": made.fingerprint()})
+        return
+    typer.echo(f"{out}: {after:,} bytes of weights; {run} has {before:,}.")
+    typer.echo(f"fingerprint {made.fingerprint()}")
+
+
+def quantize(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="The run directory to make.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a run in 8 bits of a trained one, for recommending on a CPU.
+
+    It has about a quarter of the bytes. Every other command reads it as any run; it is not trained
+    further.
+    """
+    from widenet.runs.made_of import quantize as make
+    from widenet.training.existing_run import check_run
+
+    check_run(run)
+    say_smaller(run, make(run, out, overwrite), out, as_json)
 
 
 def neighbourhood(
@@ -39,19 +68,15 @@ def neighbourhood(
 
     The weights stay. Every other command reads the new run as any other.
     """
-    from widenet.runs.neighbourhood import fitted_neighbourhood
+    from widenet.runs.made_of import fitted_neighbourhood
     from widenet.training.existing_run import check_run
 
     def report(choice: "Choice") -> None:
         if speaks():
             typer.echo(f"{metric} {choice}", err=as_json)
 
-    def begun(model: "Model") -> None:
-        if speaks():
-            warn_of_length(model, check_metric(metric), output, "--metric")
-
     check_run(run)
-    fitted = fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report, begun)
+    fitted = fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report)
     if speaks():
         _print(fitted, run, out, metric, as_json)
 

@@ -11,9 +11,9 @@ import pytest
 import scipy.sparse
 
 import widenet
-from widenet import fitting
-from widenet.cli.progress import TrainingReport
 from widenet.errors import DataError
+from widenet.runs import fitting
+from widenet.runs.progress import TrainingReport
 
 USERS, ITEMS = 30, 16
 PAIRS = [

@@ -1,14 +1,43 @@
-"""Writing lines of text to standard output, or to a file that appears when it is complete."""
+"""What commands print and write: one JSON document, sentences, lines of text."""
 
-from collections.abc import Callable, Iterator
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from widenet.errors import OptionError
+from widenet.errors import OptionError, in_one_line
 from widenet.stores.durable import appearing
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+
+def print_json(result: Any) -> None:
+    """Print a result as JSON with unrounded numbers; a number that is not finite becomes null."""
+    typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold of a value."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value) if isinstance(value, Path) else value
+
+
+def say(sentence: str) -> None:
+    """Print a sentence to standard error."""
+    typer.echo(in_one_line(sentence), err=True)
 
 
 @contextmanager
@@ -36,7 +65,7 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], object]]:
             out.flush()
         return
     if path.is_dir():
-        raise OptionError(f"{path}: must be a file to write; it is a directory. Name a file in it.")
+        raise OptionError("must be a file to write; it is a directory", place=path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with appearing(path) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline="\n")

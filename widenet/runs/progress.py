@@ -1,16 +1,14 @@
 """Progress of long commands: a bar on a terminal, plain lines elsewhere."""
 
 import sys
-from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from widenet.cli.wording import on_command_line, say
 from widenet.data.messages import Note
+from widenet.errors import in_one_line
 from widenet.plan.machine import used_memory
 from widenet.plan.numbers import amount, duration
 
@@ -31,7 +29,6 @@ class TrainingReport:
         quiet: Whether to show nothing.
         metric: The metric by which the training chooses, shown beside recall and NDCG at 20.
         examples: What people call several examples of the dataset.
-        words: Renders the options in a sentence of the library: as flags, or for Python as they are.
     """
 
     def __init__(
@@ -39,9 +36,7 @@ class TrainingReport:
         quiet: bool = False,
         metric: str | None = None,
         examples: str = "users",
-        words: Callable[[str], str] = on_command_line,
     ) -> None:
-        self.words = words
         self.quiet, self.metric, self.metrics = quiet, metric or "ndcg@20", ("recall@20", "ndcg@20", metric)
         self.named = examples
         self.bar: Progress | None = None
@@ -122,7 +117,7 @@ class TrainingReport:
                 self.bar.update(self.task, metric=f"{self.metric} {record[self.metric]:.4f}")
             self.bar.console.print(line, highlight=False)
         else:
-            typer.echo(line, err=True)
+            _print(line)
 
     def tried(self, text: str) -> None:
         """Show the best term so far: in the bar, or as a line after a long silence."""
@@ -135,12 +130,17 @@ class TrainingReport:
     def say(self, text: str) -> None:
         """Print a sentence."""
         if not self.quiet:
-            say(text, self.words)
+            _print(in_one_line(text))
 
     def stop(self) -> None:
         """Remove the bar."""
         if self.bar is not None:
             self.bar.stop()
+
+
+def _print(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _loss(loss: float) -> str:
@@ -173,11 +173,10 @@ class IngestReport:
 
     Args:
         quiet: Whether to show nothing.
-        words: As of a `TrainingReport`.
     """
 
-    def __init__(self, quiet: bool = False, words: Callable[[str], str] = on_command_line) -> None:
-        self.quiet, self.words = quiet, words
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
         columns = (
             TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
             TextColumn("{task.fields[rate]}/s"),
@@ -203,9 +202,9 @@ class IngestReport:
         if self.task is not None:
             self.bar.remove_task(self.task)
             self.task = None
-        line = self.words(text) + ("" if isinstance(text, Note) else " ...")
+        line = text + ("" if isinstance(text, Note) else " ...")
         if self.bar.disable:
-            typer.echo(line, err=True)
+            _print(line)
         else:
             self.bar.console.print(line, highlight=False, markup=False)
 

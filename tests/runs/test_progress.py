@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from widenet.cli.progress import Counter, IngestReport, TrainingReport
 from widenet.data.messages import Note
+from widenet.runs.progress import IngestReport, TrainingReport
 from widenet.training.state import LoopState
 
 RECORD = {
@@ -41,7 +41,7 @@ def test_elsewhere_it_is_a_line_an_epoch(capsys):
 
 def test_elsewhere_a_long_epoch_is_not_silent(monkeypatch, capsys):
     clock = iter([0.0, 0.0, 25.0, 40.0, 56.0, 56.0, 70.0])
-    monkeypatch.setattr("widenet.cli.progress.monotonic", lambda: next(clock))
+    monkeypatch.setattr("widenet.runs.progress.monotonic", lambda: next(clock))
     report = TrainingReport()
     report.start(LoopState(), 2, 100)
     for _ in range(4):
@@ -75,17 +75,6 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
     assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
 
 
-def test_the_bar_says_why_the_first_step_takes_long(monkeypatch):
-    monkeypatch.setattr("sys.stderr", Terminal())
-    report = TrainingReport()
-    report.start(LoopState(), 2, 100)
-    fields = report.bar.tasks[report.task].fields
-    assert fields["metric"] == "the first training here compiles its code, for some seconds"
-    report.advance(10, 1.0)
-    assert fields["metric"] == ""
-    report.stop()
-
-
 @pytest.mark.parametrize(
     ("state", "said"),
     [
@@ -97,18 +86,6 @@ def test_the_bar_says_why_the_first_step_takes_long(monkeypatch):
 def test_only_a_resumed_training_says_where_it_goes_on(state, said, capsys):
     TrainingReport().start(state, 9, 100)
     assert capsys.readouterr().err == said
-
-
-def test_a_counter_shows_itself_on_a_terminal_only(monkeypatch, capsys):
-    with Counter("counting", 10) as counter:
-        counter.advance(10)
-    assert capsys.readouterr() == ("", "")
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    with Counter("counting", 10) as counter:
-        counter.advance(10)
-    assert "counting" in terminal.getvalue()
-    assert "10/10" in terminal.getvalue()
 
 
 def test_an_ingest_is_a_line_a_phase_and_on_a_terminal_rows_too(monkeypatch, capsys):

@@ -1,0 +1,147 @@
+"""Datasets that are not as they were written, and places that cannot be written to: one sentence, and
+nothing is left behind.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.mistakes import mistake
+from tests.older import dataset_of_format_1
+from tests.scripts import Conversation
+from widenet.errors import CheckpointError, DataError
+
+FILE_BYTES = 600
+"""Less than a dataset takes."""
+
+CHANGES = [
+    {"format_version": 3},
+    {"format_version": 0},
+    {"format_version": "1"},
+    {"num_examples": 2**31},
+    {"num_examples": -1},
+    {"extra": 1},
+    {"fields": {}},
+    {"files": {}},
+    {"fields__items__width": 2**40},
+    {"fields__items__width": -3},
+    {"fields__items__width": "9"},
+    {"fields__items__kind": "spars"},
+    {"fields__items__num_entries": {"train": -1}},
+]
+"""Changes of dataset.json."""
+MANIFEST = "bad/data/dataset.json"
+
+TEXTS = {
+    "an open brace": b"{",
+    "nothing": b"",
+    "no UTF-8": b"\xff",
+    "deep nesting": b"[" * 100_000,
+    "a number of 5,000 digits": b'{"format_version": ' + b"9" * 5000 + b"}",
+}
+COMMANDS = [
+    "data verify bad/data",
+    "data describe bad/data",
+    "train network.json training.json --data bad/data --out OUT",
+]
+
+
+@pytest.fixture
+def manifest(world, desk):
+    """The manifest of a copy of the data in `bad`."""
+    shutil.copytree(world / "data", desk / "bad" / "data")
+    return desk / "bad" / "data" / "dataset.json"
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_wrong_manifest_is_refused(line, manifest, refused):
+    whole = manifest.read_bytes()
+    for change in CHANGES:
+        dataset_of_format_1(manifest.parent, **change)
+        with mistake(DataError, MANIFEST):
+            raise refused(line)
+        manifest.write_bytes(whole)
+
+
+@pytest.mark.parametrize("wrong", TEXTS)
+def test_a_manifest_that_is_no_json_is_refused(wrong, manifest, refused):
+    manifest.write_bytes(TEXTS[wrong])
+    with mistake(DataError, MANIFEST):
+        raise refused("data verify bad/data")
+
+
+@pytest.mark.parametrize("name", ["examples-00000.arrow", "items.vocabulary.arrow"])
+def test_every_flipped_byte_of_a_dataset_is_found(name, manifest, refused):
+    path = manifest.with_name(name)
+    whole = path.read_bytes()
+    for position in range(0, len(whole), 97):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
+        with mistake(DataError, f"bad/data/{name}"):
+            raise refused("data verify bad/data")
+
+
+@pytest.mark.parametrize("line", ["data describe bad/data", "predict run --data bad/data --out out.csv"])
+def test_a_flipped_byte_of_the_examples_is_found_by_every_command_that_reads_them(
+    line, manifest, widenet, desk
+):
+    path = manifest.with_name("examples-00000.arrow")
+    whole = path.read_bytes()
+    for position in range(1, len(whole), 41):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 0xFF]) + whole[position + 1 :])
+        ended = widenet(*line.split())
+        assert (ended.status, (desk / "out.csv").exists()) == (2, False), position
+        assert ended.err.splitlines()[-1].startswith("widenet: bad/data/examples-00000.arrow: "), ended.err
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: os.truncate(path, 9)])
+def test_a_file_that_is_gone_or_cut_off_is_refused(change, manifest, refused):
+    change(manifest.with_name("examples-00000.arrow"))
+    for line in COMMANDS:
+        with mistake(DataError, "bad/data/examples-00000.arrow"):
+            raise refused(line)
+
+
+def test_a_damaged_run_is_refused(world, desk, refused):
+    shutil.copytree(world / "run", desk / "bad" / "run")
+    weights = desk / "bad" / "run" / "model" / "trunk.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
+    with mistake(CheckpointError, "bad/run/model/trunk.safetensors"):
+        raise refused("fingerprint bad/run")
+
+
+LIMITED = """
+import resource, sys
+sys.dont_write_bytecode = True  # it would be cut off
+resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))
+from widenet.cli import main
+main(sys.argv[1:])
+"""
+"""Runs a command line where files cannot grow, as on a disk that is full."""
+
+
+def limited(*words):
+    """What such a command in this process's current directory gives: its status, output and errors."""
+    process = Conversation(words, LIMITED.format(size=FILE_BYTES))
+    said = process.communicate()
+    return process.returncode, *said
+
+
+def test_a_full_disk_leaves_no_half_written_dataset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"user-{row % 97},item-{row % 89}\n" for row in range(5000))
+    (tmp_path / "likes.csv").write_text(f"user,item\n{rows}")
+    status, out, err = limited("data", "ingest", "likes.csv", "--out", "data")
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].startswith("widenet: ")
+    assert "File too large" in err.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["likes.csv"]
+
+
+def test_a_full_disk_is_said_of_the_dataset_that_was_to_be_split(desk):
+    before = sorted(desk.iterdir())
+    status, out, err = limited("data", "split", "whole", "--out", "split", "--heldout", "0.25")
+    assert (status, out) == (2, "")
+    assert err.startswith("widenet: split")
+    assert sorted(desk.iterdir()) == before

@@ -1,0 +1,502 @@
+# ruff: noqa: E501 - a row of a table is a line
+"""Command lines that fail, of every command: one sentence, status 2, and everything stays as it was."""
+
+import gzip
+import io
+import json
+import resource
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.mistakes import mistake
+from widenet.cli import main
+from widenet.errors import CheckpointError, DataError, DocumentError, FitError, OptionError
+
+# fmt: off
+FILES = {
+    'v.txt': 'a\t1 2\nb\t2 1\n',
+    'empty': '',
+    'space.txt': 'a 1 2\n',
+    'word.txt': 'a\t1 x\n',
+    'short.txt': 'a\t1 2\nb\t1\n',
+    'latin.txt': b'\xff\t1 2\n',
+    'nan.txt': 'a\tnan 2\n',
+    'large.txt': 'a\t1e39 2\n',
+    'three.txt': 'a\t1 2 3\n',
+    'empty.npy': '',
+    'cut.npy': b'\x93NUMPY',
+    'text.parquet': 'x',
+    'text.keras': 'PK',
+    'cut.caffemodel': bytes(range(256)),
+    'no.prototxt': b'\xff',
+    'text.bin': 'x',
+    'text.nc': 'x',
+    'cut.nc': b'\x89HDF\r\n\x1a\n',
+    'brace.json': '{',
+    'object.json': '{}',
+    'list.json': '[]',
+    'fly.json': '{"Network": "x", "Data": "y", "Command": "Fly"}',
+    's.txt': 's1\ta,1:b,2\n',
+    'untabbed.txt': 's1 a\n',
+    'nan.dsstne': 's1\ta,nan\n',
+    'index.txt': 'a\ta\n',
+    'twice.txt': 'a\t0\na\t1\n',
+    'never.txt': b'\xff\n',
+    'headless.csv': '',
+    'weight-nan.csv': 'item,weight\n1,nan\n',
+    'weight-short.csv': 'item,weight\n1\n',
+    'unknown.csv': 'user,item\nu1,99\n',
+    "broken.json": '{"layers": [',
+    "twice.json": '{"epochs": 1, "epochs": 2}',
+    "unknown-field.json": '{"epocs": 3}',
+    "no-metric.json": '{"evaluation": {"metric": "ndgc@20"}}',
+    "no-k.json": '{"evaluation": {"metric": "recall"}}',
+    "wrong-part.json": '{"evaluation": {"part": "test"}}',
+    "zero.json": '{"epochs": 0}',
+    "huge-rate.json": '{"optimizer": {"kind": "sgd", "learning_rate": 1e38}, "epochs": 9, "shards": 2}',
+    "wrong-optimizer.json": '{"optimizer": "adamm"}',
+    "validated.json": '{"evaluation": {}}',
+    "empty.json": "",
+    "misspelt.json": json.dumps(
+        {
+            "layers": [
+                {"name": "a", "kind": "input", "field": "item"},
+                {"name": "b", "kind": "output", "field": "items"},
+            ]
+        }
+    ),
+    "direct.json": json.dumps(
+        {
+            "layers": [
+                {"name": "a", "kind": "input", "field": "items"},
+                {"name": "b", "kind": "output", "field": "items", "cosine": {}},
+            ]
+        }
+    ),
+    "relu.json": json.dumps(
+        {
+            "layers": [
+                {"name": "a", "kind": "input", "field": "items"},
+                {"name": "b", "units": 3, "activation": "linear"},
+                {"name": "c", "kind": "output", "field": "items", "activation": "linear", "loss": "l2"},
+            ]
+        }
+    ),
+    "banned-unknown.txt": "nobody-knows\n",
+    "weights-bad.csv": "item,weight\n1,heavy\n",
+    "biased.json": '{"evaluation": {"metric": "popularity@20"}}',
+    "weights-negative.csv": "item,weight\n1,-2\n",
+    "weights-no-column.csv": "item,wait\n1,2\n",
+    "personal-bad.csv": "usr,item\nu1,1\n",
+    "no-user.csv": "a,b\n1,2\n",
+    "ragged.csv": "user,item\n1,2\n3\n",
+    "values.csv": "user,item,rating\n1,2,five\n",
+    "empty.csv": "",
+    "nul.json": '{"layers": \x00}',
+    "comment.json": "// layers\n{}",
+    "two.json": "{} {}",
+    "deep.json": "[" * 100_000,
+    "digits.json": '{"layers": [{"name": "a", "units": ' + "9" * 5000 + "}]}",
+    "null.json": "null",
+    "infinity.json": '{"layers": [{"name": "a", "units": -Infinity}]}',
+    "half.json": '{"layers": [{"name": "\\ud800", "units": 3}]}',
+    "cycle.json": json.dumps(
+        {
+            "layers": [
+                {"name": "a", "units": 3, "source": ["b"]},
+                {"name": "b", "units": 3, "source": ["a"]},
+                {"name": "c", "kind": "output", "field": "items"},
+            ]
+        }
+    ),
+}
+"""The folder `bad`."""
+
+LINES = [
+    ("knn search bad/none --queries bad/v.txt --out OUT", DataError, "bad/none"),
+    ("knn search bad --queries bad/v.txt --out OUT", DataError, "bad"),
+    ("knn search bad/empty --queries bad/v.txt --out OUT", DataError, "bad/empty"),
+    ("knn search bad/space.txt --queries bad/v.txt --out OUT", DataError, "bad/space.txt", None, 1),
+    ("knn search bad/word.txt --queries bad/v.txt --out OUT", DataError, "bad/word.txt", None, 1),
+    ("knn search bad/short.txt --queries bad/v.txt --out OUT", DataError, "bad/short.txt", None, 2),
+    ("knn search bad/latin.txt --queries bad/v.txt --out OUT", DataError, "bad/latin.txt", None, 1),
+    ("knn search bad/nan.txt --queries bad/v.txt --out OUT", DataError, "bad/nan.txt", None, 1),
+    ("knn search bad/large.txt --queries bad/v.txt --out OUT", DataError, "bad/large.txt", None, 1),
+    ("knn search bad/three.txt --queries bad/v.txt --out OUT", FitError),
+    ("knn search bad/empty.npy --queries bad/v.txt --out OUT", DataError, "bad/empty.npy"),
+    ("knn search bad/cut.npy --queries bad/v.txt --out OUT", DataError, "bad/cut.npy"),
+    ("knn search bad/text.parquet --queries bad/v.txt --out OUT", DataError, "bad/text.parquet"),
+    ("knn search bad/v.txt --queries bad/v.txt --out bad", OptionError, "bad"),
+    ("knn search bad/v.txt --queries bad/v.txt --device tpu --out OUT", OptionError),
+    ("knn like run Nobody", DataError),
+    ("knn like bad Hobbit", CheckpointError, "bad"),
+    ("knn like run Hobbit --layer taste", FitError),
+    ("knn export bad --out OUT", CheckpointError, "bad"),
+    ("knn export bad/v.txt --out bad", OptionError, "bad"),
+    ("knn export bad/nan.txt --out OUT", DataError, "bad/nan.txt", None, 1),
+    ("knn export run --out OUT --layer x", FitError),
+    ("export bad --out OUT.onnx", CheckpointError, "bad"),
+    ("export run --out OUT.txt", OptionError, None, "out"),
+    ("export run --out OUT.onnx --format caffe", OptionError),
+    ("export run --out likes.csv/x.onnx", OptionError, "likes.csv/x.onnx"),
+    ("import bad/none.keras --out OUT", DataError, "bad/none.keras"),
+    ("import bad --out OUT", DataError, "bad"),
+    ("import bad/text.keras --out OUT", DataError, "bad/text.keras"),
+    ("import bad/cut.caffemodel --out OUT", DataError, "bad/cut.caffemodel"),
+    ("import bad/no.prototxt --out OUT --weights bad/cut.caffemodel", DataError, "bad/no.prototxt"),
+    ("import bad/no.prototxt --out OUT", OptionError, "bad/no.prototxt"),
+    ("import bad/text.bin --out OUT", OptionError, "bad/text.bin"),
+    ("import bad/text.nc --out OUT", DataError, "bad/text.nc"),
+    ("import bad/cut.nc --out OUT", DataError, "bad/cut.nc"),
+    ("import bad/text.keras --out OUT --field x", OptionError, None, "field"),
+    ("import bad/text.keras --out OUT --weights bad/v.txt", OptionError),
+    ("dsstne import-data bad/text.bin --out OUT", DataError, "bad/text.bin"),
+    ("data ingest bad/cut.nc --out OUT", DataError, "bad/cut.nc"),
+    ("data ingest bad/cut.nc --out OUT --user a", OptionError, None, "user"),
+    ("dsstne export-data data bad", OptionError),
+    ("dsstne export-model bad OUT", CheckpointError, "bad"),
+    ("dsstne encoder bad/brace.json", DocumentError, "bad/brace.json", None, 1),
+    ("dsstne encoder bad/fly.json", DocumentError, "bad/fly.json"),
+    ("dsstne generateNetCDF -d gl -o OUT -i bad/untabbed.txt -f OUT.f -s OUT.s -c", DataError, "bad/untabbed.txt"),
+    ("dsstne generateNetCDF -d gl -o OUT -i bad/s.txt -f OUT.f -s OUT.s", OptionError, "OUT.f"),
+    ("dsstne generateNetCDF -d gl -o OUT -i bad/s.txt -f OUT.f -s OUT.s -c -m", OptionError, "-c"),
+    ("dsstne train -c bad/none -i bad/v.txt -o bad/v.txt -n OUT", DocumentError, "bad/none"),
+    ("dsstne train -c bad/object.json -i bad/v.txt -o bad/v.txt -n OUT", DocumentError, "bad/object.json"),
+    ("dsstne predict -d gl -n bad/cut.nc -i bad/s.txt -o bad/s.txt -r bad/s.txt -f bad/s.txt -s OUT", DataError, "bad/cut.nc"),
+    ("dsstne predict -d gl -n x -i x -o x -r x -f x -s OUT -p zz", OptionError, "-p"),
+    ("dsstne knn-search --data-files bad/none --input-files bad/v.txt", DataError, "bad/none"),
+    ("dsstne knn-search --data-files bad/v.txt --input-files bad/word.txt --output-file OUT", DataError, "bad/word.txt", None, 1),
+    ("data describe bad", DataError, "bad"),
+    ("data describe data --plot OUT.bmp", OptionError, None, "plot"),
+    ("data split data --out OUT --heldout nan", OptionError, None, "heldout"),
+    ("data split data --out OUT", OptionError),
+    ("data split whole --out OUT --heldout 0.1 --seed -1", OptionError, None, "seed"),
+    ("data split whole --out OUT --heldout-last 1", DataError, "whole", "heldout_last"),
+    ("data split whole --out OUT --heldout-last 7days --heldout-since 5", OptionError, None, "heldout_last"),
+    ("data split whole --out OUT --heldout-since 7d --validation-since 3d", OptionError, None, "validation_since"),
+    ("data split whole --out OUT --heldout-last some", OptionError, None, "heldout_last"),
+    ("data ingest likes.csv --out OUT --keep-times", OptionError, None, "keep_times"),
+    ("data split whole --out OUT --heldout-users 0.5", OptionError, None, "heldout_users"),
+    ("data split whole --out OUT --heldout-users 2 --users-out OUT2", OptionError, None, "users"),
+    ("evaluate run --data data --output nxt", FitError),
+    ("predict run --data whole --part heldout --out OUT.csv", FitError, "whole"),
+    ("report run --out likes.csv", OptionError, "likes.csv"),
+    ("dsstne predict -d gl -n x -i x -o x -r x -f x -s bad", OptionError, "-s", "s"),
+    ("predict run --data data --out OUT.csv --never bad/never.txt", DataError, "bad/never.txt"),
+    ("predict run --data data --out OUT.csv --never bad", DataError, "bad"),
+    ("predict run --data data --out OUT.csv --weights bad/headless.csv", DataError, "bad/headless.csv"),
+    ("predict run --data data --out OUT.csv --weights bad/weight-nan.csv", DataError, "bad/weight-nan.csv", None, 2),
+    ("predict run --data data --out OUT.csv --weights bad/weight-short.csv", DataError, "bad/weight-short.csv", None, 2),
+    ("predict run --data data --out OUT.csv --never-for bad/unknown.csv", DataError, "bad/unknown.csv"),
+    ("train network.json training.json --data data --out OUT --from data", CheckpointError, "data"),
+    ("train network.json training.json --data data --out OUT --from bad", CheckpointError, "bad"),
+    ("data ingest likes.csv --out OUT --memory lots", OptionError, None, "memory"),
+    ("data ingest likes.csv --out OUT --min-value nan --value item", OptionError, None, "min_value"),
+    ("data ingest likes.csv --out OUT --since tomorrow --time item", OptionError, None, "since"),
+    ("data ingest likes.csv --out OUT --heldout-last -1 --time item", OptionError, None, "heldout_last"),
+    ("data ingest likes.csv --out OUT --min-user-items 1000", DataError, "likes.csv"),
+    ("data ingest likes.csv --out OUT --titles likes.csv", DataError, "likes.csv"),
+    ("data ingest likes.csv --out OUT --field a/b", DataError),
+    ("data ingest likes.csv --out OUT --duplicates frist", OptionError, None, "duplicates"),
+    ("data ingest likes.csv likes.csv --out OUT --duplicates error", DataError, "likes.csv"),
+    ("data ingest no*.csv --out OUT", DataError, "no*.csv"),
+    ("data ingest likes.csv --out OUT --sparse x", OptionError, None, "sparse"),
+    ("data ingest likes.csv --out OUT --weight user", OptionError, None, "weight"),
+    ("data ingest bad --out OUT", DataError, "bad"),
+    ("train nowhere.json training.json --data data --out OUT", DocumentError, "nowhere.json"),
+    ("train data training.json --data data --out OUT", DocumentError, "data"),
+    ("train network.json nowhere.json --data data --out OUT", DocumentError, "nowhere.json"),
+    ("train bad/broken.json training.json --data data --out OUT", DocumentError, "bad/broken.json", None, 1),
+    ("train bad/empty.json training.json --data data --out OUT", DocumentError, "bad/empty.json", None, 1),
+    ("train bad/list.json training.json --data data --out OUT", DocumentError, "bad/list.json"),
+    ("train network.json bad/twice.json --data data --out OUT", DocumentError, "bad/twice.json"),
+    ("train network.json bad/unknown-field.json --data data --out OUT", DocumentError, "bad/unknown-field.json"),
+    ("train network.json bad/zero.json --data data --out OUT", DocumentError, "bad/zero.json"),
+    ("train network.json bad/wrong-optimizer.json --data data --out OUT", DocumentError, "bad/wrong-optimizer.json"),
+    ("train network.json bad/wrong-part.json --data data --out OUT", DocumentError, "bad/wrong-part.json"),
+    ("train network.json bad/no-metric.json --data data --out OUT", DocumentError, "bad/no-metric.json"),
+    ("train network.json bad/no-k.json --data data --out OUT", DocumentError, "bad/no-k.json"),
+    ("train network.json bad/validated.json --data whole --out OUT", FitError, "whole"),
+    ("train network.json bad/biased.json --data data --out OUT", DocumentError, "bad/biased.json"),
+    ("train bad/misspelt.json training.json --data data --out OUT", FitError, "bad/misspelt.json"),
+    ("train bad/direct.json training.json --data data --out OUT", FitError, "bad/direct.json"),
+    ("train network.json training.json --data nowhere --out OUT", DataError, "nowhere"),
+    ("train network.json training.json --data run --out OUT", DataError, "run"),
+    ("train network.json training.json --data likes.csv --out OUT", DataError, "likes.csv"),
+    ("train network.json training.json --data data --out run", CheckpointError, "run"),
+    ("train network.json training.json --data data --out data", CheckpointError, "data"),
+    ("train network.json training.json --data data --out likes.csv", CheckpointError, "likes.csv"),
+    ("train network.json training.json --data data --out OUT --resume", CheckpointError, "OUT"),
+    ("train network.json training.json --data data --out OUT --device tpu", OptionError),
+    ("evaluate nowhere --data data", CheckpointError, "nowhere"),
+    ("evaluate data --data data", CheckpointError, "data"),
+    ("evaluate run --data run", DataError, "run"),
+    ("evaluate run --data whole", FitError, "whole"),
+    ("evaluate run --data data --device gpu", OptionError),
+    ("predict run --data data --out OUT.cvs", OptionError, "OUT.cvs"),
+    ("predict run --data data --out OUT --format xml", OptionError),
+    ("predict run --data data --out likes.csv/x.csv", OptionError, "likes.csv/x.csv"),
+    ("predict run --data data --out data", OptionError, "data"),
+    ("predict run --data data --out OUT.csv --never nowhere.txt", DataError, "nowhere.txt"),
+    ("predict run --data data --out OUT.csv --never bad/banned-unknown.txt", DataError, "bad/banned-unknown.txt"),
+    ("predict run --data data --out OUT.csv --weights bad/weights-bad.csv", DataError, "bad/weights-bad.csv", None, 2),
+    ("predict run --data data --out OUT.csv --weights bad/weights-negative.csv", DataError, "bad/weights-negative.csv", None, 2),
+    ("predict run --data data --out OUT.csv --weights bad/weights-no-column.csv", DataError, "bad/weights-no-column.csv"),
+    ("predict run --data data --out OUT.csv --never-for bad/personal-bad.csv", DataError, "bad/personal-bad.csv"),
+    ("recommend run --items Hobitt", DataError),
+    ("recommend run", OptionError),
+    ("recommend nowhere --items Hobbit", CheckpointError, "nowhere"),
+    ("fingerprint data", CheckpointError, "data"),
+    ("data ingest nowhere.csv --out OUT", DataError, "nowhere.csv"),
+    ("data ingest likes.csv --out data", DataError, "data"),
+    ("data ingest likes.csv --out run --overwrite", DataError, "run"),
+    ("data split nowhere --out OUT --heldout 0.1", DataError, "nowhere"),
+    ("data split whole --out OUT --heldout 2", OptionError, None, "heldout"),
+    ("data split whole --out OUT --heldout 0.1 --field item", DataError, "whole"),
+    ("data verify nowhere", DataError, "nowhere"),
+    ("demo --data nowhere --out OUT", DataError, "nowhere"),
+    ("demo --out data", OptionError, "data"),
+    ("demo --out likes.csv", OptionError, "likes.csv"),
+    ("plan bad/nul.json training.json --width items=9", DocumentError, "bad/nul.json", None, 1),
+    ("plan bad/comment.json training.json --width items=9", DocumentError, "bad/comment.json", None, 1),
+    ("plan bad/two.json training.json --width items=9", DocumentError, "bad/two.json", None, 1),
+    ("plan bad/deep.json training.json --width items=9", DocumentError, "bad/deep.json"),
+    ("plan bad/digits.json training.json --width items=9", DocumentError, "bad/digits.json"),
+    ("plan bad/null.json training.json --width items=9", DocumentError, "bad/null.json"),
+    ("plan bad/infinity.json training.json --width items=9", DocumentError, "bad/infinity.json"),
+    ("plan bad/half.json training.json --width items=9", DocumentError, "bad/half.json"),
+    ("plan bad/cycle.json training.json --width items=9", DocumentError, "bad/cycle.json"),
+    ("dsstne translate bad/object.json", DocumentError, "bad/object.json"),
+]
+"""Command lines, and the class, place, option and line of their mistake. OUT is a path where nothing is."""
+# fmt: on
+
+
+def write(folder, name, content):
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@pytest.mark.parametrize("row", LINES, ids=lambda row: row[0])
+def test_a_mistake_has_its_facts_and_leaves_everything_as_it_was(row, refused, desk):
+    for name, content in FILES.items():
+        write(desk / "bad", name, content)
+    line, *facts = row
+    with mistake(*facts):
+        raise refused(line)
+
+
+ROWS = "user,item\n" + "".join(f"u{row},{row * 7 % 13}\n" for row in range(5000))
+RATED = "user,item,rating\nu1,1,{}\n"
+
+
+def parquet(**columns):
+    """The bytes of a Parquet file."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+def npz(**arrays):
+    """The bytes of a .npz file."""
+    sink = io.BytesIO()
+    np.savez(sink, **arrays)
+    return sink.getvalue()
+
+
+GZIP = gzip.compress(ROWS.encode(), mtime=0)
+TABLE = parquet(user=["a", "b"], item=["1", "2"], rating=[1.0, float("nan")])
+MATRIX = {"indices": np.array([0, 1]), "indptr": np.array([0, 1, 2]), "shape": np.array([2, 2])}
+
+# fmt: off
+SOURCES = {
+    'an empty file': ("a.csv", "", ""),
+    'one column': ("a.csv", "user\nu1\n", ""),
+    'a cell too few': ("a.csv", "user,item\nu1,1\nu2\n", "", 3),
+    'a cell too many': ("a.csv", "user,item\nu1,1\nu2,2,3\n", "", 3),
+    'no user': ("a.csv", "user,item\n,1\n", "", 2, "user"),
+    'an open quote': ("a.csv", 'user,item\n"u1,1\nu2,2\n', "", 2),
+    'another encoding': ("a.csv", "user,item\nu1,caf\u00e9\n".encode("latin-1"), "", 2),
+    'a NUL in an item': ("a.csv", "user,item\nu1,a\0b\n", "", 2, "item"),
+    'UTF-16': ("a.csv", "user,item\nu1,1\n".encode("utf-16-le"), "", 1),
+    'a word for a number': ("a.csv", RATED.format("five"), "--value rating", 2, "rating"),
+    'NaN': ("a.csv", RATED.format("nan"), "--value rating", 2, "rating"),
+    'beyond float32': ("a.csv", RATED.format("1e39"), "--value rating", 2, "rating"),
+    'no number': ("a.csv", RATED.format(""), "--value rating", 2, "rating"),
+    'no time': ("a.csv", "user,item,at\nu1,1,yesterday\n", "--time at", 2, "at"),
+    'more bad lines than may be skipped': ("a.csv", RATED.format("x") + "u2,1,y\nu3,1,1\n", "--value rating --skip-bad-lines 1", 2, "rating"),
+    'a column that is not there': ("a.csv", "user,item\nu1,1\n", "--user usr"),
+    'too few names': ("a.csv", "u1,1,5\n", "--columns user,item", 1),
+    'a cut-off gzip': ("a.csv.gz", GZIP[: len(GZIP) // 2], ""),
+    'a wrong gzip checksum': ("a.csv.gz", GZIP[:-8] + bytes(4) + GZIP[-4:], ""),
+    'a damaged zstd': ("a.csv.zst", b"\x28\xb5\x2f\xfdnothing at all", ""),
+    'a cut-off Parquet': ("a.parquet", TABLE[: len(TABLE) // 2], ""),
+    'a damaged page of Parquet': ("a.parquet", TABLE[:4] + bytes(40) + TABLE[44:], ""),
+    "NaN that Parquet's statistics hide": ("a.parquet", TABLE, "--value rating"),
+    'a null user': ("a.parquet", parquet(user=["a", None], item=["1", "2"]), ""),
+    'JSON that ends early': ("a.jsonl", '{"user":"u","item":1}\n{"user":"u"\n', "", 2),
+    'an array with a number': ("a.json", '[{"user":"u","item":1},\n 2]\n', ""),
+    'an array that ends early': ("a.json", '[{"user":"u","item":1},\n {"user":"u","item":2}', ""),
+    'a bad object in an array': ("a.json", '[{"user":"u","item":1,"rating":1},\n\n{"user":"u","item":2,"rating":"x"}]', "--value rating"),
+    'lists of several lengths': ("a.jsonl", '{"user":"u","item":[1],"rating":[1,2]}\n', "--value rating", 1),
+    'a NaN literal': ("a.jsonl", '{"user":"u","item":1,"rating":NaN}\n', "--value rating", 1, "rating"),
+    'a key twice': ("a.jsonl", '{"user":"u","user":"v","item":1}\n', "", 1),
+    'deep nesting': ("a.jsonl", '{"user":"u","item":' + "[" * 100_000 + "]" * 100_000 + "}\n", "", 1),
+    'half a character': ("a.jsonl", '{"user":"\\ud800","item":1}\n', "", 1),
+    'no tab': ("a.dsstne", "u1 a,1\n", "", 1),
+    "a feature's value that is none": ("a.dsstne", "u1\ta,1:b,x\n", "--value value", 1, "value"),
+    'no words': ("a.adj", "\n\n", ""),
+    'bytes that are no text, in sessions': ("a.sessions", b"a b\n\xff\n", "", 2),
+    'no zip': ("a.npz", b"PK\x03\x04", ""),
+    'a matrix of another shape': ("a.npz", npz(format=b"csr", data=np.ones(3), **MATRIX), ""),
+    'NaN in a matrix': ("a.npz", npz(format=b"csr", data=np.array([1, np.nan]), **MATRIX), "--value value"),
+    'a file of extreme classification': ("a", "2 9 4\n1,3 0:1 8:0.5\n 2:1\n", "", 1),
+    'a line of another format': ("a", "%%MatrixMarket matrix\n1 1 1\n", "", 1),
+}
+# fmt: on
+"""What is wrong: the name of a file, what it holds, options, and the line and the column of the mistake."""
+
+
+@pytest.mark.parametrize("wrong", SOURCES)
+def test_a_bad_source_has_its_line_and_column(wrong, refused, desk):
+    name, content, options, *facts = SOURCES[wrong]
+    write(desk / "bad", name, content)
+    line, column = (*facts, None, None)[:2]
+    with mistake(DataError, f"bad/{name}", None, line, column):
+        raise refused(" ".join(["data ingest", f"bad/{name}", "--out OUT", *options.split()]))
+
+
+def test_a_byte_order_mark_is_passed_over(widenet, desk):
+    (desk / "bad" / "a.json").write_bytes(b"\xef\xbb\xbf" + (desk / "network.json").read_bytes())
+    assert widenet("plan", "bad/a.json", "training.json", "--width", "items=9").status == 0
+
+
+def call(*words):
+    main(list(words))
+
+
+@pytest.mark.usefixtures("desk")
+def test_a_training_that_diverges_is_a_mistake_too(widenet, desk):
+    for name in ("relu.json", "huge-rate.json"):
+        write(desk / "bad", name, FILES[name])
+    ended = widenet("train", "bad/relu.json", "bad/huge-rate.json", "--data", "data", "--out", "out")
+    assert (ended.status, ended.out) == (2, "")
+    assert "Traceback" not in ended.err
+    assert ended.err.splitlines()[-1].startswith("widenet: epoch ")
+
+
+@pytest.mark.usefixtures("inside")
+def test_cuda_without_a_gpu_is_refused(widenet, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    ended = widenet("evaluate", "run", "--data", "data", "--device", "cuda")
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert "cuda" in ended.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "trian",
+        "train",
+        "train network.json",
+        "train network.json training.json --out x",
+        "train network.json training.json --data data --out x --no-such-option",
+        "evaluate RUN --interval",
+        "evaluate run --data data -k 0",
+        "evaluate run --data data -k many",
+        "evaluate run --data data --part test",
+        "predict run --data data --out x.csv -k 0",
+        "recommend run --items Hobbit -k 0",
+        "knn search bad/v.txt --queries bad/v.txt -k 0",
+        "export run --out x.onnx --top-k 0",
+        "data split whole --out x --heldout much",
+        "data ingest likes.csv --out x --skip-bad-lines -1",
+        "schema nets",
+    ],
+)
+@pytest.mark.usefixtures("inside")
+def test_a_line_that_does_not_parse_is_one_line_that_names_the_command(line, widenet):
+    ended = widenet(*line.split())
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("widenet")
+    assert ended.err.count("\n") == 1
+    assert ended.err.endswith(" --help`.\n")
+
+
+def test_an_option_is_written_as_the_command_has_it(widenet):
+    lines = {
+        "evaluate RUN --data DATA --interval 3": "--interval",
+        "train --data DATA --out OUT --scratch s3://b/a": "--scratch",
+        "demo --out s3://b/a": "--out",
+        "import http://secret --out OUT": "FILE",
+    }
+    for line, option in lines.items():
+        ended = widenet(*line.split())
+        assert ended.status == 2
+        assert ended.err.startswith(f"widenet: {option} must ")
+        assert "secret" not in ended.err
+
+
+@pytest.mark.usefixtures("inside")
+def test_what_the_operating_system_refuses_is_one_line(widenet, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("widenet.data.dataset.Dataset.open", refuse)
+    ended = widenet("evaluate", "run", "--data", "data")
+    assert (ended.status, ended.err) == (2, "widenet: data: Permission denied.\n")
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch calls its own."""
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("alloc: can't allocate memory: 8 TB"),
+    ],
+)
+def test_memory_that_runs_out_is_one_line_and_another_runtime_error_is_not(error, widenet, monkeypatch):
+    def refuse(_):
+        raise error
+
+    monkeypatch.setattr("widenet.data.dataset.Dataset.open", refuse)
+    ended = widenet("evaluate", "run", "--data", "data")
+    message = "widenet: there is not enough memory.\n"
+    assert (ended.status, ended.err) == (2, message)
+    error = RuntimeError("a defect")
+    with pytest.raises(RuntimeError, match="a defect"):
+        call("evaluate", "run", "--data", "data")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_units_beyond_any_memory_are_one_line(known, widenet, inside, tmp_path, monkeypatch):
+    if not known:
+        monkeypatch.setattr("widenet.parallel.group.available_memory", lambda: None)
+    layers = json.loads((inside / "network.json").read_text())["layers"]
+    (tmp_path / "vast.json").write_text(
+        json.dumps({"layers": [layers[0], {**layers[1], "units": 2**31 - 1}, layers[2]]})
+    )
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (64 * 2**30, limits[1]))
+    try:
+        ended = widenet(
+            "train",
+            tmp_path / "vast.json",
+            "training.json",
+            "--data",
+            "data",
+            "--out",
+            tmp_path / "run",
+            "--device",
+            "cpu",
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
