@@ -158,7 +158,7 @@ def test_libraries_stay_in_their_rooms():
         "from widenet.predict import files",
         "from ..train import loop",
         "from widenet.kernels import gather_sum\ndef late():\n    from widenet.cli import main",
-        "from widenet.dsstne.spec import form",
+        "from widenet.dsstne.spec import network",
         "def late():\n    from widenet.frameworks.keras_import import read_keras",
         "if TYPE_CHECKING:\n    from widenet.data import stream",
     ],

@@ -4,11 +4,10 @@ import netCDF4
 import numpy as np
 import pytest
 
-from tests.dsstne.files import dense_set, sparse_set
+from tests.dsstne.files import sparse_set
 from widenet.data.dataset import Dataset
 from widenet.dsstne.data import import_data
 from widenet.dsstne.export import export_data
-from widenet.errors import DataError
 
 SPARSE, BOOLEAN, INDEXED, WEIGHTED, UNSIGNED = 1, 2, 64, 128, 6
 LISTS = {
@@ -78,16 +77,6 @@ def read(request, written, tmp_path_factory):
     return path, printed(path.with_suffix(".txt")), Dataset.open(out)
 
 
-def test_every_data_file_of_the_folder_is_here(written):
-    assert sorted(path.stem for path in (written / "datasets").glob("*.nc")) == [
-        "bool",
-        "char",
-        "t0",
-        "t4",
-        "t6",
-    ]
-
-
 def test_examples_are_those_that_dsstne_reads(read):
     _, said, dataset = read
     assert list(dataset.fields) == list(said)
@@ -145,31 +134,3 @@ def test_sparse_char_keeps_its_sign_and_zero(netcdf, tmp_path):
         dense(Dataset.open(tmp_path / "again"), "items")[:, :4],
         [[-128, 0, 0, 127], [0, 0, 0, 0], [0, 0, 0, 0]],
     )
-
-
-def test_char_as_bytes_which_widenet_wrote_before_is_read(netcdf, tmp_path):
-    described = sparse_set(0, "items", [[0], [1]], [[-3], [2]], data_type="Char")
-    described[2]["sparseData0"] = ("i1", "sparseDataDim0", [-3, 2])
-    import_data([netcdf("x.nc", described)], tmp_path / "data")
-    np.testing.assert_array_equal(dense(Dataset.open(tmp_path / "data"), "items")[:, :2], [[-3, 0], [0, 2]])
-
-
-def test_characters_are_numbers_of_char_alone(netcdf, tmp_path):
-    described = sparse_set(0, "items", [[0], [1]], [[1], [2]], data_type="Char")
-    described[2]["sparseIndex0"] = ("S1", "sparseDataDim0", [b"\1", b"\2"])
-    with pytest.raises(DataError, match=r"variable 'sparseIndex0' must hold numbers; it holds \|S1"):
-        import_data([netcdf("x.nc", described)], tmp_path / "data")
-
-
-def test_a_dense_set_may_be_as_wide_as_arrows_lists(netcdf, tmp_path):
-    path = netcdf(
-        "x.nc", dense_set(0, "sound", [[1, 2]], sides=(2,)), attributes={"width0": np.uint32(2**32 - 1)}
-    )
-    with pytest.raises(
-        DataError,
-        match=(
-            r"data set 'sound': must have at most 2,147,483,647 numbers per example; its sides are"
-            r" \[4294967295\]"
-        ),
-    ):
-        import_data([path], tmp_path / "data")

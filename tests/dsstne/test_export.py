@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.dsstne.files import dense_set, sparse_set
+from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.dsstne.data import import_data
@@ -112,21 +113,6 @@ def test_a_set_keeps_its_type_and_its_numbers(netcdf, tmp_path, hdf5, data_type)
         assert np.array_equal(variables_after[name], variables[name])
 
 
-def test_boolean_sets_stay_what_they_were(netcdf, tmp_path, hdf5):
-    hot = dense_set(0, "class", [2, 0, 9], data_type="Int", sides=(10,), flags=["Boolean"])
-    imported(netcdf("before.nc", hot, sparse_set(1, "items", ROWS)), tmp_path / "data")
-    export_data(tmp_path / "data", tmp_path / "after.nc")
-    attributes, variables = hdf5(tmp_path / "after.nc")
-    assert (
-        attributes["attributes0"],
-        attributes["attributes1"],
-        attributes["dataType0"],
-        attributes["dataType1"],
-    ) == (2, 3, 1, 0)
-    assert variables["data0"].tolist() == [2, 0, 9]
-    assert "sparseData1" not in variables
-
-
 def test_sums_that_a_type_cannot_hold_are_written_as_float(netcdf, tmp_path, hdf5):
     imported(
         netcdf("x.nc", sparse_set(0, "items", [[1, 1]], [[200, 200]], data_type="UChar")), tmp_path / "data"
@@ -142,8 +128,6 @@ def test_weights_stand_beside_the_targets_that_are_named(tmp_path, hdf5):
     attributes, variables = hdf5(tmp_path / "x.nc")
     assert (attributes["attributes0"], attributes["attributes1"]) == (3, 131)
     assert variables["dataWeight1"].tolist() == [1, 2, 3]
-    with pytest.raises(OptionError, match=r'`targets` must name fields; got \'nxt\'. Did you mean "next"\?'):
-        export_data(tmp_path / "data", tmp_path / "y.nc", targets=["nxt"])
 
 
 def named(path):
@@ -185,18 +169,12 @@ def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
     same = dataset_from_lists(tmp_path / "same", ROWS, width=8, sparse={"next": [[7], [1], [0]]})
     export_data(same, tmp_path / "x.nc", features=tmp_path / "index")
     assert (tmp_path / "index").read_text() == "".join(f"{index}\t{index}\n" for index in range(8))
-    with pytest.raises(
-        OptionError,
-        match="for each sparse field, since their features differ; the fields are items, country",
-    ):
+    with mistake(OptionError, option="features"):
         export_data(named(tmp_path), tmp_path / "y.nc", features=tmp_path / "z")
-    for features, message in (
-        ({"item": tmp_path / "z"}, 'Did you mean "items"'),
-        ({"age": tmp_path / "z"}, "must name sparse fields"),
-    ):
-        with pytest.raises(OptionError, match=message):
+    for features in ({"item": tmp_path / "z"}, {"age": tmp_path / "z"}):
+        with mistake(OptionError, option="features"):
             export_data(tmp_path / "data", tmp_path / "y.nc", features=features)
-    with pytest.raises(OptionError, match="`samples` and FILE must be two files"):
+    with mistake(OptionError, place="y.nc"):
         export_data(tmp_path / "data", tmp_path / "y.nc", samples=tmp_path / "y.nc")
     assert not (tmp_path / "y.nc").exists()
 
@@ -207,7 +185,7 @@ def test_a_name_that_an_index_file_cannot_hold_is_refused_and_nothing_written(tm
         "variables": {"samples": ("text", "samplesDim", ["a", "b\tc", "d"])},
     }
     imported(netcdf("x.nc", sparse_set(0, "items", ROWS), **extra), tmp_path / "data")
-    with pytest.raises(DataError, match=r"an index file cannot hold the name 'b\\tc'"):
+    with mistake(DataError, place="data"):
         export_data(
             tmp_path / "data", tmp_path / "y.nc", features=tmp_path / "items", samples=tmp_path / "users"
         )
@@ -222,10 +200,10 @@ def test_a_field_without_entries_is_written_and_read(tmp_path):
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     dataset_from_lists(tmp_path / "data", ROWS)
-    with pytest.raises(OptionError, match="FILE must be in a folder that exists"):
+    with mistake(OptionError, place="missing/x.nc"):
         export_data(tmp_path / "data", tmp_path / "missing" / "x.nc")
     for out, samples in (("data", "users"), ("x.nc", "data")):
-        with pytest.raises(OptionError, match="data is a directory"):
+        with mistake(OptionError, place="data"):
             export_data(tmp_path / "data", tmp_path / out, samples=tmp_path / samples)
     assert [found.name for found in tmp_path.iterdir()] == ["data"]
 
@@ -236,12 +214,12 @@ def write_numbers(path, count):
         target.createVariable("x", "f8", ("x",))[:] = 1.0
 
 
-@pytest.mark.parametrize(("limit", "reason"), [(100, "File too large"), (5000, "NetCDF: HDF error")])
-def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(limit, reason, tmp_path):
+@pytest.mark.parametrize("limit", [100, 5000])
+def test_a_file_that_the_disk_has_no_room_for_is_refused(limit, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
-        with pytest.raises(DataError, match=rf"set\.nc cannot be written: {reason}\. Free some space"):
+        with mistake(DataError, place="set.nc"):
             write_numbers(tmp_path / "set.nc", limit)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

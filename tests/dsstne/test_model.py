@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
+from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.dsstne.model import import_model
@@ -315,13 +316,13 @@ def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
     block = next(model.predict(tmp_path / "data", 3))
     assert block.counts.tolist() == [3, 3, 3]
     assert set(model.evaluate(tmp_path / "data", ks=[2])) >= {"ndcg@2"}
-    with pytest.raises(OptionError, match="`data` and `features` cannot go together"):
+    with mistake(OptionError, option="data"):
         import_model(path, tmp_path / "other", data=tmp_path / "data", features="names")
     assert (
         import_network(path, tmp_path / "same", data=tmp_path / "data", fields=names).fingerprint()
         == model.fingerprint()
     )
-    with pytest.raises(FitError, match='the dataset has no field "gl_input"'):
+    with pytest.raises(FitError):
         import_model(path, tmp_path / "other", data=Dataset.open(tmp_path / "data"))
     assert not (tmp_path / "other").exists()
 

@@ -8,6 +8,7 @@ import torch
 
 from tests.dsstne.files import dense_set, sparse_set
 from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
+from tests.mistakes import mistake
 from widenet import train
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
@@ -281,7 +282,7 @@ def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):
         ]
     }
     train(document, {"epochs": 1}, dataset, tmp_path / "run")
-    with pytest.raises(FitError) as caught:
+    with mistake(FitError, place="run") as caught:
         export_model(tmp_path / "run", tmp_path / "x.nc")
     for problem in (
         '"scale" of layer "in"',

@@ -6,13 +6,13 @@ import netCDF4
 import numpy as np
 import pytest
 
-from tests.dsstne.models import connected, fully, write_model
-from tests.dsstne.test_model import autoencoder, scores
-from widenet.dsstne import netcdf
+from tests.dsstne.models import fully, write_model
+from tests.dsstne.test_model import scores
+from tests.mistakes import mistake
 from widenet.dsstne.model import import_model
 from widenet.dsstne.model_export import export_model
 from widenet.dsstne.model_file import read_model
-from widenet.errors import DataError, WidenetError
+from widenet.errors import DataError
 
 CONVOLVED = "layer0_type"
 """Only an input of type Convolutional has axes in DSSTNE; these networks came from documents without a
@@ -66,10 +66,6 @@ def contents(path):
             {name: len(found) for name, found in file.dimensions.items()},
             variables,
         )
-
-
-def test_every_network_of_the_folder_is_here(written):
-    assert sorted(path.stem for path in (written / "networks").glob("*.nc")) == sorted(CHANGED)
 
 
 def test_it_computes_what_dsstne_does(way):
@@ -145,10 +141,7 @@ def test_sides_that_no_kernel_gives_are_refused(tmp_path):
         {("Image", "Output"): (np.zeros((1, 2, 3, 3), "f4"), np.zeros(1, "f4"))},
         **loss,
     )
-    with pytest.raises(
-        DataError,
-        match=r"layer 'Output' must have as many places as its kernel has positions, \[6, 6\]; got \[6, 4\]",
-    ):
+    with mistake(DataError, place="layer 'Output'"):
         read_model(path)
     output["more"]["Ny"] = 6
     path = write_model(
@@ -159,88 +152,3 @@ def test_sides_that_no_kernel_gives_are_refused(tmp_path):
     )
     assert read_model(path).paddings == {"Output": (0, 1)}
     assert import_model(path, tmp_path / "run").run.network.layers[1].padding == (1, 0)
-
-
-def share(source, layer):
-    """Makes the decoder use the weights of another connection."""
-    values = {"bShared": np.uint32(1), "sourceInputLayer": source, "sourceOutputLayer": layer}
-    return lambda file: [file.setncattr(f"weight1_{name}", value) for name, value in values.items()]
-
-
-def ends(source, layer):
-    """Makes the weights of the decoder lie between other layers."""
-    return lambda file: [
-        file.setncattr(f"weight1_{key}", value)
-        for key, value in {"inputLayer": source, "outputLayer": layer}.items()
-    ]
-
-
-def broken(path, layers, change):
-    with netCDF4.Dataset(write_model(path, layers, connected(1, layers)), "a") as file:
-        change(file)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda file: file.delncattr("layers"),
-         "must hold a trained network; attribute 'layers' is missing."),
-        (lambda file: file.delncattr("layer1_name"),
-         "attribute 'layer1_name' must be a text; it is missing."),
-        (lambda file: file.setncattr("layer1_name", "Input"),
-         "the names of layers must differ; 'Input' appears twice."),
-        (
-            lambda file: file.setncattr("layer1_dimensions", np.uint32(5)),
-            "attribute 'layer1_dimensions' must be a whole number from 1 to 4; got 5.",
-        ),
-        (lambda file: file.setncattr("layer1_kind", np.uint32(4)),
-         "attribute 'layer1_kind' must be a code below 4; got 4."),
-        (lambda file: file.setncattr("layer1_activation", np.uint32(13)),
-         "attribute 'layer1_activation' must be a code below 13; got 13."),
-        (lambda file: file.setncattr("layer1_Nx", np.uint32(5)),
-         "variable 'weight0_bias' must hold 5 numbers; its shape is [6]."),
-        (lambda file: file.setncattr("layer0_Nx", np.uint32(11)),
-         "variable 'weight0_weights' must hold 66 numbers; its shape is [60]."),
-        (lambda file: file.setncattr("weights", np.uint32(1)),
-         "must have weights from its source 'Hidden1'; they are missing."),
-        (lambda file: file.setncattr("weight1_inputLayer", "None"), "must name layers; got 'None'."),
-        (ends("Input", "Hidden1"), "each of its sources; those of 'Input' to 'Hidden1' appear twice."),
-        (ends("Input", "Output"), "those of 'Input' to 'Output' belong to no source of 'Output'."),
-        (lambda file: file.variables["weight1_bias"].__setitem__(3, np.nan),
-         'the weights "Output bias" must be finite numbers.'),
-        (
-            share("x", "y"),
-            "the shared weights of 'Hidden1' to 'Output' must be those of a connection"
-            " that has its own; got x to y.",
-        ),
-        (
-            share("Input", "Hidden1"),
-            "must have the shape [10, 6]; those of Input to Hidden1 have [6, 10].",
-        ),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_a_file_is_one_sentence_and_leaves_nothing(tmp_path, change, message):
-    broken(tmp_path / "x.nc", autoencoder(), change)
-    with pytest.raises(WidenetError) as caught:
-        import_model(tmp_path / "x.nc", tmp_path / "run")
-    assert str(caught.value).startswith(str(tmp_path / "x.nc"))
-    assert message in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["x.nc"]
-
-
-def test_weights_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(netcdf, "_SMALL_READ_BYTES", 100)
-    monkeypatch.setattr(netcdf, "available_memory", lambda: 400)
-    layers = autoencoder()
-    write_model(tmp_path / "x.nc", layers, connected(1, layers))
-    with pytest.raises(
-        DataError,
-        match=r"variable 'weight0_weights' holds 60 values, which do not fit in 400 B of free memory",
-    ):
-        import_model(tmp_path / "x.nc", tmp_path / "run")
-
-
-def share(source, layer):
-    """Makes the decoder use the weights of another connection."""
-    values = {"bShared": np.uint32(1), "sourceInputLayer": source, "sourceOutputLayer": layer}
-    return lambda file: [file.setncattr(f"weight1_{name}", value) for name, value in values.items()]

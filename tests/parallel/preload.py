@@ -25,7 +25,7 @@ unsynced.begin()
 MODULES = [
     "pytest",  # what a test hands to a worker is of the test's module, which imports it
     "torch.fx.experimental.symbolic_shapes",  # layers divided by examples import it when they go backward
-    "widenet.dsstne.spec.form",
+    "widenet.dsstne.extension",
     "widenet.model.losses",
     "widenet.runs.training",
     *(

@@ -18,7 +18,7 @@ from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, wr
 from widenet.dsstne.data_set import Attribute, DataSet
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.netcdf import reading
-from widenet.errors import CapacityError, DataError, OptionError, did_you_mean
+from widenet.errors import CapacityError, DataError, OptionError, nearest
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
 
@@ -71,7 +71,7 @@ def import_data(
         CapacityError: The features do not fit in memory or on disk.
     """
     if not sources:
-        raise OptionError("SOURCE must be at least one NetCDF file; got none.")
+        raise OptionError("must be at least one NetCDF file", option="sources")
     paths = [Path(source) for source in sources]
     say = on_progress or ignore_message
     with publication(Path(out), overwrite=overwrite) as folder, ExitStack() as stack:
@@ -182,14 +182,11 @@ def _check_sets(sets: Sequence[DataSet]) -> None:
     for each in sets:
         if names.count(each.name) > 1:
             raise DataError(
-                f"{each.place}: the names of data sets must differ; {each.name!r} appears twice. Leave one"
-                " out."
+                f"the names of data sets must differ; {each.name!r} appears twice", place=each.place
             )
         if each.num_examples != first.num_examples:
             rule = f"must have as many examples as {first.name!r}, {first.num_examples:,}"
-            raise DataError(
-                f"{each.place}: {rule}; got {each.num_examples:,}. Make both from the same samples."
-            )
+            raise DataError(rule, place=each.place, value=each.num_examples)
 
 
 def _fields(
@@ -202,12 +199,11 @@ def _fields(
         base, part = _base(each.name, by_name)
         parts_of.setdefault(base, {})[part] = each
     named = features if isinstance(features, Mapping) else dict.fromkeys(parts_of, features)
-    for name, option in [
-        *((target, "`targets`") for target in targets),
-        *((field, "`features`") for field in named),
-    ]:
-        if name not in parts_of:
-            raise OptionError(f"{option} must name data sets; got {name!r}.{did_you_mean(name, parts_of)}")
+    for option, names in (("targets", targets), ("features", named)):
+        for name in names:
+            if name not in parts_of:
+                rule = f'must name data sets; got "{name}".{nearest(name, parts_of)}'
+                raise OptionError(rule, option=option)
     return [
         _field(name, _checked_parts(parts), named.get(name), name in targets)
         for name, parts in parts_of.items()
@@ -228,9 +224,7 @@ def _check_room(fields: Sequence[_Field], folder: Path) -> None:
         ):
             if free is not None and needed > free:
                 rule = f"a width of {width:,} takes {amount(needed)} of {kind}; {amount(free)} are free"
-                raise CapacityError(
-                    f"{each.sets['train'].place}: {rule}. Give `features`, an index file that names fewer."
-                )
+                raise CapacityError(rule, place=each.sets["train"].place)
 
 
 def _base(name: str, by_name: Mapping[str, DataSet]) -> tuple[str, Part]:
@@ -249,8 +243,8 @@ def _checked_parts(parts: dict[Part, DataSet]) -> dict[Part, DataSet]:
         forms = [(part.is_sparse, part.has_values, part.dimensions) for part in (train, each)]
         if forms[0] != forms[1] or (len(parts) > 1 and not train.is_sparse):
             raise DataError(
-                f"{each.place}: as a part of {train.name!r} it must be sparse, and must have the same"
-                " dimensions, and values if that has values. Rename it."
+                f"must be sparse as a part of {train.name!r}, and must have the same dimensions and values",
+                place=each.place,
             )
     return {part: parts[part] for part in PARTS if part in parts}
 
@@ -259,8 +253,8 @@ def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_t
     train = parts["train"]
     if not train.is_sparse and train.width > _MAX_DENSE_WIDTH:
         raise DataError(
-            f"{train.place}: must have at most {_MAX_DENSE_WIDTH:,} numbers per example; its sides are"
-            f" {list(train.dimensions)}."
+            f"must have at most {_MAX_DENSE_WIDTH:,} numbers per example; got {train.width:,}",
+            place=train.place,
         )
     if not train.is_sparse:
         return _Field(FieldLayout(name, train.width, kind="dense"), parts, None, is_target)
@@ -268,8 +262,7 @@ def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_t
     width = train.width if names is None else len(names)
     if width > train.width:
         raise DataError(
-            f"{index}: must name at most the {train.width:,} features of {train.place}; got {width:,}. Use"
-            " the index file that it was made with."
+            f"must name at most the {train.width:,} features of {train.place}", place=index, value=width
         )
     return _Field(
         FieldLayout(name, width, parts=tuple(parts), has_values=train.has_values), parts, names, is_target
@@ -293,9 +286,7 @@ def _example_names(data_set: DataSet, index: Path | None) -> list[str] | None:
         names, place = data_set.file.column("samples").texts(), data_set.file.path
     if names is not None and len(names) != data_set.num_examples:
         rule = f"must name the {data_set.num_examples:,} examples of {data_set.place}"
-        raise DataError(
-            f"{place}: {rule}; got {len(names):,} names. Use the index file that it was made with, or none."
-        )
+        raise DataError(f"{rule}; got {len(names):,} names", place=place)
     return names
 
 
@@ -328,8 +319,5 @@ def _weights(sets: Sequence[DataSet], start: int, stop: int) -> NDArray[np.float
         if not np.array_equal(weights, others):  # type: ignore[arg-type]
             row = int(np.argmax(weights != others))
             rule = f"must weigh every example as {first.name!r} does, since a dataset has one weight for each"
-            raise DataError(
-                f"{each.place}: {rule}; example {start + row:,} differs. Import it alone, or write it without"
-                " weights."
-            )
+            raise DataError(f"{rule}; example {start + row:,} differs", place=each.place)
     return weights

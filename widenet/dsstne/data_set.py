@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.data.manifest import MAX_WIDTH
-from widenet.dsstne.netcdf import REWRITE, Column, NetcdfFile, as_floats
+from widenet.dsstne.netcdf import Column, NetcdfFile, as_floats
 from widenet.errors import DataError
 
 NUMBERS_PER_BLOCK = 2**24
@@ -100,27 +100,28 @@ class DataSet:
         data_type, kind = file.whole(f"dataType{number}"), file.whole(f"kind{number}", default=0)
         attributes, place = file.whole(f"attributes{number}"), f"{file.path}: data set {name!r}"
         if dimensions > len(_SIDES):
-            raise DataError(f"{place}: dimensions{number} must be 1 to 3; got {dimensions}. {REWRITE}")
+            raise DataError(f"dimensions{number} must be 1 to 3", place=place, value=dimensions)
         if data_type >= len(TYPES):
             known = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES))
-            raise DataError(f"{place}: dataType{number} must be one of {known}; got {data_type}. {REWRITE}")
+            raise DataError(f"dataType{number} must be one of {known}", place=place, value=data_type)
         if kind >= len(KINDS) or attributes >= 2 * max(Attribute):
             rule = (
                 f"kind{number} must be 0 to 2"
                 if kind >= len(KINDS)
                 else f"attributes{number} must be below 256"
             )
-            raise DataError(f"{place}: {rule}; got {kind if kind >= len(KINDS) else attributes}. {REWRITE}")
+            raise DataError(rule, place=place, value=kind if kind >= len(KINDS) else attributes)
         sides = tuple(file.whole(f"{side}{number}", minimum=1) for side in _SIDES[:dimensions])
         if prod(sides) > MAX_WIDTH:
             raise DataError(
-                f"{place}: must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}. Divide it."
+                f"must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}", place=place
             )
         num_examples = file.length(f"examplesDim{number}")
         if not num_examples:
             raise DataError(
-                f"{place}: examplesDim{number} must be at least 1;"
-                f" {'it is missing' if num_examples is None else 'got 0'}. {REWRITE}"
+                f"examplesDim{number} must be at least 1",
+                place=place,
+                value=num_examples,
             )
         return cls(
             file, number, name, KINDS[kind], TYPES[data_type], Attribute(attributes), sides, num_examples
@@ -184,7 +185,7 @@ class DataSet:
         if not valid.all():
             at = int(np.argmin(valid))
             raise DataError(
-                f"{self.place}: {rule}; example {start + at:,} has {starts[at]:,} to {ends[at]:,}. {REWRITE}"
+                f"{rule}; example {start + at:,} has {starts[at]:,} to {ends[at]:,}", place=self.place
             )
         return starts, ends
 
@@ -289,7 +290,7 @@ class DataSet:
         if not valid.all():
             at = int(np.argmin(valid))
             owner = start + int(np.searchsorted(ends, at, side="right")) if ends is not None else start + at
-            raise DataError(f"{self.place}: {rule}; example {owner:,} has {numbers[at]}. {REWRITE}")
+            raise DataError(f"{rule}; example {owner:,} has {numbers[at]}", place=self.place)
 
 
 def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
@@ -322,8 +323,8 @@ def whole(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
         stored.dtype.kind == "u" and len(numbers) and int(numbers.min()) < 0
     ):
         raise DataError(
-            f"{column.path}: variable {column.name!r} must hold whole numbers below 2^63; it holds others."
-            f" {REWRITE}"
+            "must hold whole numbers below 2^63; it holds others",
+            place=f"{column.path}: variable {column.name!r}",
         )
     return numbers
 

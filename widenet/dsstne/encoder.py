@@ -1,4 +1,4 @@
-"""DSSTNE's command `encoder`, which trains, predicts or validates as a command file says."""
+"""DSSTNE's command `encoder`, which trains, predicts and validates by a command file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,21 +6,41 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from widenet.data.dataset import Dataset
+from widenet.data.stream import Stream
 from widenet.dsstne.data import import_data
 from widenet.dsstne.model import import_model
 from widenet.dsstne.spec.network import without_comments
 from widenet.dsstne.spec.settings import Settings
-from widenet.dsstne.train import SEED, train
-from widenet.dsstne.validate import validate
-from widenet.errors import DataError, DocumentError
+from widenet.dsstne.train import SEED, network_of, outputs_of, train
+from widenet.errors import DataError, DocumentError, NumericsError
+from widenet.model.build import build
+from widenet.model.network import Network
+from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
+from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.layout import Layout
 from widenet.predict.rows import rows_a_block
 from widenet.predict.top_k import top_k
 from widenet.spec.document import Document
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.check import check_training
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
 from widenet.training.state import Report
+from widenet.training.step import Step, train_step
+
+DELTA, THRESHOLD = 0.001, 0.02
+"""Step of the central differences, and the largest error of a gradient; both are DSSTNE's."""
+_PLAIN = {"kind": "momentum", "momentum": 0.0, "learning_rate": 1.0}
+"""With this optimizer a step equals the gradient, and every output computes its logits."""
+
 
 BATCH_SIZE, MAX_K = 1024, 10
 _DEFAULT_INTERVAL = 20
@@ -39,6 +59,118 @@ _TRAINING_KEYS = (
     "Results",
 )
 _COMMANDS = {"Train": "train", "Predict": "predict", "Validate": "validate"}
+
+
+def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
+    """Check the gradients of a network on the first batch of a file.
+
+    The loss is that of training with dropout and denoising, without penalties on weights. Each number of each
+    weight takes two forward passes.
+
+    Returns:
+        A line for each weight, with the number of checked numbers and the largest difference.
+
+    Raises:
+        NumericsError: A gradient differs by more than THRESHOLD.
+        WidenetError: The training cannot start.
+    """
+    with TemporaryDirectory() as folder, fixed_arithmetic():
+        values = NetworkSpec.read_values(config)
+        import_data([data], Path(folder) / "data", targets=outputs_of(values, config))
+        dataset = Dataset.open(Path(folder) / "data")
+        network, _ = network_of(values, config, dataset.manifest)
+        training = TrainingSpec.of(
+            {"seed": seed, "batch_size": batch_size, "optimizer": _PLAIN, "shuffle": False, "epochs": 1},
+            str(config),
+        )
+        layout = check_training(network, training, dataset)
+        checks = _GradientChecks(layout, dataset)
+        lines, failed = [], []
+        for name, (quotients, gradients) in checks.all():
+            differences = (quotients - gradients).abs()
+            lines.append(
+                f"{name}: {len(gradients):,} checked, largest difference {float(differences.max()):.6f}"
+            )
+            for place in (differences > THRESHOLD).nonzero()[:, 0].tolist():
+                failed.append(
+                    f"number {place} of {name}: {float(gradients[place]):.6f} for"
+                    f" {float(quotients[place]):.6f}"
+                )
+        if failed:
+            raise NumericsError(
+                f"gradients must be within {THRESHOLD} of the finite differences: {failed[0]}",
+                place=config,
+            )
+        return lines
+
+
+class _GradientChecks:
+    """An untrained network, and its first batch."""
+
+    def __init__(self, layout: Layout, dataset: Dataset) -> None:
+        spec, training = layout.network, layout.training
+        counts = {field: dataset.counts(field) for field in spec.counted_fields}
+        self.network: Network = build(layout, LocalExchange(layout.num_shards), "cpu", counts)
+        self.rule = Optimizer(training.optimizer)
+        self.network.prepare_training(self.rule)
+        for wide in self.network.wide.values():
+            wide.norm_limit = None
+        for trunk in self.network.trunk.values():
+            trunk.norm_limit = None
+        stream = Stream(dataset, spec.fields, training.batch_size, training.seed, training.shuffle)
+        self.batch, self.random = stream.batch(0, 0), StepRandom(training.seed, 0, 0)
+        self.numbers = StepNumbers(1, rates(training, stream.steps_per_epoch))
+
+    def all(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+        """Yield finite differences and gradients of every weight that is not empty, flat float64 tensors."""
+        wide = {
+            name: weight
+            for name, weight in self.network.wide.items()
+            if any(part.weight.numel() for part in weight.parts.values())
+        }
+        tensors = {
+            name: [part.by_rows()[0] for part in weight.parts.values()] for name, weight in wide.items()
+        }
+        tensors |= {name: [weight.tensor] for name, weight in self.network.trunk.items() if weight.trained}
+        quotients = {
+            name: torch.cat([self._quotients(tensor) for tensor in parts]) for name, parts in tensors.items()
+        }
+        before = {name: _flat(parts) for name, parts in tensors.items()}
+        self._loss(makes_step=True)
+        for name, parts in tensors.items():
+            yield (
+                name,
+                (
+                    quotients[name],
+                    (before[name] - _flat(parts)) / self.network.share_of_gradient(name),
+                ),
+            )
+
+    def _quotients(self, tensor: Tensor) -> Tensor:
+        numbers = tensor.detach().view(-1)
+        quotients = torch.empty(len(numbers), dtype=torch.float64)
+        for place, number in enumerate(numbers.tolist()):
+            losses, values = [], []
+            for moved in (number + DELTA, number - DELTA):
+                numbers[place] = moved
+                values.append(float(numbers[place]))
+                losses.append(self._loss())
+            numbers[place] = number
+            quotients[place] = (losses[0] - losses[1]) / (values[0] - values[1])
+        return quotients
+
+    def _loss(self, makes_step: bool = False) -> float:
+        with torch.no_grad():
+            prepared = self.network.prepare(self.batch.fields, self.random, self.batch.weights)
+        return train_step(
+            self.network,
+            self.rule,
+            Step(prepared, self.random, self.numbers, updates=makes_step),
+        )
+
+
+def _flat(parts: list[Tensor]) -> Tensor:
+    return torch.cat([part.detach().reshape(-1).double() for part in parts])
 
 
 class _CommandFile(Document):
@@ -67,7 +199,7 @@ def encoder(path: Path, report: Report) -> list[str]:
     settings = Settings(_CommandFile.read_values(path), str(path), _KEYS)
     for key in ("Network", "Data", "Command"):
         if key not in settings:
-            raise DocumentError(f'{path}: {key} is missing. Add "{key}".')
+            raise DocumentError(f"{key} is missing", place=path)
     command = settings.choice("Command", _COMMANDS, "")
     network, data = Path(settings.text("Network")), Path(settings.text("Data"))
     seed = int(settings.number("RandomSeed", SEED, 0))
@@ -80,7 +212,7 @@ def encoder(path: Path, report: Report) -> list[str]:
         ]
     parameters = settings.within("TrainingParameters", _TRAINING_KEYS)
     if "Epochs" not in parameters:
-        raise DocumentError(f'{path}: TrainingParameters.Epochs is missing. Add "Epochs".')
+        raise DocumentError("TrainingParameters.Epochs is missing", place=path)
     train(
         network,
         [data],
@@ -134,10 +266,7 @@ def measure(network: Path, data: Path) -> NDArray[np.float64]:
         import_data([data], Path(folder) / "data", targets=["output"])
         dataset = Dataset.open(Path(folder) / "data")
         if "input" not in dataset.fields:
-            raise DataError(
-                f'{data}: must have a data set "input"; got {", ".join(dataset.fields)}. Write it under that'
-                " name."
-            )
+            raise DataError('must have a data set "input"', place=data, value=", ".join(dataset.fields))
         model = import_model(network, Path(folder) / "run", data=dataset)
         output = next(
             (layer.name for layer in model.run.network.outputs if layer.name == "Output"),

@@ -1,7 +1,9 @@
-"""Export of a dataset directory to DSSTNE's NetCDF data."""
+"""Export of a dataset directory to DSSTNE's NetCDF data and index files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,17 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field, Part, column, value_column
 from widenet.dsstne.data import FACTS
 from widenet.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, scale_of, stored_as
-from widenet.dsstne.names import index_files, write_names
-from widenet.dsstne.netcdf import as_characters, writing
-from widenet.dsstne.places import check_places
-from widenet.errors import FitError, OptionError, did_you_mean
+from widenet.dsstne.netcdf import as_characters, check_places, writing
+from widenet.errors import DataError, FitError, OptionError, nearest
 
 _KEPT = Attribute.COMPRESSED | Attribute.RECURRENT | Attribute.MUTABLE | Attribute.SPARSE_IGNORE_ZERO
 """Attributes that do not affect how a set is stored; they are written as they were read."""
 _UINT32_ENTRIES = 2**32
+
+
+_BLOCK = 65_536
+_SEPARATORS = ("\t", "\n", "\r")
+"""Characters that end a name in an index file."""
 
 
 def export_data(
@@ -56,15 +61,10 @@ def export_data(
     for name in targets:
         if name not in dataset.fields:
             raise OptionError(
-                f"`targets` must name fields; got {name!r}.{did_you_mean(name, dataset.fields)}"
+                f"must name fields; got {name!r}.{nearest(name, dataset.fields)}", option="targets"
             )
-    feature_files = (
-        {f"`features` {name}": path for name, path in features.items()}
-        if isinstance(features, Mapping)
-        else {"`features`": features}
-    )
-    outputs = {**feature_files, "`samples`": samples, "FILE": Path(out)}
-    check_places({option: path for option, path in outputs.items() if path is not None})
+    named = features.values() if isinstance(features, Mapping) else [features]
+    check_places([path for path in (*named, samples, Path(out)) if path is not None])
     indexes = index_files(dataset, features, samples)
     sets = [each for field in dataset.fields.values() for each in _sets(dataset, field, set(targets))]
     with writing(Path(out), indexes) as file:
@@ -165,7 +165,7 @@ def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
     Raises FitError for a sequence, which DSSTNE does not have.
     """
     if field.kind == "sequence":
-        raise FitError(f"{dataset.path}: DSSTNE has no sequences; field {field.name!r} is one. Leave it out.")
+        raise FitError(f"DSSTNE has no sequences; field {field.name!r} is one", place=dataset.path)
     by_field = dataset.manifest.source.get(FACTS)
     facts = by_field.get(field.name) if isinstance(by_field, dict) else None
     facts = facts if isinstance(facts, dict) else {}
@@ -231,3 +231,99 @@ def _has_one_each(dataset: Dataset, field: Field) -> bool:
 
 def _texts(values: object) -> list[str]:
     return [text for text in values if isinstance(text, str)] if isinstance(values, list) else []
+
+
+def feature_names(dataset: Dataset, field: str) -> Iterator[str]:
+    """Yield the ids of a field's features, in order."""
+    vocabulary = dataset.vocabulary(field)
+    return _blockwise(len(vocabulary), lambda start, stop: vocabulary.ids(range(start, stop)))
+
+
+def example_names(dataset: Dataset) -> Iterator[str]:
+    """Yield the ids of the examples, in order."""
+    return _blockwise(dataset.num_examples, lambda start, stop: dataset.ids(slice(start, stop)))
+
+
+def index_files(
+    dataset: Dataset, features: Mapping[str, Path] | Path | None, samples: Path | None
+) -> dict[Path, Iterator[str]]:
+    """Return the names to write to each index file.
+
+    Args:
+        dataset: The dataset.
+        features: Index files by field, or one file for all sparse fields if they have the same features.
+        samples: Index file of the examples.
+
+    Raises:
+        OptionError: A field has no names.
+        DataError: An index file cannot hold a name.
+    """
+    sparse = [name for name, field in dataset.fields.items() if field.kind == "sparse"]
+    if isinstance(features, Path):
+        _check_same(dataset, sparse)
+        features = {sparse[0]: features}
+    for name in features or {}:
+        if name not in sparse:
+            raise OptionError(
+                f"must name sparse fields; got {name!r}.{nearest(name, sparse)}", option="features"
+            )
+    names = {path: _checked(dataset, feature_names(dataset, name)) for name, path in (features or {}).items()}
+    return names if samples is None else names | {samples: _checked(dataset, example_names(dataset))}
+
+
+def write_names(file: Any, dataset: Dataset, number_of: Mapping[str, int]) -> None:
+    """Write the names of features and examples to a NetCDF file, except names that are plain numbers.
+
+    The variable `indToFeatureN` names the features of data set N, and `samples` names the examples.
+
+    Args:
+        file: The NetCDF file.
+        dataset: The dataset.
+        number_of: Number of each field's data set.
+    """
+    _write(file, ("samples", "samplesDim"), dataset.num_examples, lambda: example_names(dataset))
+    for name, number in number_of.items():
+        field = dataset.fields[name]
+        if field.kind == "sparse" and field.vocabulary is not None:
+            _write(
+                file,
+                (f"indToFeature{number}", f"indToFeatureDim{number}"),
+                field.width,
+                partial(feature_names, dataset, name),
+            )
+
+
+def _write(file: Any, keys: tuple[str, str], count: int, names: Callable[[], Iterator[str]]) -> None:
+    """Write names to a variable of a dimension (`keys`) unless they equal their indices."""
+    if all(name == str(index) for index, name in enumerate(names())):
+        return
+    variable, dimension = keys
+    file.createDimension(dimension, count)
+    target, pending = file.createVariable(variable, str, (dimension,)), names()
+    for start in range(0, count, _BLOCK):
+        block = list(islice(pending, _BLOCK))
+        target[start : start + len(block)] = np.array(block, object)
+
+
+def _check_same(dataset: Dataset, fields: list[str]) -> None:
+    """Raise OptionError unless there are sparse fields, and all have the same features."""
+    ids = [dataset.vocabulary(name).all_ids() for name in fields]
+    if not ids or any(not other.equals(ids[0]) for other in ids[1:]):
+        names = ", ".join(fields) or "none"
+        raise OptionError(
+            f"must be FIELD=FILE for each sparse field, since their features differ; the fields are {names}",
+            option="features",
+        )
+
+
+def _checked(dataset: Dataset, names: Iterator[str]) -> Iterator[str]:
+    """Yield the names; raises DataError for one that an index file cannot hold."""
+    for name in names:
+        if not name or any(letter in name for letter in _SEPARATORS):
+            raise DataError(f"an index file cannot hold the name {name!r}", place=dataset.path)
+        yield name
+
+
+def _blockwise(count: int, read: Callable[[int, int], list[str]]) -> Iterator[str]:
+    for start in range(0, count, _BLOCK):
+        yield from read(start, min(start + _BLOCK, count))

@@ -1,5 +1,87 @@
-"""The entry of DSSTNE's commands in the list of commands."""
+"""What widenet knows of DSSTNE before it loads its libraries: commands, documents and files of NetCDF."""
 
-from widenet.extensions import Command
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
+from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
+from widenet.extensions import Command, Translated
+from widenet.interop.formats import ImportOptions, Likeness
+from widenet.optional import optional
 
 COMMAND = Command("DSSTNE's commands, with its flags and files", "widenet.dsstne.commands.app:app")
+_SUFFIXES = (".nc", ".cdf", ".netcdf")
+
+
+class Documents:
+    """DSSTNE's network documents."""
+
+    @staticmethod
+    def plain(text: str) -> str:
+        """See `DocumentForm.plain`: DSSTNE's documents may have comments."""
+        return without_comments(text) if '"dataset"' in text.lower() else text
+
+    @staticmethod
+    def owns(values: object) -> bool:
+        """See `DocumentForm.owns`."""
+        return is_dsstne(values)
+
+    @staticmethod
+    def translated(values: dict[str, Any], where: str) -> Translated:
+        """See `DocumentForm.translated`."""
+        document = translation(values, where)
+        notes = [
+            f"training.json decides on {key}; DSSTNE's document has {json.dumps({key: value})}."
+            for key, value in document.training.items()
+            if (key, value) != ("shuffle", True)
+        ]
+        return Translated(document.network, (*document.notes, *notes))
+
+
+class Datasets:
+    """NetCDF data, for `widenet data ingest`."""
+
+    @staticmethod
+    def owns(path: Path) -> bool:
+        """See `DatasetFormat.owns`."""
+        return path.name.lower().endswith(_SUFFIXES) or begins_as_netcdf(path)
+
+    @staticmethod
+    def ingest(paths: Sequence[Path], out: Path, name: str | None, context: Any) -> Any:
+        """See `DatasetFormat.ingest`."""
+        from widenet.dsstne.commands.data import ingest as run
+
+        return run(paths, out, name, context)
+
+
+class Networks:
+    """Trained networks, for `widenet import`."""
+
+    NAME = "NetCDF, as DSSTNE writes networks"
+    SUFFIXES = (".nc",)
+    TAKES = ("features",)
+
+    @staticmethod
+    def likeness(path: Path, head: bytes) -> Likeness:
+        """See `NetworkFormat.likeness`."""
+        del head
+        if begins_as_hdf5(path):
+            return Likeness.CONTAINER
+        return Likeness.CONTENT if begins_as_netcdf(path) else Likeness.NONE
+
+    @staticmethod
+    def import_model(path: Path, out: Path, options: ImportOptions) -> Any:
+        """See `NetworkFormat.import_model`."""
+        with optional("netCDF4", "dsstne"):
+            from widenet.dsstne.model import import_model as run
+        return run(
+            path,
+            out,
+            data=options.data,
+            features=options.features,
+            fields=options.fields,
+            overwrite=options.overwrite,
+            say=options.say,
+        )

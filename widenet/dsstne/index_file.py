@@ -16,8 +16,8 @@ def read_index(path: Path) -> dict[str, int]:
     check_regular(path)
     if not path.is_file():
         raise DataError(
-            f"{path}: must be an index file; {'it is a directory' if path.is_dir() else 'it does not exist'}."
-            " Check the path."
+            f"must be an index file; {('it is a directory' if path.is_dir() else 'it does not exist')}",
+            place=path,
         )
     index_of: dict[str, int] = {}
     with path.open("rb") as file:
@@ -25,19 +25,14 @@ def read_index(path: Path) -> dict[str, int]:
             try:
                 name, tab, index = line.decode().rstrip("\r\n").rpartition("\t")
             except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}: line {number}: must be UTF-8 text; {error.reason}. Convert the file."
-                ) from error
+                raise DataError(f"must be UTF-8 text; {error.reason}", place=path, line=number) from error
             if not tab or not name or not (index.isascii() and index.isdecimal()):
                 text = line.decode().rstrip("\r\n")[:60]
                 raise DataError(
-                    f"{path}: line {number}: must be a name, a tab and a whole number; got {text!r}. Correct"
-                    " the line."
+                    "must be a name, a tab and a whole number", place=path, line=number, value=text
                 )
             if name in index_of:
-                raise DataError(
-                    f"{path}: line {number}: names must differ; {name!r} appears twice. Remove one."
-                )
+                raise DataError(f"names must differ; {name!r} appears twice", place=path, line=number)
             index_of[name] = int(index)
     return index_of
 
@@ -54,12 +49,11 @@ def read_names(path: Path) -> list[str]:
         if index >= len(names) or names[index] is not None:
             reason = "which appears twice" if index < len(names) else f"but it has {len(names):,} names"
             raise DataError(
-                f"{path}: indices must be 0, 1, 2 and so on, each once; got {index:,}, {reason}. Correct the"
-                " file."
+                f"indices must be 0, 1, 2 and so on, each once; got {index:,}, {reason}", place=path
             )
         names[index] = name
     if not names:
-        raise DataError(f"{path}: must hold at least one name; it is empty.")
+        raise DataError("must hold at least one name; it is empty", place=path)
     return [name for name in names if name is not None]
 
 

@@ -275,8 +275,12 @@ def _add_weight_settings(
         "ScaledExponentialLinear" if getattr(activation, "scale", 1.0) != 1 else _ACTIVATIONS[activation.kind]
     )
     whole |= {"activation": ACTIVATIONS.index(name), "weightInit": SCHEMES.index(scheme)}
-    limits = {f"{name}Norm": getattr(layer, f"{name}_norm", None) or 0.0 for name in ("weight", "delta")}
-    floats |= {"weightInitScale": scale, "biasInit": layer.bias_start, **limits}
+    floats |= {
+        "weightInitScale": scale,
+        "biasInit": layer.bias_start,
+        "weightNorm": getattr(layer, "weight_norm", None) or 0.0,
+    }
+    floats |= {"deltaNorm": getattr(layer, "delta_norm", None) or 0.0}
     floats |= {"RELUSlope": getattr(activation, "slope", 1.0), "ELUAlpha": getattr(activation, "alpha", 1.0)}
     floats |= {"SELULambda": getattr(activation, "scale", 1.050701)} | (
         _SELU if activation.kind == "selu" else {}

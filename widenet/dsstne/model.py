@@ -14,7 +14,7 @@ from widenet.data.writer import vocabulary_rows, write_dataset
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model_file import ModelFile, Numbers, read_model
 from widenet.dsstne.spec.network import translation
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, nearest
 from widenet.interop.import_network import Imported, write_run
 from widenet.plan.layout import Width
 from widenet.runs import Model
@@ -63,9 +63,7 @@ def import_model(
         DataError, DocumentError, FitError, CheckpointError, OptionError: No files are left behind.
     """
     if data is not None and features is not None:
-        raise OptionError(
-            "`data` and `features` cannot go together: the dataset names its features. Leave one out."
-        )
+        raise OptionError("excludes features", option="data")
     report = say or ignore_message
     file = read_model(Path(source))
     copied = {
@@ -74,6 +72,9 @@ def import_model(
         if connection.shared is not None and not _is_sharable(file, *key)
     }
     _add_shared_weights(file, copied)
+    for layer in file.network["Layers"]:
+        if layer["Type"] == "Convolutional" and layer.pop("WeightNorm", 0):
+            report(f'{source}: WeightNorm of the convolution "{layer["Name"]}" has no effect.')
     document = translation(file.network, str(source))
     layers = document.network.pop("layers")
     _set_padding(file, layers)
@@ -207,8 +208,8 @@ def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:
         if other.width != facts.width:
             widths = f"{other.width:,} and {facts.width:,}"
             raise DataError(
-                f"{file.path}: layers of one data set must have the same number of units; those of"
-                f" {layer['field']!r} have {widths}."
+                f"layers of one data set must have the same number of units; got {widths}",
+                place=f"{file.path}: {layer['field']!r}",
             )
         if layer["kind"] == "input":
             fields[layer["field"]] = facts
@@ -232,9 +233,7 @@ def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers
         own = names[name]
         sources = file.layer(own).get("Source", [])
         if not sources:
-            raise DataError(
-                f"{file.path}: layer {own!r} must have a source; it has none. Write the file again."
-            )
+            raise DataError("must have a source; it has none", place=f"{file.path}: layer {own!r}")
         biases = [file.connections[source, own].bias for source in sources]
         weights[f"{name} bias"] = np.asarray(np.sum(biases, axis=0, dtype=np.float64), np.float32)
         for part, numbers in file.normalizations.get(name, {}).items():
@@ -261,15 +260,16 @@ def _empty_dataset(
     )
     for name in named:
         if name not in fields:
-            raise OptionError(f"`features` must name fields; got {name!r}.{did_you_mean(name, fields)}")
+            raise OptionError(f"must name fields; got {name!r}.{nearest(name, fields)}", option="features")
     layouts, vocabularies = [], {}
     for name, facts in fields.items():
         index = named.get(name)
         names = None if index is None else read_names(Path(index))
         if names is not None and len(names) > facts.width:
             raise DataError(
-                f"{index}: must name at most the {facts.width:,} units of field {name!r}; got {len(names):,}."
-                " Use its own file."
+                f"must name at most the {facts.width:,} units of field {name!r}",
+                place=index,
+                value=len(names),
             )
         width = facts.width if names is None else len(names)
         layouts.append(FieldLayout(name, width, kind="sparse" if facts.kind == "sparse" else "dense"))

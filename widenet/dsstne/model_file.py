@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.dsstne.netcdf import REWRITE, NetcdfFile, reading
+from widenet.dsstne.netcdf import NetcdfFile, reading
 from widenet.errors import DataError
 from widenet.plan.windows import axis_of
 
@@ -132,8 +132,9 @@ class ModelFile:
         if len(connection.weights) % count:
             sizes = f"{len(connection.weights):,} for {count:,}"
             raise DataError(
-                f"{self.path}: the weights of {source!r} to {layer!r} must be equally many for each filter;"
-                f" got {sizes}. {REWRITE}"
+                f"the weights of {source!r} to {layer!r} must be equally many for each filter",
+                place=self.path,
+                value=sizes,
             )
         return connection.weights.reshape(count, -1)
 
@@ -147,16 +148,13 @@ def read_model(path: Path) -> ModelFile:
     with reading(path) as file:
         windowed: dict[str, str] = {}
         if not file.has("layers"):
-            raise DataError(
-                f"{path}: must hold a trained network; attribute 'layers' is missing. Import data with `data"
-                " ingest`."
-            )
+            raise DataError("must hold a trained network; attribute 'layers' is missing", place=path)
         model = ModelFile(path, _network(file))
         for number in range(file.whole("layers", minimum=1)):
             layer, sides = _layer(file, f"layer{number}_")
             if layer["Name"] in model.sides:
                 raise DataError(
-                    f"{path}: the names of layers must differ; {layer['Name']!r} appears twice. {REWRITE}"
+                    f"the names of layers must differ; {layer['Name']!r} appears twice", place=path
                 )
             model.network["Layers"].append(layer)
             model.sides[layer["Name"]] = sides
@@ -286,7 +284,7 @@ def _read_padding(file: NetcdfFile, prefix: str, model: ModelFile, name: str) ->
     positions = tuple(axis_of(*move, room).positions for move, room in zip(moves, padding, strict=True))
     if positions != sides:
         rule = f"must have as many places as its kernel has positions, {list(positions)}"
-        raise DataError(f"{model.path}: layer {name!r} {rule}; got {list(sides)}. {REWRITE}")
+        raise DataError(rule, place=f"{model.path}: layer {name!r}", value=list(sides))
     model.paddings[name] = padding
 
 
@@ -296,16 +294,15 @@ def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
     for end in (source, name):
         if end not in model.sides:
             raise DataError(
-                f"{file.path}: {prefix}inputLayer and {prefix}outputLayer must name layers; got {end!r}."
-                f" {REWRITE}"
+                f"{prefix}inputLayer and {prefix}outputLayer must name layers", place=file.path, value=end
             )
     if (source, name) in model.connections or source not in model.layer(name).get("Source", []):
         problem = (
             "appear twice" if (source, name) in model.connections else f"belong to no source of {name!r}"
         )
         raise DataError(
-            f"{file.path}: a layer must have weights once for each of its sources; those of {source!r} to"
-            f" {name!r} {problem}. {REWRITE}"
+            f"must have weights once for each of its sources; those of {source!r} {problem}",
+            place=f"{file.path}: layer {name!r}",
         )
     is_full = model.layer(name)["Type"] == "FullyConnected"
     bias = _numbers(file, f"{prefix}bias", model.units(name) if is_full else model.sides[name][-1])
@@ -330,8 +327,8 @@ def _check_connections(model: ModelFile) -> None:
         for source in layer.get("Source", []):
             if layer["Type"] != "Pooling" and (source, layer["Name"]) not in model.connections:
                 raise DataError(
-                    f"{model.path}: layer {layer['Name']!r} must have weights from its source {source!r};"
-                    f" they are missing. {REWRITE}"
+                    f"must have weights from its source {source!r}; they are missing",
+                    place=f"{model.path}: layer {layer['Name']!r}",
                 )
     for (source, name), connection in model.connections.items():
         if connection.shared is None:
@@ -339,7 +336,7 @@ def _check_connections(model: ModelFile) -> None:
         owner = model.connections.get(connection.shared)
         if owner is None or owner.weights is None:
             rule = f"must be those of a connection that has its own; got {' to '.join(connection.shared)}"
-            raise DataError(f"{model.path}: the shared weights of {source!r} to {name!r} {rule}. {REWRITE}")
+            raise DataError(f"the shared weights of {source!r} to {name!r} {rule}", place=model.path)
         if model.layer(name)["Type"] == "FullyConnected":
             shape = (model.units(name), model.units(source))
             shared_shape = model.matrix(source, name).shape
@@ -348,6 +345,4 @@ def _check_connections(model: ModelFile) -> None:
                     f"must have the shape {list(shape)}; those of {' to '.join(connection.shared)} have"
                     f" {list(shared_shape)}"
                 )
-                raise DataError(
-                    f"{model.path}: the shared weights of {source!r} to {name!r} {rule}. {REWRITE}"
-                )
+                raise DataError(f"the shared weights of {source!r} to {name!r} {rule}", place=model.path)

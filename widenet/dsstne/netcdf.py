@@ -1,20 +1,21 @@
 """Reading and writing of NetCDF files.
 
-Every mistake in a file becomes a DataError of one sentence. A written file appears complete or not at all.
+Every mistake in a file becomes a DataError. A written file appears complete or not at all.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.dsstne.classic import min_file_bytes
 from widenet.dsstne.index_file import write_index
 from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
-from widenet.errors import DataError, unwritten
+from widenet.errors import DataError, OptionError, unwritten
 from widenet.optional import optional
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
@@ -27,13 +28,17 @@ with optional("h5py", "dsstne"):
 
     from widenet.interop.hdf5 import check_heaps, outside
 
-REWRITE = "Write the file again."
 _DAMAGE = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 """Errors that the library raises for a damaged file; ValueError for names that are not UTF-8."""
 _SMALL_READ_BYTES = 2**28
 """Reads up to this size skip the check of free memory."""
 _FIRST_BYTES = 4096
 """More than NetCDF writes when it creates a file."""
+
+
+_DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12
+_SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
+"""Bytes per value, by type code."""
 
 
 def as_floats(numbers: NDArray[Any]) -> NDArray[np.float32]:
@@ -64,12 +69,12 @@ class NetcdfFile:
 
     def _attribute(self, name: str, rule: str) -> Any:
         if not self.has(name):
-            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it is missing. {REWRITE}")
+            raise DataError(f"must be {rule}; it is missing", place=f"{self.path}: attribute {name!r}")
         try:
             return self._source.getncattr(name)
         except _DAMAGE as error:
             raise DataError(
-                f"{self.path}: attribute {name!r} must be {rule}; it cannot be read: {error}. {REWRITE}"
+                f"must be {rule}; it cannot be read: {error}", place=f"{self.path}: attribute {name!r}"
             ) from error
 
     def whole(self, name: str, minimum: int = 0, default: int | None = None, maximum: float = np.inf) -> int:
@@ -89,7 +94,7 @@ class NetcdfFile:
             or int(value) != value
             or not minimum <= value <= maximum
         ):
-            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; got {value}. {REWRITE}")
+            raise DataError(f"must be {rule}; got {value}", place=f"{self.path}: attribute {name!r}")
         return int(value)
 
     def number(self, name: str, default: float | None = None) -> float:
@@ -101,9 +106,7 @@ class NetcdfFile:
             return default
         value = self._attribute(name, "a finite number")
         if np.ndim(value) or isinstance(value, str) or not np.isfinite(value):
-            raise DataError(
-                f"{self.path}: attribute {name!r} must be a finite number; got {value}. {REWRITE}"
-            )
+            raise DataError(f"must be a finite number; got {value}", place=f"{self.path}: attribute {name!r}")
         return float(str(value))
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -112,7 +115,7 @@ class NetcdfFile:
             return default
         value = self._attribute(name, "a text")
         if not isinstance(value, str):
-            raise DataError(f"{self.path}: attribute {name!r} must be a text; got {value}. {REWRITE}")
+            raise DataError(f"must be a text; got {value}", place=f"{self.path}: attribute {name!r}")
         return value
 
     def choice(self, name: str, names: Sequence[str], default: str | None = None) -> str:
@@ -120,7 +123,7 @@ class NetcdfFile:
         code = self.whole(name, default=None if default is None else names.index(default))
         if code >= len(names):
             raise DataError(
-                f"{self.path}: attribute {name!r} must be a code below {len(names)}; got {code}. {REWRITE}"
+                f"must be a code below {len(names)}", place=f"{self.path}: attribute {name!r}", value=code
             )
         return names[code]
 
@@ -147,10 +150,10 @@ class NetcdfFile:
         variable = self._source.variables.get(name)
         rule = "must have one dimension" if length is None else f"must hold {length:,} numbers"
         if variable is None:
-            raise DataError(f"{self.path}: variable {name!r} {rule}; it is missing. {REWRITE}")
+            raise DataError(f"{rule}; it is missing", place=f"{self.path}: variable {name!r}")
         if len(variable.shape) != 1 or length not in (None, variable.shape[0]):
             raise DataError(
-                f"{self.path}: variable {name!r} {rule}; its shape is {list(variable.shape)}. {REWRITE}"
+                f"{rule}; its shape is {list(variable.shape)}", place=f"{self.path}: variable {name!r}"
             )
         return Column(self.path, name, variable, takes_characters)
 
@@ -170,7 +173,7 @@ class Column:
         texts = self._read(slice(None))
         if texts.dtype != object:
             raise DataError(
-                f"{self.path}: variable {self.name!r} must hold texts; it holds {texts.dtype}. {REWRITE}"
+                f"must hold texts; it holds {texts.dtype}", place=f"{self.path}: variable {self.name!r}"
             )
         return [str(text) for text in texts]
 
@@ -181,7 +184,7 @@ class Column:
             return numbers.view(np.int8)
         if numbers.dtype.kind not in "iuf":
             raise DataError(
-                f"{self.path}: variable {self.name!r} must hold numbers; it holds {numbers.dtype}. {REWRITE}"
+                f"must hold numbers; it holds {numbers.dtype}", place=f"{self.path}: variable {self.name!r}"
             )
         return numbers
 
@@ -194,12 +197,12 @@ class Column:
         free = available_memory() if num_bytes > _SMALL_READ_BYTES else None
         if free is not None and num_bytes > free:
             problem = f"holds {len(self):,} values, which do not fit in {amount(free)} of free memory"
-            raise DataError(f"{self.path}: variable {self.name!r} {problem}. {REWRITE}")
+            raise DataError(f"{problem}", place=f"{self.path}: variable {self.name!r}")
         try:
             return np.asarray(self._variable[extent])
         except _DAMAGE as error:
             raise DataError(
-                f"{self.path}: variable {self.name!r} cannot be read: {error}. Copy or write the file again."
+                f"cannot be read: {error}", place=f"{self.path}: variable {self.name!r}"
             ) from error
 
 
@@ -212,11 +215,9 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
     """
     if not path.is_file():
         problem = "is a directory" if path.is_dir() else "does not exist"
-        raise DataError(f"{path}: must be a NetCDF file; it {problem}. Check the path.")
+        raise DataError(f"must be a NetCDF file; it {problem}", place=path)
     if not begins_as_netcdf(path):
-        raise DataError(
-            f"{path}: must be a NetCDF file; its first bytes are those of another format. Check the path."
-        )
+        raise DataError("must be a NetCDF file; its first bytes are those of another format", place=path)
     if begins_as_hdf5(path):
         _check_hdf5(path)
     else:
@@ -228,9 +229,7 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
             opened = NetcdfFile(path, source)
         except _DAMAGE as error:
             reason = getattr(error, "strerror", None) or error
-            raise DataError(
-                f"{path}: must be a whole NetCDF file; {reason}. Copy or write it again."
-            ) from error
+            raise DataError(f"must be a whole NetCDF file; {reason}", place=path) from error
         yield opened
 
 
@@ -239,14 +238,9 @@ def _check_length(path: Path) -> None:
     try:
         min_bytes = min_file_bytes(path)
     except ValueError as error:
-        raise DataError(
-            f"{path}: must be a whole NetCDF file; it has {error}. Copy or write it again."
-        ) from error
+        raise DataError(f"must be a whole NetCDF file; it has {error}", place=path) from error
     if path.stat().st_size < min_bytes:
-        raise DataError(
-            f"{path}: must have at least {min_bytes:,} bytes; it has {path.stat().st_size:,}. Copy or write"
-            " it again."
-        )
+        raise DataError(f"must have at least {min_bytes:,} bytes; it has {path.stat().st_size:,}", place=path)
 
 
 def _check_hdf5(path: Path) -> None:
@@ -260,11 +254,20 @@ def _check_hdf5(path: Path) -> None:
         with h5py.File(path, "r") as file:
             name = outside(file)
     except _DAMAGE as error:
-        raise DataError(
-            f"{path}: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again."
-        ) from error
+        raise DataError("must be a whole NetCDF file; HDF5 cannot read it", place=path) from error
     if name is not None:
-        raise DataError(f"{path}: must hold all of its data; {name!r} refers to another file. {REWRITE}")
+        raise DataError(f"must hold all of its data; {name!r} refers to another file", place=path)
+
+
+def check_places(paths: Sequence[Path]) -> None:
+    """Raise OptionError unless the files to write are distinct and in existing folders."""
+    for number, path in enumerate(paths):
+        if not path.parent.is_dir():
+            raise OptionError("must be in a folder that exists", place=path)
+        if path.is_dir():
+            raise OptionError("must be a file to write; it is a directory", place=path)
+        if path.resolve() in [other.resolve() for other in paths[:number]]:
+            raise OptionError("must not be two of the files to write", place=path)
 
 
 def _check_room(beside: Path, path: Path) -> None:
@@ -293,9 +296,9 @@ def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> 
     """
     indexes = indexes or {}
     if not path.parent.is_dir():
-        raise DataError(f"{path}: its folder must exist; {path.parent} does not. Make it first.")
+        raise DataError(f"its folder must exist; {path.parent} does not", place=path)
     if path.is_dir():
-        raise DataError(f"{path}: must be a file to write; it is a directory. Choose another name.")
+        raise DataError("must be a file to write; it is a directory", place=path)
     try:
         with appearing_together([*indexes, path]) as (*places, beside):
             _check_room(beside, path)
@@ -307,3 +310,108 @@ def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> 
                 write_index(place, names)
     except RuntimeError as error:
         raise DataError(unwritten(path, error)) from error
+
+
+def min_file_bytes(path: Path) -> int:
+    """Return the minimum size of a classic NetCDF file: where its last value ends.
+
+    Source: "The NetCDF Classic Format Specification", CDF-1, CDF-2 and CDF-5.
+
+    Raises:
+        ValueError: The header is cut short or damaged.
+    """
+    with path.open("rb") as file:
+        return _Header(file, path.stat().st_size).min_file_bytes()
+
+
+@dataclass(frozen=True)
+class _Variable:
+    shape: list[int]
+    is_record: bool
+    value_bytes: int
+    begin: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the variable, or of one record of a record variable."""
+        return self.value_bytes * prod(self.shape)
+
+
+class _Header:
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.file, self.size = file, size
+        version = self._bytes(4)[3]
+        self.count_bytes, self.offset_bytes = (8 if version == 5 else 4), (4 if version == 1 else 8)
+        records = self._bytes(self.count_bytes)
+        self.num_records = (
+            0 if records == b"\xff" * self.count_bytes else int.from_bytes(records, "big")
+        )  # all ones: unknown
+
+    def min_file_bytes(self) -> int:
+        lengths = [self._dimension() for _ in range(self._list(_DIMENSIONS))]
+        self._skip_attributes()
+        variables = [self._variable(lengths) for _ in range(self._list(_VARIABLES))]
+        records = [each for each in variables if each.is_record]
+        step = records[0].num_bytes if len(records) == 1 else sum(_padded(each.num_bytes) for each in records)
+        ends = [each.begin + each.num_bytes for each in variables if not each.is_record and each.num_bytes]
+        if self.num_records:
+            ends += [each.begin + (self.num_records - 1) * step + each.num_bytes for each in records]
+        return max(ends, default=0)
+
+    def _dimension(self) -> int:
+        self._skip_name()
+        return self._count()
+
+    def _variable(self, lengths: list[int]) -> _Variable:
+        self._skip_name()
+        dimensions = [self._count() for _ in range(self._checked(self._count()))]
+        if any(dimension >= len(lengths) for dimension in dimensions):
+            raise ValueError("a variable of a dimension that does not exist")
+        self._skip_attributes()
+        value_bytes = self._value_bytes()
+        self._count()  # the variable's size, which the format does not state correctly for large variables
+        shape = [lengths[dimension] for dimension in dimensions]
+        begin = int.from_bytes(self._bytes(self.offset_bytes), "big")
+        is_record = bool(shape) and shape[0] == 0
+        return _Variable(shape[is_record:], is_record, value_bytes, begin)
+
+    def _skip_attributes(self) -> None:
+        for _ in range(self._list(_ATTRIBUTES)):
+            self._skip_name()
+            value_bytes = self._value_bytes()
+            self._bytes(_padded(value_bytes * self._count()))
+
+    def _list(self, kind: int) -> int:
+        """Return the length of the list that follows, which must be of this kind."""
+        tag, count = int.from_bytes(self._bytes(4), "big"), self._count()
+        if tag != kind and (tag, count) != (0, 0):
+            raise ValueError("a header of another form")
+        return self._checked(count)
+
+    def _skip_name(self) -> None:
+        self._bytes(_padded(self._count()))
+
+    def _value_bytes(self) -> int:
+        code = int.from_bytes(self._bytes(4), "big")
+        if code not in _SIZES:
+            raise ValueError(f"values of the unknown type {code}")
+        return _SIZES[code]
+
+    def _count(self) -> int:
+        return int.from_bytes(self._bytes(self.count_bytes), "big")
+
+    def _checked(self, count: int) -> int:
+        """Return the count if the file is large enough for that many entries of at least one byte."""
+        if count > self.size:
+            raise ValueError("a header that ends early")
+        return count
+
+    def _bytes(self, count: int) -> bytes:
+        data = self.file.read(self._checked(count))
+        if len(data) < count:
+            raise ValueError("a header that ends early")
+        return data
+
+
+def _padded(count: int) -> int:
+    return -(-count // 4) * 4

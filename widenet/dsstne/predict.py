@@ -11,7 +11,7 @@ from torch import Tensor
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model import import_model
 from widenet.dsstne.shared_folder import joined, shared_folder
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, nearest
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import rows_a_block
@@ -63,7 +63,7 @@ def predict(
         DataError, OptionError, FitError: A file or an option is wrong.
     """
     exchange = joined()
-    with shared_folder(exchange, out, "-s") as folder, fixed_arithmetic():
+    with shared_folder(exchange, out) as folder, fixed_arithmetic():
         by_leader(exchange, lambda: import_model(model, folder / "run"), "network")
         network = Model.load(folder / "run")
         outputs = network.run.network.outputs
@@ -96,8 +96,7 @@ def _input_field(model: Model, data_set: str) -> str:
     names = [layer.field for layer in model.run.network.inputs]
     if names != [f"{data_set}_input"]:
         raise OptionError(
-            "-d must be NAME where the network has one input, with the data set NAME_input; got"
-            f" {data_set!r} for {', '.join(names)}."
+            f"must be {data_set}_input for the only input; got {', '.join(names)}", place=model.run.path
         )
     return names[0]
 
@@ -107,8 +106,7 @@ def _items(model: Model, path: Path, output: str) -> list[str]:
     items, num_units = read_names(path), model.network.layout.units[output]
     if len(items) > num_units:
         raise DataError(
-            f"{path}: must name at most the {num_units:,} units of {output!r}; got {len(items):,}."
-            " Use its own file."
+            f"must name at most the {num_units:,} units of {output!r}", place=path, value=len(items)
         )
     return items
 
@@ -118,7 +116,7 @@ def _check_layer(model: Model, layer: str) -> None:
     known = [each.name for each in spec.layers if each not in spec.inputs]
     if layer not in known:
         raise OptionError(
-            f"-l must name a hidden layer or an output; got {layer!r}.{did_you_mean(layer, known)}"
+            f'has no hidden layer or output "{layer}".{nearest(layer, known)}', place=model.run.path
         )
 
 
@@ -204,7 +202,7 @@ def _rows(path: Path, index_of: Mapping[str, int]) -> dict[str, "array[int]"]:
     }
     if not rows:
         raise DataError(
-            f"{path}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check -r."
+            "must hold at least one sample, `name<TAB>feature:feature`; it holds none", place=path
         )
     return rows
 
@@ -221,7 +219,7 @@ def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
     """Yield sample and factors by feature of every line of a file, or of all files in a folder."""
     check_regular(source)
     if not source.exists():
-        raise DataError(f"{source}: must be a file or a folder of text; it does not exist. Check the path.")
+        raise DataError("must be a file or a folder of text; it does not exist", place=source)
     paths = sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
     for path in paths:
         with path.open(encoding="utf-8", newline="\n") as file:
@@ -238,7 +236,7 @@ def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
                             },
                         )
             except UnicodeDecodeError as error:
-                raise DataError(f"{path}: must be UTF-8 text; {error.reason}. Convert the file.") from error
+                raise DataError(f"must be UTF-8 text; {error.reason}", place=path) from error
 
 
 def _factor(text: str) -> float:

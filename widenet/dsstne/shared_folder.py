@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from widenet.errors import OptionError
+from widenet.dsstne.netcdf import check_places
 from widenet.model.exchange import Exchange
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.spec.training import TrainingSpec
@@ -19,21 +19,17 @@ def joined() -> Exchange:
 
 
 @contextmanager
-def shared_folder(exchange: Exchange, out: Path, flag: str) -> Iterator[Path]:
+def shared_folder(exchange: Exchange, out: Path) -> Iterator[Path]:
     """Share one temporary folder between all processes; the leader creates and removes it.
 
     Args:
         exchange: The exchange of this process.
         out: A file to write; the folder is created beside it.
-        flag: The command-line flag of the file.
 
     Raises:
-        OptionError: The file is a directory, or its folder does not exist; the message names the flag.
+        OptionError: The file is a directory, or its folder does not exist.
     """
-    if out.is_dir():
-        raise OptionError(f"{flag} must be a file to write; {out} is a directory. Name a file in it.")
-    if not out.parent.is_dir():
-        raise OptionError(f"{flag} must be in a folder that exists; got {out}. Make {out.parent} first.")
+    check_places([out])
     with ExitStack() as stack:
         made = (
             stack.enter_context(TemporaryDirectory(dir=out.parent, prefix=f".{out.name}."))

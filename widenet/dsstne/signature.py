@@ -2,24 +2,18 @@
 
 from pathlib import Path
 
-SIGNATURES = (b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x02", b"CDF\x05")
+_SIGNATURES = (b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x02", b"CDF\x05")
 """First bytes of NetCDF files: HDF5 (NetCDF-4) and the classic forms."""
-SUFFIXES = (".nc", ".cdf", ".netcdf")
-
-
-def is_netcdf(path: Path) -> bool:
-    """Return whether a file has the suffix or the first bytes of a NetCDF file."""
-    return path.name.lower().endswith(SUFFIXES) or begins_as_netcdf(path)
 
 
 def begins_as_netcdf(path: Path) -> bool:
     """Return whether a file has the first bytes of a NetCDF file."""
-    return _head(path).startswith(SIGNATURES)
+    return _head(path).startswith(_SIGNATURES)
 
 
 def begins_as_hdf5(path: Path) -> bool:
     """Return whether a file has the first bytes of an HDF5 file, as NetCDF-4 files do."""
-    return _head(path).startswith(SIGNATURES[0])
+    return _head(path).startswith(_SIGNATURES[0])
 
 
 def _head(path: Path) -> bytes:

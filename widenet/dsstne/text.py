@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from widenet.data.messages import ignore_message
 from widenet.dsstne.data_set import Attribute
 from widenet.dsstne.index_file import read_names
-from widenet.dsstne.netcdf import as_characters, writing
-from widenet.dsstne.places import check_places
+from widenet.dsstne.netcdf import as_characters, check_places, writing
 from widenet.errors import DataError, OptionError
 from widenet.regular_files import bounded_lines
 
@@ -26,8 +25,6 @@ WIDTH_STEP = 128
 _LARGEST = float(np.finfo(np.float32).max)
 _ENTRIES_PER_WRITE = 2**22
 _UINT32_ENTRIES = 2**32
-_MAX_SHOWN = 60
-"""Characters of a wrong value in a message."""
 
 
 def generate(
@@ -64,11 +61,9 @@ def generate(
     """
     out, features, samples = Path(out), Path(features), Path(samples)
     report = say or ignore_message
-    check_places({"-f": features, "-o": out, "-s": samples})
+    check_places([features, out, samples])
     if new_features != "create" and not features.is_file():
-        raise OptionError(
-            f"{features}: the index file of the features does not exist. Use -c to create one, or correct -f."
-        )
+        raise OptionError("the index file of the features does not exist", place=features)
     text = _Text(
         index_of={} if new_features == "create" else _numbered(read_names(features)),
         row_of=_numbered(read_names(samples)) if samples.exists() else {},
@@ -79,8 +74,7 @@ def generate(
         text.read(path)
     if not text.extents:
         raise DataError(
-            f"{source}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check the"
-            " file."
+            "must hold at least one sample, `name<TAB>feature:feature`; it holds none", place=source
         )
     indexes = (
         {samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of}
@@ -129,9 +123,7 @@ class _Text:
                 try:
                     self._add(line.decode().rstrip("\r\n"), place)
                 except UnicodeDecodeError as error:
-                    raise DataError(
-                        f"{place}: must be UTF-8 text; {error.reason}. Convert the file."
-                    ) from error
+                    raise DataError(f"must be UTF-8 text; {error.reason}", place=place) from error
 
     def _add(self, line: str, place: str) -> None:
         if not line:
@@ -141,10 +133,7 @@ class _Text:
             self._skip("lines without a tab were skipped", place)
             return
         if not sample:
-            raise DataError(
-                f"{place}: a sample must have a name before the tab; it is empty. Name it, or remove the"
-                " line."
-            )
+            raise DataError("a sample must have a name before the tab; it is empty", place=place)
         start = len(self.indices)
         for element in rest.split(":"):
             feature, *values = element.split(",")
@@ -153,30 +142,14 @@ class _Text:
             index = self.index_of.get(feature)
             if index is None:
                 if not self.may_add:
-                    self._skip("entries of features that the index file lacks were dropped", place)
                     continue
                 index = self.index_of[feature] = len(self.index_of)
             if len(values) > 1:
                 self._skip("entries had more than one value; the first one was used", place)
             self.indices.append(index)
             if self.analog:
-                self.values.append(self._value(values[0] if values else "", place))
+                self.values.append(_value(values[0] if values else "", place))
         self.extents[self.row_of.setdefault(sample, len(self.row_of))] = start, len(self.indices)
-
-    def _value(self, text: str, place: str) -> float:
-        if not text:
-            self._skip("entries without a value got the value 0", place)
-            return 0.0
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        if not isfinite(value) or abs(value) > _LARGEST:
-            raise DataError(
-                f"{place}: a value must be a finite number of float32; got {text[:_MAX_SHOWN]!r}. Correct"
-                " the line."
-            )
-        return value
 
     def _skip(self, what: str, place: str) -> None:
         count, first = self.skipped.get(what, (0, place))
@@ -192,6 +165,17 @@ class _Text:
         extents = np.zeros((len(self.row_of), 2), dtype=np.int64)
         extents[list(self.extents)] = list(self.extents.values())
         return extents[:, 0], extents[:, 1]
+
+
+def _value(text: str, place: str) -> float:
+    """Return the value of an entry; an empty one is 0, as in DSSTNE."""
+    try:
+        value = float(text or 0)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value) or abs(value) > _LARGEST:
+        raise DataError("a value must be a finite number of float32", place=place, value=text)
+    return value
 
 
 def _write(file: Any, name: str, width: int, text: _Text) -> int:
@@ -245,10 +229,10 @@ def _files(source: Path) -> list[Path]:
     if source.is_dir():
         paths = sorted(path for path in source.iterdir() if path.is_file())
         if not paths:
-            raise DataError(f"{source}: must hold files of text; it is empty. Check -i.")
+            raise DataError("must hold files of text; it is empty", place=source)
         return paths
     if not source.is_file():
-        raise DataError(f"{source}: must be a file or a folder of text; it does not exist. Check -i.")
+        raise DataError("must be a file or a folder of text; it does not exist", place=source)
     return [source]
 
 

@@ -57,17 +57,15 @@ def train(
         WidenetError: The training fails.
     """
     if out.exists():
-        raise OptionError(f"-n must be a new file; {out} exists. Name another, or move it away.")
+        raise OptionError("exists already", place=out)
     prefix = out if checkpoint is None else checkpoint
     if checkpoint is not None and not checkpoint.parent.is_dir():
-        raise OptionError(
-            f"{checkpoint}: checkpoints must be in a folder that exists. Make {checkpoint.parent} first."
-        )
+        raise OptionError("must be in a folder that exists", place=checkpoint)
     values = NetworkSpec.read_values(config)
     targets = outputs_of(values, config)
     run, exchange = out.with_name(f"{out.name}.run"), joined()
     leader_report = report if exchange.leads else Silence()
-    with shared_folder(exchange, out, "-n") as folder:
+    with shared_folder(exchange, out) as folder:
         by_leader(
             exchange, lambda: import_data(list(dict.fromkeys(data)), folder / "data", targets=targets), "data"
         )
@@ -86,7 +84,7 @@ def train(
         )
         resumes = exchange.collect(run.exists(), "run")[0]
         if resumes:
-            leader_report.say(_resume_note(run, out))
+            leader_report.say(f"{run} exists; resuming.")
         elif initial is not None:
             write_initial(check_training(network, training, dataset), dataset, initial)
         kinds = {name: field.kind for name, field in dataset.fields.items()}
@@ -102,13 +100,6 @@ def train(
     return model
 
 
-def _resume_note(run: Path, out: Path) -> str:
-    """Return the message about a run that already exists."""
-    if (run / "model").exists():
-        return f"{run} has finished training; writing {out} again."
-    return f"{run} was interrupted; resuming."
-
-
 def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
     """Return the data sets of a DSSTNE network's outputs.
 
@@ -116,10 +107,7 @@ def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
         DocumentError: The document is not a DSSTNE network.
     """
     if not is_dsstne(values):
-        raise DocumentError(
-            f'{config} must be a DSSTNE network: at least one layer needs a "DataSet". Use `widenet train`'
-            " for other documents."
-        )
+        raise DocumentError('must be a DSSTNE network: at least one layer needs a "DataSet"', place=config)
     document = translation(_with_dimensions(values, {}, unknown=1), str(config))
     return [layer["field"] for layer in document.network["layers"] if layer.get("kind") == "output"]
 

@@ -41,18 +41,20 @@ from widenet.runs.arguments import (
 )
 from widenet.runs.model import Model
 from widenet.runs.recommending import Restrictions, unloaded
-from widenet.spark.columns import PLACE, Interactions, interactions
-from widenet.spark.counts import (
+from widenet.spark.contents import examples, starts_of, whole
+from widenet.spark.dataset import ROWS_PER_TASK
+from widenet.spark.interactions import (
+    PLACE,
+    Interactions,
     check_cells,
     check_unrepeated,
     facts_of,
+    interactions,
     longest_of,
     numbered,
     order_of,
     place_of_row,
 )
-from widenet.spark.dataset import ROWS_PER_TASK
-from widenet.spark.examples import examples, starts_of, whole
 from widenet.spark.session import check_executors, session_of, shared_place
 from widenet.sparse import SparseBatch
 from widenet.stores.uri import shown
@@ -222,10 +224,7 @@ def _only_field(directory: RunDirectory) -> str:
     fields = directory.network.fields
     if len(fields) > 1 or directory.fields[fields[0]].kind != "sparse":
         named = ", ".join(f"{name} ({directory.fields[name].kind})" for name in fields)
-        raise FitError(
-            f"{directory.path}: a DataFrame of interactions has one sparse field; the network has {named}."
-            " Use `widenet predict` with a dataset."
-        )
+        raise FitError("must read one sparse field", place=directory.path, value=named)
     return fields[0]
 
 
@@ -258,7 +257,7 @@ def _known(rows: Interactions, features: DataFrame) -> tuple[DataFrame, int | No
     [total] = known.agg(F.count(F.lit(1)).alias("num_rows"), *facts_of("user")).collect()
     check_cells({**mistakes.asDict(), "user_broken": total["user_broken"]}, rows)
     if not total["num_rows"]:
-        raise DataError(f"{PLACE}: at least one item must be known to the run; none is. Name another run.")
+        raise DataError("at least one item must be known to the run; none is", place=PLACE)
     return known, longest_of("user", total)
 
 
@@ -274,7 +273,7 @@ def _model(run: Path | str, version: str, device: str | None) -> Model:
     leave_launcher()  # Spark's processes work alone, whatever the executor has inherited
     model = Model.load(run, device)
     if model.run.model().digest != version:
-        raise CheckpointError(f"{shown(run)} has changed since the driver read it. Call `predict` again.")
+        raise CheckpointError("has changed since the driver read it", place=shown(run))
     return model
 
 

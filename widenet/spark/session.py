@@ -13,7 +13,6 @@ from pyspark.sql.utils import is_remote
 from widenet.errors import OptionError
 from widenet.stores.uri import Uri, is_uri
 
-_REMEDY = "Give driver and executors the same environment, such as one archive in `spark.archives`."
 _LIBRARIES = ("pyarrow", "torch", "widenet")
 _SAME = ("torch", "widenet")
 """Libraries of which another version may compute other bits."""
@@ -22,12 +21,9 @@ _SAME = ("torch", "widenet")
 def session_of(df: DataFrame) -> SparkSession:
     """The session of a DataFrame; raises OptionError for another kind of table, or under Spark Connect."""
     if not isinstance(df, DataFrame):
-        raise OptionError(f"df must be a Spark DataFrame; got {type(df).__name__}. Read it with Spark.")
+        raise OptionError("must be a Spark DataFrame", option="df", value=type(df).__name__)
     if is_remote():
-        raise OptionError(
-            "widenet needs a Spark session in the driver; this one is of Spark Connect. Start"
-            " one by `SparkSession.builder.master(...)`."
-        )
+        raise OptionError("must be of a session in the driver, not of Spark Connect", option="df")
     return df.sparkSession
 
 
@@ -41,8 +37,7 @@ def shared_place(name: str, place: str | Path) -> Path | str:
         return str(Uri.of(place))
     if "://" in str(place):
         raise OptionError(
-            f"`{name}` must be the URI of an object store, or a path on a file system that is mounted on the"
-            " driver and all executors; got another URL. Mount it, or copy its content to one of these."
+            "must be a path that all executors share, or the URI of an object store", option=name
         )
     return Path(place).absolute()
 
@@ -54,8 +49,7 @@ def plain_place(name: str, path: str | Path) -> Path | str:
         return shared
     if shared.as_uri() != f"file://{shared}" or any(sign in str(shared) for sign in "*{}"):
         raise OptionError(
-            f"`{name}` must consist of ASCII letters, digits, `/`, `.`, `-` and `_`, because Spark reads"
-            f" other characters in another way; got {path}. Choose another folder."
+            "must consist of letters, digits, /, ., - and _ of ASCII", option=name, value=str(path)
         )
     return shared
 
@@ -104,7 +98,7 @@ def check_executors(spark: SparkSession, *places: Path | str) -> None:
         if "PYTHON_VERSION_MISMATCH" not in str(error):
             raise
         own = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        raise OptionError(f"executors must have Python {own}, as the driver has. {_REMEDY}") from error
+        raise OptionError(f"executors must have Python {own}, as the driver has") from error
     for report in reports:
         _check_report(report)
 
@@ -114,15 +108,8 @@ def _check_report(report: dict[str, Any]) -> None:
     for library in _LIBRARIES:
         own, there = version(library), report[library]
         if there is None or (library in _SAME and there != own):
-            has = "one has none" if there is None else f"one has {there}"
-            raise OptionError(f"executors must have {library} {own}, as the driver has; {has}. {_REMEDY}")
+            raise OptionError(f"executors must have {library} {own}, as the driver has", value=there)
     if report["unseen"]:
-        raise OptionError(
-            f"{report['unseen'][0]}: must be a folder that the driver and all executors share; an executor"
-            " does not see it. Choose one on a common file system."
-        )
+        raise OptionError("must be a folder that all executors share", place=report["unseen"][0])
     if report["refused"]:
-        raise OptionError(
-            f"{report['refused'][0]} An executor says so: executors take credentials and endpoints from their"
-            " own environment."
-        )
+        raise OptionError(report["refused"][0])

@@ -60,7 +60,7 @@ def train(
     """
     spark = SparkSession.getActiveSession()
     if spark is None:
-        raise OptionError("`train` needs a Spark session. Start one by `SparkSession.builder.getOrCreate()`.")
+        raise OptionError("there must be an active Spark session")
     data, out = shared_place("data", data), shared_place("out", out)
     start_from = None if start_from is None else shared_place("start_from", start_from)
     if resume and isinstance(out, Path):
@@ -69,7 +69,7 @@ def train(
     with prepared(arguments, cuts=False) as (layout, _):
         if not 1 <= processes <= layout.num_shards:
             raise OptionError(
-                f"`processes` must be 1 to the number of shards, {layout.num_shards}; got {processes}."
+                f"must be 1 to the number of shards, {layout.num_shards}", option="processes", value=processes
             )
     check_executors(spark, data, *(place for place in (out, start_from) if isinstance(place, str)))
     documents = (

@@ -13,24 +13,21 @@ def test_it_prints_the_document_and_tells_what_belongs_to_training(widenet, tmp_
     ended = widenet("dsstne", "translate", str(tmp_path / "config.json"))
     assert ended.status == 0
     assert NetworkSpec.parse(ended.out).layers[1].activation.kind == "linear"
-    assert "Activation SoftPlus is linear, as in DSSTNE." in ended.err
     assert 'For training.json: {"shuffle": true, "schedule": {"kind": "inverse", "decay": 0.5}}' in ended.err
 
 
-def test_it_writes_a_file_in_either_dialect(widenet, tmp_path):
+def test_it_writes_a_file(widenet, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config(hidden(Activation="SoftPlus"))), "utf-8")
     ended = widenet(
         "dsstne",
         "translate",
         str(tmp_path / "config.json"),
-        "--dialect",
-        "widenet",
         "--out",
         str(tmp_path / "network.json"),
     )
     assert (ended.status, ended.out) == (0, f"{tmp_path / 'network.json'}: 3 layers.\n")
     network = NetworkSpec.read(tmp_path / "network.json")
-    assert (network.optimizer, network.layers[1].activation.kind) == (None, "softplus")
+    assert network.layers[1].activation.kind == "linear"
 
 
 def test_another_document_is_refused(widenet, tmp_path):
@@ -39,4 +36,3 @@ def test_another_document_is_refused(widenet, tmp_path):
     )
     ended = widenet("dsstne", "translate", str(tmp_path / "config.json"))
     assert ended.status == 2
-    assert 'must be a DSSTNE network: at least one layer needs a "DataSet"' in ended.err

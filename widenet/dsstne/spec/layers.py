@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 from widenet.dsstne.spec.settings import Settings
-
-Dialect = Literal["widenet", "dsstne"]
 
 _COMMON_KEYS = ("Kind", "Type", "Name", "N", "Sparse", "pDropout")
 _SOURCED_KEYS = (*_COMMON_KEYS, "Source", "Kernel", "KernelStride")
@@ -46,11 +44,9 @@ ACTIVATIONS = {
     "Relu": "relu",
     "RectifiedLinear": "relu",
     "Linear": "linear",
-    "SoftPlus": "softplus",
-    "SoftSign": "softsign",
+    # DSSTNE has these names, and computes them as linear.
+    **dict.fromkeys(("SoftPlus", "SoftSign", "RELUMax", "LinearMax"), "linear"),
     "SoftMax": "softmax",
-    "RELUMax": "relu_max",
-    "LinearMax": "linear_max",
     "ELU": "elu",
     "ExponentialLinear": "elu",
     "LRelu": "leaky_relu",
@@ -58,8 +54,6 @@ ACTIVATIONS = {
     "SELU": "selu",
     "ScaledExponentialLinear": "selu",
 }
-_COMPUTED_AS_LINEAR = ("softplus", "softsign", "relu_max", "linear_max")
-"""Activations that DSSTNE accepts and computes as linear."""
 SCHEMES = {
     "Xavier": "xavier",
     "CaffeXavier": "caffe_xavier",
@@ -73,9 +67,8 @@ SCHEMES = {
 
 @dataclass
 class Whole:
-    """Settings of the whole network that layers use, and the notes collected during the translation."""
+    """Settings of the whole network that layers use, and notes on what differs from DSSTNE."""
 
-    dialect: Dialect
     slope: float
     elu_alpha: float
     selu_lambda: float
@@ -86,7 +79,7 @@ class Whole:
     notes: list[str] = field(default_factory=list)
 
 
-def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list[dict[str, Any]]:
+def layers_of(values: Any, index: int, count: int, place: str, whole: Whole) -> list[dict[str, Any]]:
     """Translate a layer.
 
     An output that pools, convolves or has a skip becomes two layers: one that computes its units, and a
@@ -115,8 +108,8 @@ def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list
         translated["source"] = sources if len(sources) > 1 else sources[0]
     if kind == "output" and form != "pooling" and _dropout(settings):
         whole.notes.append(
-            f"{settings.place}.pDropout belongs to an output; DSSTNE drops its units before the loss. It was"
-            " left out."
+            f"{settings.place}.pDropout belongs to an output; DSSTNE drops its units before the"
+            " loss, and widenet does not."
         )
     if kind == "output" and (form != "full" or settings.names("Skip")):
         return _split_output(settings, form, translated, whole)
@@ -150,18 +143,14 @@ def _input(settings: Settings, name: str, whole: Whole) -> dict[str, Any]:
     sparse, dropout = settings.switch("Sparse", False), _dropout(settings)
     if sparse and whole.denoising:
         translated |= {"denoise": whole.denoising, "denoise_rescale": True}
-    if dropout and sparse:
-        whole.notes.append(
-            f"{settings.place}.pDropout has no effect on a sparse input, as in DSSTNE; it was left out."
-        )
-    elif dropout:
+    if dropout and not sparse:
         translated["dropout"] = dropout
     return translated
 
 
 def _output(settings: Settings, name: str, units: int | str, whole: Whole) -> dict[str, Any]:
     return _output_settings(settings, name, units, _activation(settings, whole), whole) | _weight_settings(
-        settings, whole
+        settings
     )
 
 
@@ -177,10 +166,8 @@ def _output_settings(
         "activation": activation,
     }
     translated |= whole.outputs
-    if activation == "softmax" and translated.pop("delta_boost", None):
-        whole.notes.append(
-            f"DeltaBoost has no effect on {settings.place}, a SoftMax, as in DSSTNE; it was left out."
-        )
+    if activation == "softmax":
+        translated.pop("delta_boost", None)
     return translated
 
 
@@ -203,13 +190,13 @@ def _split_output(
             {"name": f"{name} convolved"}
             | _convolution(settings, max_sides=4)
             | {"padding": "valid"}
-            | _linear(settings, whole)
+            | _linear(settings)
         )
         units = units if len(settings.sizes("N", 4)) > 1 else "auto"
     else:
         if units == "auto":
             raise settings.wrong("N", "of an output with Skip must be a number")
-        before = {"name": f"{name} summed", "units": units} | _linear(settings, whole)
+        before = {"name": f"{name} summed", "units": units} | _linear(settings)
     weightless = {"source": before["name"], "bias": False, "weightless": True}
     return [
         translated | before,
@@ -217,16 +204,14 @@ def _split_output(
     ]
 
 
-def _linear(settings: Settings, whole: Whole) -> dict[str, Any]:
+def _linear(settings: Settings) -> dict[str, Any]:
     """Return activation, weights and skip of the linear layer of a split output."""
-    return {"activation": "linear"} | _weight_settings(settings, whole) | _skip(settings)
+    return {"activation": "linear"} | _weight_settings(settings) | _skip(settings)
 
 
 def _hidden(settings: Settings, whole: Whole) -> dict[str, Any]:
     """Return the settings that fully connected hidden layers and convolutions share."""
-    translated = (
-        {"activation": _activation(settings, whole)} | _weight_settings(settings, whole) | _skip(settings)
-    )
+    translated = {"activation": _activation(settings, whole)} | _weight_settings(settings) | _skip(settings)
     if _dropout(settings):
         translated["dropout"] = _dropout(settings)
     return translated
@@ -237,11 +222,6 @@ def _sparseness(settings: Settings, whole: Whole) -> dict[str, Any]:
     p, beta = own.number("p", 0, 0, 1) or whole.sparseness[0], own.number("beta", 0) or whole.sparseness[1]
     if whole.sparseness[1] > 0 and settings.switch("Sparse", False):
         return {"sparseness": {"target": p, "weight": beta}}
-    if "SparsenessPenalty" in settings:
-        whole.notes.append(
-            f"{settings.place}.SparsenessPenalty needs Sparse: true and a penalty of the network to take"
-            " effect; it was left out."
-        )
     return {}
 
 
@@ -250,6 +230,8 @@ def _convolution(settings: Settings, max_sides: int = 1) -> dict[str, Any]:
 
     The last number in N counts the filters. `max_sides` limits the numbers in N: only outputs list all sides.
     """
+    if settings.number("WeightNorm", 0, 0):
+        raise settings.wrong("WeightNorm", "must be 0 in a convolutional layer")
     sides, window = settings.sizes("N", max_sides) or [1], _window(settings)
     if len(sides) > 1 and len(sides) != len(window["kernel"]) + 1:
         raise settings.wrong(
@@ -263,11 +245,6 @@ def _convolution(settings: Settings, max_sides: int = 1) -> dict[str, Any]:
 
 
 def _pooling(settings: Settings, whole: Whole) -> dict[str, Any]:
-    for key in ("Activation", "pDropout", "WeightNorm", "WeightInit", "SharedWeights"):
-        if key in settings and (key != "pDropout" or _dropout(settings)):
-            whole.notes.append(
-                f"{settings.place}.{key} has no effect on a pooling layer, as in DSSTNE; it was left out."
-            )
     if "Function" not in settings:
         raise settings.wrong("Function", f"must be one of {', '.join(POOLINGS)} in a pooling layer")
     function = settings.choice("Function", POOLINGS, "")
@@ -320,11 +297,6 @@ def _dropout(settings: Settings) -> float:
 
 def _activation(settings: Settings, whole: Whole) -> Any:
     name = settings.choice("Activation", ACTIVATIONS, "Sigmoid")
-    if name in _COMPUTED_AS_LINEAR and whole.dialect == "dsstne":
-        whole.notes.append(
-            f"{settings.place}.Activation {settings.text('Activation')} is linear, as in DSSTNE."
-        )
-        return "linear"
     if name == "leaky_relu":
         slope = settings.number(settings.spelled("RELUSlope", "Slope"), whole.slope)
         return {"kind": name, "slope": slope}
@@ -334,12 +306,12 @@ def _activation(settings: Settings, whole: Whole) -> Any:
     return name
 
 
-def _weight_settings(settings: Settings, whole: Whole) -> dict[str, Any]:
+def _weight_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings of weights: initializer, largest lengths and sharing."""
     translated: dict[str, Any] = {}
     initial = settings.within("WeightInit", ("Scheme", "Scale", "Bias"))
     scheme, scale = initial.choice("Scheme", SCHEMES, "Xavier"), initial.number("Scale", 1.0)
-    translated["initializer"] = _initializer(scheme, scale, whole.dialect)
+    translated["initializer"] = _initializer(scheme, scale)
     if initial.number("Bias", 0):
         translated["bias_start"] = initial.number("Bias", 0)
     translated |= _limit(settings, "WeightNorm", "weight_norm") | _limit(settings, "DeltaNorm", "delta_norm")
@@ -369,22 +341,19 @@ def _share(values: Any, place: str) -> dict[str, Any]:
     }
 
 
-def _initializer(scheme: str, scale: float, dialect: Dialect) -> dict[str, Any]:
+def _initializer(scheme: str, scale: float) -> dict[str, Any]:
+    """Return the distribution that DSSTNE's code draws from, which differs from some of its names."""
     match scheme:
         case "gaussian":
             return {"kind": "gaussian", "deviation": scale}
         case "uniform":
             return {"kind": "uniform", "limit": scale}
-        case "xavier" if dialect == "dsstne":
+        case "xavier":
             return {"kind": "xavier", "scale": scale / 2}
         case "unit_ball":
-            return (
-                {"kind": "uniform", "limit": scale, "low": 0.0}
-                if dialect == "dsstne"
-                else {"kind": "unit_ball", "radius": scale}
-            )
+            return {"kind": "uniform", "limit": scale, "low": 0.0}
         case "constant":
-            return {"kind": "constant", "value": -scale if dialect == "dsstne" else scale}
-        case "selu" if dialect == "dsstne":
+            return {"kind": "constant", "value": -scale}
+        case "selu":
             return {"kind": "reciprocal", "scale": scale}
     return {"kind": scheme, "scale": scale}

@@ -1,13 +1,16 @@
-"""Recognition and translation of DSSTNE's network documents."""
+"""Recognition and translation of DSSTNE's network documents.
+
+In a network document an output feeds no layer, and every other layer feeds an output.
+"""
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from widenet.dsstne.spec.layers import Dialect, Whole, layer
-from widenet.dsstne.spec.neutral import with_settings
+from widenet.dsstne.spec.layers import Whole, layers_of
 from widenet.dsstne.spec.settings import Settings
-from widenet.dsstne.spec.wiring import rewired
+from widenet.errors import DocumentError
+from widenet.spec.activations import RESTING
 
 _KEYS = (
     "Version",
@@ -50,6 +53,11 @@ _TEXT_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL
 OLDEST_VERSION, VERSION = 0.6999, 0.9
 
 
+OPTIMIZER = {"floor": 1e-9, "step_offset": 1}
+"""DSSTNE's smallest argument of a square root, and its Adam correction, which starts at t = 2."""
+Layers = list[dict[str, Any]]
+
+
 @dataclass(frozen=True)
 class Translation:
     """A DSSTNE document translated to widenet's form.
@@ -57,7 +65,7 @@ class Translation:
     Attributes:
         network: Plain values of a network document.
         training: Settings for a training document, "shuffle" and "schedule".
-        notes: A sentence for each setting that was left out or works differently.
+        notes: A sentence for each difference from what DSSTNE does.
     """
 
     network: dict[str, Any]
@@ -87,14 +95,12 @@ def without_comments(text: str) -> str:
     )
 
 
-def translation(values: dict[str, Any], where: str = "network", dialect: Dialect = "dsstne") -> Translation:
-    """Translate a DSSTNE network to a network document.
+def translation(values: dict[str, Any], where: str = "network") -> Translation:
+    """Translate a DSSTNE network to a network document that computes what DSSTNE's code does.
 
     Args:
         values: Plain values of DSSTNE's document.
         where: Beginning of error messages.
-        dialect: "dsstne" reproduces what DSSTNE's code does. "widenet" takes the names of activations, losses
-            and initializers by their mathematical definitions.
 
     Raises:
         DocumentError: DSSTNE would refuse the document too, or widenet lacks a feature; the message has the
@@ -104,13 +110,11 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
     if settings.number("Version", VERSION) < OLDEST_VERSION:
         raise settings.wrong("Version", "must be at least 0.7")
     settings.choice("Kind", {"FeedForward": "", "AutoEncoder": ""}, "FeedForward")
-    notes = ["WeightsData has no effect, as in DSSTNE; it was left out."] if "WeightsData" in settings else []
     penalty = settings.within("SparsenessPenalty", ("p", "beta"))
     normalization = settings.merged(("k", "n", "alpha", "beta"), "LRN", "LocalResponseNormalization")
     settings.within("Maxout", ("k",)).number("k", 2)
     whole = Whole(
-        dialect=dialect,
-        slope=settings.number(settings.spelled("RELUSlope", "Slope"), 1.0 if dialect == "dsstne" else 0.01),
+        slope=settings.number(settings.spelled("RELUSlope", "Slope"), 1.0),
         elu_alpha=settings.number("ELUAlpha", 1.0),
         selu_lambda=settings.number("SELULambda", 1.050701),
         denoising=settings.within("Denoising", ("p",)).number("p", 0, 0, 1),
@@ -120,8 +124,7 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
             for key, default in (("k", 2), ("alpha", 1e-4), ("beta", 0.75))
         }
         | {"n": int(normalization.number("n", 5, 1))},
-        outputs=_outputs(settings, dialect, notes),
-        notes=notes,
+        outputs=_outputs(settings),
     )
     raw_layers = settings.raw("Layers")
     layers = raw_layers if isinstance(raw_layers, list) else [raw_layers]
@@ -131,14 +134,12 @@ def translation(values: dict[str, Any], where: str = "network", dialect: Dialect
     translated = [
         part
         for index, one in enumerate(layers)
-        for part in layer(one, index, len(layers), f"{at}[{index}]", whole)
+        for part in layers_of(one, index, len(layers), f"{at}[{index}]", whole)
     ]
     translated = rewired(translated, whole.notes, at)
     _redirect_shared_weights(translated)
     _add_channels(translated)
-    network = {"name": settings.text("Name"), "layers": translated}
-    if dialect == "dsstne":
-        network = with_settings(network)
+    network = with_settings({"name": settings.text("Name"), "layers": translated})
     return Translation(network, _training(settings), tuple(whole.notes))
 
 
@@ -162,19 +163,19 @@ def _add_channels(layers: list[dict[str, Any]]) -> None:
         kernel_axes = [
             len(other["kernel"])
             for other, before in zip(layers[1:], layers, strict=False)
-            if one["name"] in _sources(other, before)
+            if one["name"] in _kernel_sources(other, before)
         ]
         if (kernel_axes or [2])[0] == len(one["shape"]):
             one["shape"] = [1, *one["shape"]]
 
 
-def _sources(layer: dict[str, Any], before: dict[str, Any]) -> list[str]:
+def _kernel_sources(layer: dict[str, Any], before: dict[str, Any]) -> list[str]:
     """Return the sources of a layer with a kernel; an empty list for other layers."""
     named = layer.get("source", before["name"]) if "kernel" in layer else []
     return named if isinstance(named, list) else [named]
 
 
-def _outputs(settings: Settings, dialect: Dialect, notes: list[str]) -> dict[str, Any]:
+def _outputs(settings: Settings) -> dict[str, Any]:
     """Return the settings that all outputs get from the network: loss and boost."""
     kind = settings.choice("ErrorFunction", _LOSSES, "CrossEntropy")
     output: dict[str, Any] = {"loss": kind}
@@ -192,18 +193,12 @@ def _outputs(settings: Settings, dialect: Dialect, notes: list[str]) -> dict[str
             "zeroScale": "zero_scale",
         }
         output["loss"] = {"kind": kind, **{names[key]: value for key, value in numbers.items()}}
-    if kind in _WITHOUT_VALUES and dialect == "dsstne":
+    if kind in _WITHOUT_VALUES:
         output["values"] = "ignore"
     boost = settings.within("DeltaBoost", ("one", "zero"))
     factors = {"target": boost.number("one", 1, 0), "other": boost.number("zero", 1, 0)}
-    if set(factors.values()) != {1.0}:
-        if kind in _BOOSTED:
-            output["delta_boost"] = factors
-        else:
-            notes.append(
-                f"DeltaBoost has no effect with {settings.text('ErrorFunction')}, as in DSSTNE; it was left"
-                " out."
-            )
+    if set(factors.values()) != {1.0} and kind in _BOOSTED:
+        output["delta_boost"] = factors
     return output
 
 
@@ -211,3 +206,174 @@ def _training(settings: Settings) -> dict[str, Any]:
     training: dict[str, Any] = {"shuffle": settings.switch("ShuffleIndices", True)}
     decay = settings.number("Decay", 0, 0)
     return training | ({"schedule": {"kind": "inverse", "decay": decay}} if decay else {})
+
+
+def with_settings(network: dict[str, Any]) -> dict[str, Any]:
+    """Return a network document that trains as DSSTNE does; its own settings take precedence."""
+    layers = [_with_settings(layer) if isinstance(layer, dict) else layer for layer in network["layers"]]
+    shares = any(isinstance(layer, dict) and layer.get("weights") for layer in layers)
+    settings = {"optimizer": OPTIMIZER} | ({"shared_gradient": "mean"} if shares else {})
+    name = {"name": network["name"]} if "name" in network else {}
+    return {**name, **settings, **network, "layers": layers}
+
+
+def _with_settings(layer: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    if layer.get("dropout") and layer.get("kind", "hidden") in ("hidden", "convolution"):
+        activation = layer.get("activation", "sigmoid")
+        kind = activation.get("kind") if isinstance(activation, dict) else activation
+        if kind in RESTING:
+            settings["dropout_form"] = "rest"
+    if isinstance(layer.get("sparseness"), dict):
+        settings["sparseness"] = {"after_dropout": True, "pull_outside": True, **layer["sparseness"]}
+    return {**layer, **settings}
+
+
+def rewired(layers: Layers, notes: list[str], where: str) -> Layers:
+    """Rewire the layers so that no output feeds a layer, and every other layer feeds an output.
+
+    - An output that feeds layers is split: a hidden layer computes the sums, and a second one computes the
+      activation for those layers.
+    - Layers that feed no output are removed.
+    - If there is no output, layers that feed nothing become outputs.
+
+    Layers stay unchanged if one names an unknown layer, or two have the same name; the checks of network
+    documents report that.
+
+    Args:
+        layers: Translated layers.
+        notes: Receives a sentence for each change.
+        where: Beginning of error messages.
+
+    Raises:
+        DocumentError: An output feeds layers but has no number of units.
+    """
+    sources = {layer["name"]: _sources(layers, place) for place, layer in enumerate(layers)}
+    feeding = {name for layer in layers for name in _feeding(layer, sources)}
+    if not feeding <= sources.keys() or len(sources) < len(layers):
+        return layers
+    outputs = [layer["name"] for layer in layers if layer.get("kind") == "output"]
+    if (
+        outputs
+        and not feeding & set(outputs)
+        and all(layer["name"] in feeding or layer["name"] in outputs for layer in layers)
+    ):
+        return layers
+    changed = [layer | ({"source": named} if (named := sources[layer["name"]]) else {}) for layer in layers]
+    if not outputs:
+        ends = [layer for layer in changed if layer["name"] not in feeding and layer.get("kind") != "input"]
+        for layer in ends:
+            notes.append(
+                f'The network has no output; "{layer["name"]}" feeds nothing and becomes an output with a'
+                " data set of its name."
+            )
+        changed += [_weightless_output(layer) for layer in ends]
+        outputs = [layer["name"] for layer in changed if layer.get("kind") == "output"]
+    for name in [name for name in outputs if name in feeding]:
+        notes.append(
+            f'The output "{name}" feeds other layers; they get its units, and their gradients include the'
+            " derivative of its activation."
+        )
+        changed = _split_output(changed, name, where)
+    return _only_used(changed, notes)
+
+
+def _sources(layers: Layers, place: int) -> list[str]:
+    """Return the sources of a layer: those it names, or the layer before it."""
+    layer = layers[place]
+    if layer.get("kind") == "input":
+        return []
+    before = [layers[place - 1]["name"]] if place else []
+    named = layer.get("source", before)
+    return list(named) if isinstance(named, list) else [str(named)]
+
+
+def _feeding(layer: dict[str, Any], sources: dict[str, list[str]]) -> list[str]:
+    skip = layer.get("skip", [])
+    return [*sources[layer["name"]], *(skip if isinstance(skip, list) else [skip])]
+
+
+def _weightless_output(layer: dict[str, Any]) -> dict[str, Any]:
+    """Return an output that takes the units of a layer unchanged."""
+    settings = {
+        "kind": "output",
+        "field": layer["name"],
+        "units": layer.get("units", "auto"),
+        "activation": "linear",
+        "loss": "l2",
+    }
+    return {
+        "name": f"{layer['name']} units",
+        **settings,
+        "source": [layer["name"]],
+        "bias": False,
+        "weightless": True,
+    }
+
+
+def _split_output(layers: Layers, name: str, where: str) -> Layers:
+    """Split an output into a hidden layer for its sums, one for its activation, and a weightless output.
+
+    Layers that the output fed get the hidden layer's units instead.
+    """
+    place = next(place for place, layer in enumerate(layers) if layer["name"] == name)
+    output, before = layers[place], []
+    if output["units"] == "auto" and not (output.get("weightless") and output["activation"] == "linear"):
+        raise DocumentError(
+            f'the output "{name}" feeds other layers, so its N must be the number of units', place=where
+        )
+    sums = f"{name} summed"
+    if output.get("weightless"):
+        (sums,) = output["source"]
+    else:
+        weight_keys = ("units", "source", "initializer", "bias_start", "weight_norm", "weights")
+        before = [
+            {"name": sums, "activation": "linear"}
+            | {key: output[key] for key in weight_keys if key in output}
+        ]
+        rest = {key: value for key, value in output.items() if key not in weight_keys[2:]}
+        output = rest | {"source": [sums], "bias": False, "weightless": True}
+    units = sums
+    if output["activation"] != "linear":
+        units = f"{name} units"
+        own = {"activation": output["activation"], "source": [], "skip": sums, "bias": False}
+        before.append({"name": units, "units": output["units"], **own})
+    parts = [*before, output]
+    return [
+        *(_renamed(layer, name, units) for layer in layers[:place]),
+        *parts,
+        *(_renamed(one, name, units) for one in layers[place + 1 :]),
+    ]
+
+
+def _renamed(layer: dict[str, Any], name: str, other: str) -> dict[str, Any]:
+    """Return the layer with every reference to `name` replaced by `other`."""
+    renamed = dict(layer)
+    for key in ("source", "skip"):
+        if key in renamed:
+            named = renamed[key] if isinstance(renamed[key], list) else [renamed[key]]
+            renamed[key] = [other if one == name else one for one in named]
+    shares = renamed.get("weights", [])
+    for share in shares if isinstance(shares, list) else [shares]:
+        for key in ("source", "layer_source"):
+            if share.get(key) == name:
+                share[key] = other
+    return renamed
+
+
+def _only_used(layers: Layers, notes: list[str]) -> Layers:
+    """Return the outputs and the layers that feed one."""
+    used = {layer["name"] for layer in layers if layer.get("kind") == "output"}
+    before = 0
+    while len(used) > before:
+        before = len(used)
+        for layer in layers:
+            if layer["name"] in used:
+                used.update(_feeding(layer, {layer["name"]: layer.get("source", [])}))
+    if not any(layer.get("kind") == "input" for layer in layers if layer["name"] in used):
+        # The checks of network documents report the cycle or the missing input.
+        return layers
+    for layer in layers:
+        if layer["name"] not in used:
+            notes.append(f'The layer "{layer["name"]}" feeds no output; it was left out.')
+    return [layer for layer in layers if layer["name"] in used]

@@ -3,20 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widenet.errors import DocumentError, did_you_mean
-
-_HINTS = {
-    "weightdata": (
-        'DSSTNE calls it "WeightsData"; import a trained network with its weights from its .nc file.'
-    ),
-    "l1penalty": 'Write "l1" in training.json.',
-    "recurrent": "DSSTNE has no recurrent layers; widenet's own documents do.",
-    "errorfunction": (
-        "DSSTNE has one ErrorFunction for the network; widenet's own documents have one for each output."
-    ),
-    "transpose": 'DSSTNE calls it "Transposed", in "SharedWeights".',
-}
-"""Hints for keys that DSSTNE's documentation describes but its code refuses."""
+from widenet.errors import DocumentError, nearest
 
 _EXACT = 2.0**53
 """Limit below which every whole floating-point number is exact."""
@@ -27,7 +14,7 @@ class Settings:
 
     def __init__(self, values: Any, place: str, known: Sequence[str]) -> None:
         if not isinstance(values, dict):
-            raise DocumentError(f"{place} must be an object with named fields; got {values!r}.")
+            raise DocumentError("must be an object with named fields", place=place, value=values)
         self.place = place
         self._values = lowered(values, place)
         self._order = sorted(values)
@@ -35,7 +22,7 @@ class Settings:
         for key in values:
             if key.lower() not in spelled:
                 raise DocumentError(
-                    f"{self._at(key)} is not a known key of DSSTNE's here.{_hint(key, spelled)}"
+                    f"is not a key of DSSTNE's here.{nearest(key, known)}", place=self._at(key)
                 )
 
     def __contains__(self, key: str) -> bool:
@@ -50,7 +37,7 @@ class Settings:
 
     def wrong(self, key: str, rule: str) -> DocumentError:
         """Return the error for a key that breaks a rule ("must be ...")."""
-        return DocumentError(f"{self._at(key)} {rule}; got {self._values.get(key.lower())!r}.")
+        return DocumentError(rule, place=self._at(key), value=self._values.get(key.lower()))
 
     def spelled(self, *keys: str) -> str:
         """Return the spelling of a key that counts: the one in the object that DSSTNE reads last.
@@ -99,8 +86,7 @@ class Settings:
         meaning = {known.lower(): meaning for known, meaning in names.items()}.get(name.lower())
         if meaning is None:
             raise DocumentError(
-                f"{self._at(key)} must be a known name; got"
-                f' "{name}".{_hint(name, {known.lower(): known for known in names})}'
+                f'must be a known name; got "{name}".{nearest(name, names)}', place=self._at(key)
             )
         return meaning
 
@@ -142,14 +128,6 @@ def lowered(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     lower: dict[str, Any] = {}
     for key, value in values.items():
         if key.lower() in lower:
-            raise DocumentError(f'{place}: the key "{key}" appears twice, in another case. Keep one of them.')
+            raise DocumentError(f'the key "{key}" appears twice, in another case', place=place)
         lower[key.lower()] = value
     return lower
-
-
-def _hint(key: str, spelled: Mapping[str, str]) -> str:
-    if key.lower() in _HINTS:
-        return f" {_HINTS[key.lower()]}"
-    if key.lower().startswith("checkpoint"):
-        return ' Write "checkpoints" in training.json.'
-    return did_you_mean(key, spelled.values())

@@ -1,24 +1,108 @@
-"""Counts the interactions of a DataFrame, checks every cell, and numbers its items."""
+"""Reads interactions of a DataFrame as `widenet data ingest` does those of a file, and counts them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 its usual name
+from pyspark.sql.types import DataType
 
-from widenet.data.formats.columns import RULES
+from widenet.data.formats.columns import RULES, choose_column
+from widenet.data.formats.sql import LARGEST_FLOAT32
 from widenet.errors import DataError
-from widenet.spark.columns import PLACE, Interactions
+
+PLACE = "the DataFrame"
+
+_LARGEST = 1.7976931348623157e308
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_TYPES = {
+    "id": ("string", *_WHOLE),
+    "value": (*_WHOLE, "float", "double"),
+    "time": (*_WHOLE, "double", "timestamp", "timestamp_ntz", "date"),
+}
+_RULES = {
+    "id": "must be text or whole numbers",
+    "value": "must be a number",
+    "time": "must be a timestamp, a date or a number",
+}
+
 
 Keep = Callable[[str, DataFrame], DataFrame]
 """Computes the rows of a DataFrame once, and gives them from where they are kept under a name."""
-
 _INTEGER = r"\A-?[0-9]{1,38}\z"
 _DIGITS_OF_BIGINT = 18
 _ROW_BITS = 33
 """Bits of `monotonically_increasing_id` for the row within its partition."""
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """The rows of a DataFrame; a cell that breaks the rule of its role is null.
+
+    Attributes:
+        frame: `user` and `item` as text, and perhaps `value` and `time` as doubles.
+        columns: The column of each role.
+        has_whole_items: Whether items are whole numbers by their type.
+    """
+
+    frame: DataFrame
+    columns: Mapping[str, str]
+    has_whole_items: bool
+
+
+def interactions(df: DataFrame, user: str, item: str, value: str | None, time: str | None) -> Interactions:
+    """Choose and convert the columns of a DataFrame.
+
+    Raises:
+        DataError: A column does not exist, occurs twice, has two roles or a wrong type.
+    """
+    named = {"user": user, "item": item, "value": value, "time": time}
+    columns: dict[str, str] = {}
+    for role, given in named.items():
+        if given is None:
+            continue
+        name = choose_column(PLACE, df.columns, role, given)
+        if df.columns.count(name) > 1:
+            raise DataError("must occur once", place=PLACE, column=name, value=df.columns.count(name))
+        if name in columns.values():
+            first = next(each for each in columns if columns[each] == name)
+            raise DataError(f"cannot be both {first} and {role}", place=PLACE, column=name)
+        columns[role] = name
+    read = [_converted(df, role, name).alias(role) for role, name in columns.items()]
+    return Interactions(df.select(*read), columns, _base(df.schema[columns["item"]].dataType) in _WHOLE)
+
+
+def _converted(df: DataFrame, role: str, name: str) -> Column:
+    kind, group = df.schema[name].dataType, role if role in _TYPES else "id"
+    if _base(kind) not in _TYPES[group]:
+        raise DataError(_RULES[group], place=PLACE, column=name, option=role, value=kind.simpleString())
+    column = F.col("`" + name.replace("`", "``") + "`")
+    if group == "id":
+        # Another collation would merge ids that differ, and order them in its own way.
+        return F.nullif(F.collate(column.cast("string"), "UTF8_BINARY"), F.lit(""))
+    number, largest = _number(column, _base(kind)), LARGEST_FLOAT32 if role == "value" else _LARGEST
+    return F.when(F.abs(number) <= largest, number)  # NaN is above every number
+
+
+def _number(column: Column, kind: str) -> Column:
+    """A column as a double; times are seconds since 1970, and those without a time zone are UTC."""
+    if kind == "timestamp_ntz":
+        epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+        return F.timestamp_diff("MICROSECOND", epoch, column) / 1e6
+    if kind == "timestamp":
+        micros, of_millisecond = F.unix_micros(column), F.pmod(F.unix_micros(column), F.lit(1000))
+        return (micros - of_millisecond) / 1000 / 1000 + of_millisecond / 1e6  # rounded as DuckDB does
+    if kind == "date":
+        return (F.unix_date(column) * 86_400).cast("double")
+    return column.cast("double")
+
+
+def _base(kind: DataType) -> str:
+    """The name of a type; that of text with a collation or a limited length is "string"."""
+    name: str = kind.simpleString()
+    return "string" if name.startswith(("string", "varchar", "char")) else name
 
 
 @dataclass(frozen=True)
@@ -127,27 +211,18 @@ def check_cells(total: dict[str, Any], rows: Interactions) -> None:
     for role, column in rows.columns.items():
         if number := total[f"bad_{role}"]:
             has = "row breaks" if number == 1 else "rows break"
-            raise DataError(
-                f'{PLACE}: column "{column}" {RULES[role]}; {number:,} {has} this rule. Fix or remove'
-                f" {'it' if number == 1 else 'them'}."
-            )
+            raise DataError(f"{RULES[role]}; {number:,} {has} this rule", place=PLACE, column=column)
         if total.get(f"{role}_broken"):
-            raise DataError(
-                f'{PLACE}: column "{column}" must hold UTF-8 without the character NUL; an id has others.'
-                " Remove it."
-            )
+            raise DataError("must hold UTF-8 without the character NUL", place=PLACE, column=column)
     if not total["num_rows"]:
-        raise DataError(f"{PLACE}: at least one interaction must be left; there is none. Check its source.")
+        raise DataError("at least one interaction must be left; there is none", place=PLACE)
 
 
 def check_unrepeated(frame: DataFrame) -> None:
     """Raise DataError if a user has an item several times."""
     several = frame.groupBy("user", "item").count().where("count > 1")
     for user, item, _ in several.orderBy("user", "item").limit(1).collect():
-        rule = "with `duplicates='error'`, a user must have each item once"
-        raise DataError(
-            f"{PLACE}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule."
-        )
+        raise DataError(f"must have each item of a user once; {user!r} has {item!r} again", place=PLACE)
 
 
 def placed_items(items: DataFrame, counts: Counts, keep: Keep) -> DataFrame:
