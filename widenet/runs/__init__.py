@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Model": "widenet.runs.model:Model",
     "Recommendation": "widenet.runs.recommending:Recommendation",
-    "Silence": "widenet.training.reports:Silence",
+    "Silence": "widenet.training.state:Silence",
     "train": "widenet.runs.training:train",
 }
 
