@@ -5,11 +5,10 @@ import shutil
 
 import pytest
 
+from tests.mistakes import mistake
 from widenet.errors import OptionError
-from widenet.report.listing import list_runs, listed
-from widenet.report.subject import Subject
+from widenet.report.listing import list_runs
 from widenet.runs import Model
-from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import locked
 
 
@@ -57,7 +56,7 @@ def test_the_order_is_that_which_is_asked_for(runs):
     assert values == sorted(values, reverse=True)
     (runs / "more" / "other" / "log.jsonl").unlink()
     assert [run.name for run in list_runs(runs).runs] == ["run", "more/other"]
-    with pytest.raises(OptionError, match=r'got "loss"\. Known: metric, name, state'):
+    with mistake(OptionError):
         list_runs(runs, "loss")
 
 
@@ -72,14 +71,6 @@ def test_folders_that_are_no_run_are_named_and_the_others_listed(runs, reported)
     listing = list_runs(runs)
     assert sorted(run.name for run in listing.runs) == ["more/other", "run"]
     assert listing.problems.keys() == {runs / "foreign", runs / "more" / "network", runs / "more" / "weights"}
-    assert listing.problems[runs / "foreign"] == f"{runs / 'foreign'} is not a run: it has no network.json."
-    assert listing.problems[runs / "more" / "weights"].startswith(f"{runs / 'more' / 'weights'}")
-
-
-def test_links_lead_to_runs_and_to_no_circle(runs):
-    (runs / "best").symlink_to("run")
-    (runs / "again").symlink_to(".")
-    assert set(by_name(runs)) == {"best", "run", "more/other"}
 
 
 def test_a_folder_may_be_a_run_or_empty_and_must_exist(runs, tmp_path, monkeypatch):
@@ -87,7 +78,7 @@ def test_a_folder_may_be_a_run_or_empty_and_must_exist(runs, tmp_path, monkeypat
     assert list(by_name(".")) == ["run"]
     (tmp_path / "empty").mkdir()
     assert (list_runs(tmp_path / "empty").runs, list_runs(tmp_path / "empty").problems) == ([], {})
-    with pytest.raises(OptionError, match="is not a folder"):
+    with mistake(OptionError, place="nowhere"):
         list_runs(tmp_path / "nowhere")
 
 
@@ -95,25 +86,5 @@ def test_a_loss_that_went_up_is_said(runs):
     record = {"epoch": 1, "start_loss": 1.0, "loss": 9.0, "ndcg@5": float("nan")}
     (runs / "run" / "log.jsonl").write_text(f"{json.dumps(record)}\n")
     run = by_name(runs)["run"]
-    assert "is far above its start" in run.warning
+    assert run.warning is not None
     assert run.value is None
-
-
-def test_a_line_that_is_added_while_a_run_is_read_is_no_damage(runs):
-    subject, log = Subject("run", RunDirectory.open(runs / "run")), runs / "run" / "log.jsonl"
-    assert len(subject.lines) == 3
-    log.write_text(log.read_text() + json.dumps({"epoch": 4, "loss": 1.0}) + "\n")
-    assert listed(subject).warning is None
-
-
-def test_a_damaged_log_is_said(runs):
-    log = runs / "run" / "log.jsonl"
-    assert by_name(runs)["run"].warning is None
-    log.write_bytes(log.read_bytes()[:-9])
-    assert by_name(runs)["run"].warning == (
-        f"{log} is damaged: a line is left out. The weights do not depend on it."
-    )
-    assert by_name(runs)["run"].epochs == 2
-    with locked(runs / "run"):
-        shutil.rmtree(runs / "run" / "model")
-        assert by_name(runs)["run"].warning is None

@@ -3,8 +3,6 @@
 import json
 import shutil
 
-import pytest
-
 import widenet
 from tests.pages import Page
 from widenet.plan.numbers import amount
@@ -37,28 +35,6 @@ def test_the_times_of_all_phases_add_up(reported, tmp_path):
         ("checkpoints", "60 s", "30.0%"),
         ("in all", "3 min", "100.0%"),
     ]
-
-
-def test_a_log_without_some_times_is_shown_without_them(reported, tmp_path):
-    page = Page(time_section(subject(reported, tmp_path, [{"epoch": 1, "loss": 1.0, "seconds": 5.0}])))
-    assert page.texts["td"] == ["steps", "5 s", "100.0%", "in all", "5 s", "100.0%"]
-
-
-@pytest.mark.parametrize(("keep", "warns"), [("last", True), ("best", False)])
-def test_a_loss_far_above_its_start_is_said_first(keep, warns, reported, tmp_path):
-    records = [
-        {"epoch": 1, "loss": 2.0, "start_loss": 3.0, "ndcg@5": 0.5},
-        {"epoch": 2, "loss": 6.5, "ndcg@5": 0.1},
-    ]
-    page = Page(summary(subject(reported, tmp_path, records, keep=keep)))
-    assert (
-        any(
-            "Warning: the loss of epoch 2, 6.5, is far above its start, 3:" in text
-            for text in page.texts.get("p", [])
-        )
-        == warns
-    )
-    assert "2 of 3" in page.texts["b"]
 
 
 def test_a_run_in_8_bits_says_so_and_has_the_bytes_of_its_files(reported, tmp_path):

@@ -2,35 +2,16 @@
 
 import json
 import shutil
-from pathlib import Path
 
 from widenet.report.subject import Subject
 from widenet.runs import Model
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
-from widenet.training.run_directory import FieldRecord, RunDirectory
+from widenet.training.run_directory import RunDirectory
 
 
 def test_parameters_are_those_of_the_weights(reported):
     subject = Subject("run", RunDirectory.open(reported / "run"))
     assert subject.parameters == {"taste": 31 * 6 + 6, "next": 31 * 6 + 31}
     assert set(subject.run.layout.units) == set(Model.load(reported / "run").network.layout.units)
-
-
-def test_the_parameters_of_a_convolution_are_the_numbers_of_its_filters():
-    layers = [
-        {"name": "image", "kind": "input", "field": "pixels", "shape": [2, 5, 5]},
-        {"name": "edges", "kind": "convolution", "filters": 4, "kernel": 3},
-        {"name": "digit", "kind": "output", "field": "digits"},
-    ]
-    fields = {
-        "pixels": FieldRecord("dense", 50, 0.0, 1.0, None),
-        "digits": FieldRecord("sparse", 10, 1.0, 1.0, None),
-    }
-    subject = Subject(
-        "run", RunDirectory(Path("run"), NetworkSpec.of({"layers": layers}), TrainingSpec(), fields)
-    )
-    assert subject.parameters == {"edges": 4 * (2 * 3 * 3) + 4, "digit": 10 * (4 * 5 * 5) + 10}
 
 
 def test_the_best_line_is_the_first_of_the_largest_metric(reported, tmp_path):

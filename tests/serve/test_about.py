@@ -1,13 +1,12 @@
 """What the page asks for beside items: values, ids, numbers and pictures, in a real Chromium."""
 
-import base64
 import struct
 import zlib
 
 import numpy as np
 import pytest
 
-from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
+from tests.browser import WIDTHS, check_accessible, needs_chromium, visit
 from tests.serve.conftest import service
 from tests.serve.test_page import add, expect_items
 from widenet.data.lists import dataset_from_lists
@@ -69,13 +68,6 @@ def covers(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def pictures(covers):
-    """The address of the network that reads covers alone."""
-    with service(covers / "cover") as running:
-        yield f"http://127.0.0.1:{running.port}/"
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_values_ids_numbers_and_pictures_reach_the_network(width, chromium, covers):
     model, fields = Model.load(covers / "all", "cpu"), {}
@@ -106,63 +98,6 @@ def test_values_ids_numbers_and_pictures_reach_the_network(width, chromium, cove
         del fields["cover"]
         expect_items(page, model.recommend(["7"], values=[4], fields=fields))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-DROP = """([name, kind, text]) => {
-    const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0)), dropped = new DataTransfer();
-    dropped.items.add(new File([bytes], name, { type: kind }));
-    const target = document.querySelector('[role=group][aria-label=cover]');
-    target.dispatchEvent(new DragEvent("drop", { dataTransfer: dropped, bubbles: true, cancelable: true }));
-}"""
-
-
-@pytest.mark.parametrize(
-    "dtype", ["uint8", "int8", "int16", "uint16", "int32", "uint32", "float32", "float64", "text", "json"]
-)
-def test_a_file_that_is_dropped_is_enough_for_a_network_on_pictures(
-    dtype, chromium, covers, pictures, tmp_path
-):
-    model, path = Model.load(covers / "cover", "cpu"), tmp_path / "cover.npy"
-    numbers = PIXELS.ravel() / 256 if dtype in ("float32", "float64", "text", "json") else PIXELS.ravel() // 2
-    if dtype == "text":
-        path.write_text("\n".join(map(str, numbers)))
-        path = path.rename(tmp_path / "cover.csv")
-    elif dtype == "json":
-        path.write_text(str(numbers.tolist()))
-        path = path.rename(tmp_path / "cover.json")
-    else:
-        np.save(path, numbers.reshape(SHAPE).astype(dtype))
-    with visit(chromium, pictures) as page:
-        expect(page.locator("#none")).to_have_text("Say cover to see recommendations.")
-        assert not page.get_by_role("combobox", name="Items", exact=True).is_visible()
-        page.evaluate(DROP, [path.name, "", base64.b64encode(path.read_bytes()).decode()])
-        expect_items(page, model.recommend([], fields={"cover": numbers.tolist()}))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("cover.png", b"no picture", "cover.png is no picture that this browser reads."),
-        ("short.csv", b"1,2,3", "short.csv holds 3 numbers; cover takes 72."),
-        ("words.txt", b"one two", "words.txt must hold finite numbers alone."),
-        ("cover.npy", b"\x93NUMPY", "cover.npy must be an array of NumPy in C order"),
-        ("cover.npy", b"", "cover.npy must be an array of NumPy in C order"),
-    ],
-)
-def test_a_file_of_something_else_is_refused_in_a_sentence(name, content, said, chromium, pictures):
-    with visit(chromium, pictures) as page:
-        page.get_by_role("group", name="cover").wait_for()
-        kind = "image/png" if name.endswith("png") else ""
-        page.evaluate(DROP, [name, kind, base64.b64encode(content).decode()])
-        expect(page.locator("#error")).to_contain_text(said)
-
-
-def test_numbers_that_are_none_are_not_sent(chromium, covers):
-    with service(covers / "all") as running, visit(chromium, f"http://127.0.0.1:{running.port}/") as page:
-        page.get_by_role("textbox", name="profile").fill("0.5 x 1")
-        page.keyboard.press("Tab")
-        expect(page.locator("#error")).to_have_text("profile takes numbers.")
-        expect(page.locator("#none")).to_contain_text("to see recommendations")
 
 
 def test_a_field_may_have_more_numbers_than_lists_have_items(tmp_path):

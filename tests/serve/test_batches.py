@@ -100,17 +100,6 @@ def test_who_asks_alone_waits_for_nobody():
     assert run(engine, steps, max_delay_seconds=3600) == [["a"], ["0"], ["1"], ["2"]]
 
 
-def test_a_batch_waits_no_longer_than_it_may():
-    engine = Stopped()
-
-    async def steps(thread, first):
-        second = await offer(thread, 1)
-        engine.go.set()
-        await asyncio.gather(first, second)
-
-    assert run(engine, steps, max_delay_seconds=0.01) == [["a"], ["1"]]
-
-
 def test_a_full_queue_refuses_at_once_and_takes_all_or_none():
     engine = Stopped()
 

@@ -10,7 +10,6 @@ from tests.described import TRAINING, described, network
 from tests.mistakes import mistake
 from tests.serve.conftest import NETWORK, WIDTH, answered, pairs
 from widenet.data.dataset import Dataset
-from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError, WidenetError
 from widenet.runs import Model, train
@@ -133,17 +132,6 @@ def test_a_mistake_is_named_and_spoils_no_other_answer(request_, expected, optio
     assert first == last == answered(engine, good)[0]
     assert (code(refused), option in (None, refused.option)) == (expected, True)
     assert str(refused).isprintable()
-
-
-def test_unknown_items_are_skipped_where_the_request_says_so(engine):
-    skipping, plain, nothing = answered(
-        engine,
-        Recommend(items=["i1", "x", "i2"], unknown="skip"),
-        Recommend(items=["i1", "i2"]),
-        Recommend(items=["x"], unknown="skip"),
-    )
-    assert (pairs(skipping), skipping.unknown, plain.unknown) == (pairs(plain), ["x"], [])
-    assert (len(nothing.items), nothing.is_personal, skipping.is_personal) == (10, False, True)
 
 
 def test_an_answer_says_whether_anything_is_known_of_the_person(engine, world):
@@ -280,27 +268,6 @@ def test_a_wrong_rule_refuses_its_own_request_alone(ruled, rules):
     assert (len(plain.items), code(refused)) == (10, "invalid")
 
 
-@pytest.mark.parametrize(
-    ("filtered", "unknown", "alone"),
-    [
-        ({"weights": {"i3": 0.5, "zzz": 2.0}}, {"weights": {"zzz": 2.0}}, {"weights": {"i3": 0.5}}),
-        ({"never": ["i3", "zzz"]}, {"never": ["zzz"]}, {"never": ["i3"]}),
-    ],
-)
-def test_unknown_items_in_a_filter_are_listed_and_refused_if_there_are_no_others(
-    filtered, unknown, alone, ruled
-):
-    asks = [{**filtered}, {**filtered, "unknown": "skip"}, alone, unknown, {**unknown, "unknown": "skip"}, {}]
-    engine = ruled[0]
-    *some, known, refused, skipped, all_items = answered(
-        engine, *(Recommend(items=["i1"], **ask) for ask in asks)
-    )
-    for answer in some:
-        assert (pairs(answer), answer.unknown) == (pairs(known), ["zzz"])
-    assert code(refused) == "invalid"
-    assert (pairs(skipped), skipped.unknown) == (pairs(all_items), ["zzz"])
-
-
 def test_a_part_is_recommended_as_predict_does_and_listed(engine, model, world):
     expected, usual = (
         predicted(model, world.data, k=WIDTH, part="heldout"),
@@ -381,34 +348,3 @@ def test_the_items_of_an_answer_have_the_attributes_that_are_named(ruled):
         assert [each.attributes for each in answer.items] == model.attributes_of(ids, names)
     assert [each.attributes for answer in answers[4:] for each in answer.items] == [msgspec.UNSET] * 32
     assert pairs(answers[0]) == pairs(answers[5])
-
-
-def test_the_values_that_rules_may_name_are_told_the_most_frequent_first(tmp_path):
-    (tmp_path / "b.csv").write_text("user,item\n" + "".join(f"u{n % 9},{n % 5}\n" for n in range(45)))
-    (tmp_path / "i.csv").write_text(
-        "item,genre,stock,price\n0,prose,true,1\n1,verse,true,2\n2,verse,false,3\n3,verse,true,4\n4,,true,5\n"
-    )
-    data = ingest([tmp_path / "b.csv"], tmp_path / "data", items=tmp_path / "i.csv")
-    train(NETWORK, {"epochs": 1, "shards": 2}, data, tmp_path / "run")
-    told = Engine.load(tmp_path / "run", None, "cpu", None).about.attributes
-    assert {name: (each.kind, each.values) for name, each in told.items()} == {
-        "genre": ("text", ["verse", "prose"]),
-        "stock": ("boolean", [True, False]),
-        "price": ("number", []),
-    }
-
-
-def test_attributes_are_told_in_the_order_in_which_they_say_something(tmp_path):
-    """Words and booleans first, then what items share otherwise, then what differs from item to item."""
-    (tmp_path / "b.csv").write_text("user,item\n" + "".join(f"u{n % 9},{n % 8}\n" for n in range(72)))
-    lines = [
-        f"{n},c{n},{100 + n},{2000 + n % 2},t{n // 3};t{n // 4},{n % 2},2026-01-0{n % 2 + 1}"
-        for n in range(8)
-    ]
-    (tmp_path / "i.csv").write_text("item,code,number,year,tags,new,since\n" + "\n".join(lines))
-    options = {"items_separator": ";", "items_booleans": ["new"]}
-    data = ingest([tmp_path / "b.csv"], tmp_path / "data", items=tmp_path / "i.csv", **options)
-    told = ["tags", "new", "year", "since", "code", "number"]
-    assert data.attributes("items").telling() == told
-    train(NETWORK, {"epochs": 1, "shards": 2}, data, tmp_path / "run")
-    assert list(Engine.load(tmp_path / "run", None, "cpu", None).about.attributes) == told

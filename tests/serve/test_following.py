@@ -180,18 +180,6 @@ def test_any_failure_is_counted_and_what_may_pass_is_tried_again(fault, follower
     assert follower._model.engine.fingerprint == second
 
 
-def test_a_run_that_cannot_be_looked_at_is_looked_at_again(follower, world, monkeypatch):
-    def broken(_):
-        raise RuntimeError("a loop of links")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("widenet.serve.following.state_of", broken)
-        follower.look()
-    point(follower.run, world.run("second"))
-    follower.look()
-    assert follower._model.engine.fingerprint == Model.load(world.run("second"), "cpu").fingerprint()
-
-
 def test_weights_that_are_copied_over_in_place_are_another_model(world, tmp_path):
     run = shutil.copytree(world.run("first"), tmp_path / "run")
     before = state_of(run)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import WidenetError
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs import train
 from widenet.serve.engine import Engine
@@ -69,14 +68,6 @@ def test_users_have_all_fields_of_the_dataset_beside_baskets_without_them(wide):
     assert [pairs(answer) for answer in found] == [
         [(one.item, one.score) for one in each] for each in expected
     ]
-
-
-@pytest.mark.parametrize(
-    "fields", [{"profile": [1.0]}, {"profile": ["x", "y"]}, {"profile": [1e39, 0.0]}, {"country": "7"}]
-)
-def test_numbers_and_categories_that_do_not_fit_are_refused(fields, wide):
-    (refused,) = answered(wide[2], Recommend(items=["i1"], fields=fields))
-    assert isinstance(refused, WidenetError)
 
 
 def test_sequences_keep_their_order_whatever_is_beside_them(tmp_path):

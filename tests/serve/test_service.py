@@ -46,23 +46,6 @@ from widenet.cli import main; main()
 """
 """A service whose searches wait for a line each, and whose later loads never end."""
 
-BROKEN = """
-from widenet.serve.engine import Engine
-
-answers = Engine.answers
-
-
-def failing(self, asks):
-    if any(getattr(ask, "items", None) == ["i7"] for ask in asks):
-        raise OverflowError("secret".upper())
-    return answers(self, asks)
-
-
-Engine.answers = failing
-from widenet.cli import main; main()
-"""
-"""A service that fails on every batch with the item "i7"."""
-
 
 def tokens(folder):
     texts = {
@@ -103,13 +86,6 @@ def test_what_is_no_run_or_has_no_weights_yet_and_a_port_in_use_are_told(world, 
         start(ServeArguments(beginning, port=0), print)
     with socket.create_server(("127.0.0.1", 0)) as other, mistake(OptionError, option="port"):
         start(ServeArguments(world.run("first"), port=other.getsockname()[1]), print)
-
-
-@pytest.mark.parametrize("number", [float("inf"), float("nan"), -1, 1e9])
-@pytest.mark.parametrize("name", ["deadline_ms", "max_delay_ms"])
-def test_times_have_bounds(name, number, world):
-    with mistake(OptionError, option=name):
-        ServeArguments(world.run("first"), **{name: number})
 
 
 def test_the_program_that_users_start_answers_and_ends_well(world):
@@ -171,17 +147,6 @@ def test_a_request_whose_deadline_passes_gets_504_and_a_stuck_model_does_not_hol
         assert running.recommend(items=["i1"]).status == 504
         running.process.terminate()
         assert running.process.wait(timeout=60) == 0
-
-
-def test_a_row_that_fails_gets_500_and_those_beside_it_answers(world):
-    words = "--max-delay-ms", 1000, "--max-batch", 2, "--deadline-ms", 60_000
-    with service(world.run("first"), *words, script=BROKEN) as running, ThreadPoolExecutor(2) as pool:
-        replies = list(pool.map(lambda item: running.recommend(items=[item]), ["i7", "i8"] * 4))
-        assert [reply.status for reply in replies] == [500, 200] * 4
-        status, said = running.end()
-    assert status == 0
-    assert "OverflowError" in said
-    assert "SECRET" not in said
 
 
 def test_a_run_that_is_deleted_under_the_service_goes_on_answering(world, tmp_path):

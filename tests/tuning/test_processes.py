@@ -116,13 +116,6 @@ def test_ctrl_c_lets_every_worker_save(data, tmp_path, replaced):
     assert len({*first.epochs, *heard.epochs}) == len(first.epochs) + len(heard.epochs)
 
 
-def test_what_a_worker_cannot_go_on_with_is_raised_here(data, tmp_path, replaced):
-    replaced('import sys; print(\'["error", "CheckpointError", "disk full."]\'); sys.exit(2)')
-    with pytest.raises(Exception, match=r"^disk full\.$") as raised:
-        tune(SPACE, data, tmp_path / "study", trials=2, workers=1 + 1)
-    assert type(raised.value).__name__ == "CheckpointError"
-
-
 def test_workers_that_begin_nothing_are_not_replaced(data, tmp_path, monkeypatch):
     class Lost(processes._Worker):
         def __init__(self, number, _command, *rest):
@@ -135,20 +128,6 @@ def test_workers_that_begin_nothing_are_not_replaced(data, tmp_path, monkeypatch
     assert sorted(heard.said) == [
         f"Worker {number} was lost (signal SIGKILL); it had not begun a trial." for number in (0, 1)
     ]
-
-
-def test_workers_share_processors_and_devices(monkeypatch):
-    class Facts:
-        device = "cuda"
-
-    class Study:
-        facts = Facts
-
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    monkeypatch.setattr(processes, "available_threads", lambda workers: 12 // workers)
-    found = [processes._environment(Study, number, 3, 9) for number in range(3)]
-    assert [each["CUDA_VISIBLE_DEVICES"] for each in found] == ["4", "7", "4"]
-    assert {(each["WIDENET_THREADS"], each["WIDENET_LAUNCHER"]) for each in found} == {("4", "9")}
 
 
 def test_a_worker_saves_and_ends_when_its_launcher_has_ended(data, tmp_path):

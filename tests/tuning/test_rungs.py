@@ -62,23 +62,6 @@ def test_once_all_wait_the_best_of_a_rung_goes_on_although_enough_have_gone():
     assert rungs.promoted(trials, is_settled=True).number == 4
 
 
-def test_a_tie_goes_to_the_earlier_trial():
-    rungs = Rungs((1, 3), 2)
-    trials = [Trial(number, {}, 0, {1: 0.5}) for number in range(3)]
-    assert rungs.promoted(trials, is_settled=False).number == 0
-
-
-def test_the_best_of_too_few_trials_is_promoted_once_all_wait():
-    rungs = Rungs((1, 3, 9), 3)
-    trials = [Trial(0, {}, 0, {1: 0.1}), Trial(1, {}, 0, {1: 0.2})]
-    assert rungs.promoted(trials, is_settled=False) is None
-    assert rungs.promoted(trials, is_settled=True).number == 1
-    trials[1] = Trial(1, {}, 1, {1: 0.2, 3: 0.3})
-    assert rungs.promoted(trials, is_settled=True).number == 1
-    trials[1] = Trial(1, {}, 2, {1: 0.2, 3: 0.3, 9: 0.3})
-    assert rungs.promoted(trials, is_settled=True) is None
-
-
 def test_a_failed_trial_is_neither_ranked_nor_trained():
     rungs = Rungs((1, 3), 2)
     trials = [

@@ -8,7 +8,6 @@ from widenet.errors import DocumentError, FitError, OptionError
 from widenet.spec.space import Between, SpaceSpec
 from widenet.spec.training import Evaluation, TrainingSpec
 from widenet.tuning.space import check_space, drawn, layout_of, random_choices, rounded, with_metric
-from widenet.tuning.tune import tune
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +46,6 @@ def test_a_dataset_without_validation_part_is_refused_with_the_remedy(tmp_path):
         check_space(space(SPACE), plain)
 
 
-def test_a_mistake_is_said_before_a_validation_part_is_missed(tmp_path):
-    plain = people(tmp_path / "plain", validation=False)
-    with mistake(DocumentError, place="layers[1].unit"):
-        tune(with_layer(unit=3), plain, tmp_path / "study")
-    assert not (tmp_path / "study").exists()
-
-
 @pytest.mark.parametrize(
     ("values", "field"),
     [
@@ -82,22 +74,6 @@ def test_a_value_is_kept_where_some_other_choices_go_with_it(data):
     tied = {**output, "weights": {"layer": "taste", "transposed": True}}
     layers = [history, {**taste, "units": {"from": [2, 4]}}, deep, tied]
     check_space(space({"network": {"layers": layers}, "training": SPACE["training"]}), data)
-
-
-def test_a_value_that_few_documents_allow_is_found_in_a_small_space(data):
-    """Two layers that share a weight need equal units, which few of 900 pairs have."""
-    units = {"from": [*range(2, 32)]}
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "taste", "units": units},
-        {"name": "other", "source": "in", "units": units, "weights": {"layer": "taste"}},
-        {"name": "out", "kind": "output", "source": ["taste", "other"], "field": "items"},
-    ]
-    training = {"epochs": 1, "evaluation": {"metric": "ndcg@5"}}
-    check_space(space({"network": {"layers": layers}, "training": training}), data)
-    layers[2]["units"] = {"from": [*range(40, 70)]}
-    with mistake(FitError):
-        check_space(space({"network": {"layers": layers}, "training": training}), data)
 
 
 def test_numbers_are_drawn_between_their_bounds_with_four_digits():

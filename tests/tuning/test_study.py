@@ -104,17 +104,6 @@ def test_a_line_that_was_cut_short_is_removed_and_nothing_else(begun, data):
     assert again.number == 1
 
 
-def test_optuna_reads_the_journal(begun, data):
-    import optuna
-
-    trial, claim = taken(begun, data, 1)
-    reached(begun, trial, 9, 0.5, claim)
-    backend = optuna.storages.journal.JournalFileBackend(str(begun.path / FILE_NAME))
-    study = optuna.load_study(study_name="widenet", storage=optuna.storages.JournalStorage(backend))
-    assert study.best_value == 0.5
-    assert study.best_params == trial.choices
-
-
 @pytest.mark.parametrize(
     "damaged",
     [

@@ -68,32 +68,6 @@ def test_suggestions_end_with_the_space():
     assert list(suggestions(SpaceSpec.of(grid, "space.json"), RUNGS, whole, 0)) == []
 
 
-def test_trials_that_have_not_reached_a_rung_or_failed_count_as_bad_ones(space, trials):
-    """A suggestion that is being tried elsewhere is not suggested again, nor is its neighbourhood."""
-    best = max(trials, key=lambda trial: trial.reached[1])
-    running = [*trials, *(Trial(30 + n, {**best.choices, RATE: 0.02 + n / 1000}) for n in range(10))]
-    failed = [*trials, *(Trial(trial.number, trial.choices, problem="diverged") for trial in running[30:])]
-    now = next(suggestions(space, RUNGS, trials, 0))
-    assert next(suggestions(space, RUNGS, running, 0)) != now
-    assert next(suggestions(space, RUNGS, failed, 0)) != now
-
-
-def test_choices_that_few_trials_have_are_no_cause_for_a_warning():
-    """Optuna warns of them, and a warning is an error here."""
-    sgd = {"kind": "sgd", "learning_rate": {"between": [0.1, 0.2]}}
-    training = {**SPACE["training"], "optimizer": {"from": [sgd, {"kind": "adam"}]}}
-    mixed, trials = SpaceSpec.of({**SPACE, "training": training}, "space.json"), []
-    labels, rate = mixed.choices["training.optimizer"].labels, "training.optimizer.from[0].learning_rate"
-    for number in range(8):
-        own = (
-            {"training.optimizer": labels[0], rate: 0.15}
-            if number == 3
-            else {"training.optimizer": labels[1]}
-        )
-        trials.append(Trial(number, {UNITS: "2", **own}, 0, {1: 0.1 * number}))
-    assert importance(mixed, RUNGS, trials)
-
-
 def test_what_decides_the_metric_is_important(space, trials):
     shares = importance(space, RUNGS, trials)
     assert list(shares) == [RATE, UNITS]

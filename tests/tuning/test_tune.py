@@ -9,14 +9,11 @@ import pytest
 
 import widenet
 from tests.mistakes import mistake
-from tests.scripts import Script
 from tests.tuning.studies import SPACE, Heard, documents, people, with_layer, with_training
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.runs import train
 from widenet.training.checkpoint import Checkpoint
-from widenet.training.run_path import locked
-from widenet.tuning import worker
 from widenet.tuning.tune import tune
 
 
@@ -90,27 +87,6 @@ def test_a_study_takes_more_trials_later(searched, data, tmp_path):
     assert len(result.trials) == 6
 
 
-def test_a_trial_that_stands_at_its_rung_is_not_trained_again(data, tmp_path, monkeypatch):
-    """A worker that is lost after a checkpoint, and before it has written the metric."""
-    with monkeypatch.context() as patch:
-        patch.setattr(worker, "_record", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            tune(SPACE, data, tmp_path / "study", trials=1, rungs=2)
-    heard = Heard()
-    result = tune(SPACE, data, tmp_path / "study", trials=1, rungs=2, resume=True, report=heard)
-    assert heard.begun == [(0, 3, 3), (0, 3, 9)]
-    assert heard.epochs == [(0, epoch) for epoch in range(4, 10)]
-    assert result.best.epochs == 9
-
-
-def test_a_training_that_ends_early_is_finished(data, tmp_path):
-    space = with_training(evaluation={"metric": "ndcg@5", "stop_after": 1}, epochs=40)
-    result = tune(space, data, tmp_path / "study", trials=1, rungs=2)
-    (trial,) = result.trials
-    assert trial.state == "finished"
-    assert trial.fingerprint == train(*documents(result.path), data, tmp_path / "run").facts["fingerprint"]
-
-
 def test_a_trial_whose_numbers_overflow_fails_alone(data, tmp_path):
     space = with_training(
         optimizer={"kind": "sgd", "learning_rate": {"from": [1e30, 0.5]}},
@@ -157,13 +133,6 @@ def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, mon
     assert not os.path.lexists(tmp_path / "study")
 
 
-def test_a_study_whose_trials_all_fail_says_why(data, tmp_path):
-    space = with_training(optimizer={"kind": "sgd", "learning_rate": {"from": [1e30, 1e31]}})
-    linear = space | {"network": with_layer(units=4, activation="linear")["network"]}
-    with mistake(FitError):
-        tune(linear, data, tmp_path / "study", trials=2)
-
-
 def test_a_study_sets_a_validation_part_aside_once_and_resumes_on_it(tmp_path):
     plain = people(tmp_path / "plain", validation=False)
     heard, out = Heard(), tmp_path / "study"
@@ -198,18 +167,3 @@ from widenet.tuning.tune import tune
 study.force_all_to_disk = lambda _: os.kill(os.getpid(), signal.SIGKILL)
 tune(SPACE, *sys.argv[1:], trials=1)
 """
-
-
-def test_what_killed_searches_leave_is_removed_by_the_next_one(tmp_path):
-    plain, out = people(tmp_path / "plain", validation=False), tmp_path / "study"
-    for turn in ("first", "second"):
-        killed = Script(KILLED, tmp_path / turn, words=[str(plain.path), str(out)])
-        killed.communicate()
-        assert killed.returncode == -signal.SIGKILL
-        names = {path.name for path in tmp_path.iterdir()} - {"plain", "first", "second"}
-        assert names == {".study.cut"}
-        assert (tmp_path / ".study.cut" / "data").is_dir()
-    with locked(tmp_path / ".study.cut"), mistake(CheckpointError):
-        tune(SPACE, plain, out, trials=1, rungs=1)
-    assert len(tune(SPACE, plain, out, trials=1, rungs=1).trials) == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"plain", "first", "second", "study"}

@@ -70,17 +70,6 @@ def test_the_table_has_a_row_for_each_run_and_those_that_are_asked_for(shown):
     assert ("option", {"value": "recall@5", "selected": None}) in some.elements
 
 
-def test_names_from_the_disk_are_text(runs):
-    shutil.move(runs / "untied", runs / EVIL)
-    (runs / "<b>stranger").mkdir()
-    (runs / "<b>stranger" / "file").write_text("")
-    with pages(runs) as running:
-        page = Page(running.get("/").body.decode())
-        assert {"img", "b>stranger"} & page.names == set()
-        assert EVIL in page.texts["a"]
-        assert "<b>stranger" in page.texts["b"]
-
-
 def test_damaged_and_deleted_runs_leave_the_others(runs):
     with pages(runs) as running:
         assert "2 runs" in running.get("/").body.decode()
@@ -162,11 +151,6 @@ def test_the_token_gives_a_cookie_and_nothing_is_shown_without(trained, tmp_path
         assert running.get("/", Authorization=f"Bearer {TOKEN}").status == 200
 
 
-def test_without_a_token_there_is_no_session(shown):
-    assert shown.ask("POST", "/session").status == 404
-    assert shown.ask("POST", "/").status == 405
-
-
 @pytest.mark.parametrize(
     ("place", "status"),
     [
@@ -205,13 +189,6 @@ def test_a_run_says_its_numbers_its_part_and_its_plan(shown, trained):
     assert amount(memory(job).total) in page.texts["td"]
     records = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
     assert brief(records[-1]["loss"]) in page.texts["td"]
-
-
-def test_a_comparison_says_what_differs(shown):
-    page = Page(shown.get("/compare?run=untied&run=deep%2Ftied").body.decode())
-    assert "optimizer.learning_rate" in page.texts["td"]
-    assert {"3", "4"} <= set(page.texts["td"]) | set(page.texts["mark"])
-    assert {"untied", "deep/tied"} <= set(page.texts["th"])
 
 
 def test_hostile_names_damage_and_deletion_of_a_run_are_said(runs):

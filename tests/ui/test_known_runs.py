@@ -51,14 +51,6 @@ def test_the_end_of_a_training_is_a_change(runs):
     assert seen.now.runs["untied"].listed.state == "interrupted"
 
 
-def test_a_kept_evaluation_is_a_change(runs):
-    seen = known(runs)
-    start = seen.now.version
-    (runs / "untied" / "evaluations").mkdir()
-    seen.look()
-    assert seen.now.since(start).changed == ["untied"]
-
-
 def test_runs_come_and_go_and_change_what_differs(runs):
     seen = known(runs)
     start = seen.now.version
@@ -96,14 +88,6 @@ def test_a_damaged_run_is_named_until_it_is_mended(runs):
     seen.look()
     assert seen.now.problems == {}
     assert "untied" in seen.now.since(start).changed
-
-
-def test_a_folder_that_goes_away_holds_no_run(runs):
-    seen = known(runs)
-    shutil.rmtree(runs)
-    seen.look()
-    assert seen.now.runs == {}
-    assert "is not a folder" in seen.now.problems["runs"]
 
 
 def test_a_long_curve_keeps_its_last_point(runs):

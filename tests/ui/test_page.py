@@ -1,12 +1,10 @@
 """The pages in a real Chromium: live, by mouse and by keyboard, on a phone, in the dark."""
 
-import re
 import shutil
 
 import pytest
 
 from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
-from tests.serve.conftest import TOKEN
 from tests.ui.conftest import EVIL, pages, training
 
 pytestmark = needs_chromium
@@ -53,26 +51,6 @@ def test_runs_are_sorted_and_found(chromium, address):
         page.get_by_role("button", name="recall@5").wait_for()
 
 
-def test_the_keyboard_alone_sorts_and_chooses(chromium, address):
-    with visit(chromium, address) as page:
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.className") == "skip"
-        page.get_by_role("button", name="Run", exact=True).focus()
-        page.keyboard.press("Enter")
-        assert page.get_by_role("columnheader", name="Run").get_attribute("aria-sort") == "ascending"
-        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-        for name in ("deep/tied", "untied"):
-            page.get_by_label(f"Compare {name}").focus()
-            page.keyboard.press("Space")
-        assert page.locator("#number").inner_text() == "2 chosen."
-        link = page.get_by_role("link", name="Compare", exact=True)
-        assert link.get_attribute("href") == "compare?run=deep%2Ftied&run=untied"
-        page.get_by_role("button", name="Clear").focus()
-        page.keyboard.press("Enter")
-        assert page.locator("#chosen").is_hidden()
-        assert page.evaluate("document.activeElement.id") == "find"
-
-
 def test_an_epoch_a_new_run_and_a_deleted_one_show_by_themselves(chromium, runs):
     with (
         training(runs / "untied") as run,
@@ -96,18 +74,6 @@ def test_an_epoch_a_new_run_and_a_deleted_one_show_by_themselves(chromium, runs)
         shutil.copytree(runs / "newest", runs / EVIL)
         expect(page.get_by_role("link", name=EVIL)).to_have_count(1)
         assert page.locator("img").count() == 0
-
-
-def test_the_first_run_appears_on_an_empty_page(chromium, trained, tmp_path):
-    (tmp_path / "runs").mkdir()
-    with (
-        pages(tmp_path / "runs") as running,
-        visit(chromium, f"http://127.0.0.1:{running.port}/") as page,
-    ):
-        assert "holds no run yet" in page.locator("main").inner_text()
-        check_accessible(page)
-        shutil.copytree(trained / "runs" / "untied", tmp_path / "runs" / "first")
-        expect(page.get_by_role("link", name="first")).to_have_count(1)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -173,20 +139,3 @@ def test_pages_that_have_ended_say_so(chromium, trained):
         assert running.end()[0] == 0
         page.get_by_role("alert").wait_for()
         assert "does not answer" in page.get_by_role("alert").inner_text()
-
-
-def test_the_token_is_asked_for_and_kept_from_scripts(chromium, trained, tmp_path):
-    (tmp_path / "token").write_text(TOKEN)
-    with pages(trained / "runs", "--token-file", tmp_path / "token") as running:
-        address = f"http://127.0.0.1:{running.port}/"
-        with visit(chromium, address, expected=["status of 401"]) as page:
-            page.get_by_label("Token of these pages").fill("wrong")
-            page.keyboard.press("Enter")
-            expect(page.locator("#token")).to_have_value("")
-            assert page.get_by_role("alert").inner_text() == "This is not the token."
-            check_accessible(page)
-            page.get_by_label("Token of these pages").fill(TOKEN)
-            page.keyboard.press("Enter")
-            page.get_by_role("link", name="untied").wait_for()
-            kept = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
-            assert not re.search(f"{TOKEN}|widenet-ui", page.evaluate(kept))

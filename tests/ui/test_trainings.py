@@ -26,7 +26,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.existing_run import is_locked
 from widenet.ui.known_runs import KnownRuns
 from widenet.ui.training_routes import TrainingRoutes, default_texts
-from widenet.ui.trainings import OUTPUT_BYTES, Trainings
+from widenet.ui.trainings import Trainings
 
 CHANGE = ["/start", "/stop"]
 
@@ -141,18 +141,6 @@ def test_the_datasets_of_runs_a_named_one_and_those_of_a_folder_are_offered(trai
     assert list(found.values()) == ["books", "data", "year"]
 
 
-@pytest.mark.parametrize("machine", ['{"data": 5}', '{"data": "\\u0000"}', "[]", "{"])
-def test_what_a_damaged_file_says_is_not_believed(machine, open_pages, folder, trained):
-    damaged = folder / "damaged"
-    shutil.copytree(trained / "runs" / "untied", damaged)
-    try:
-        (damaged / "machine.json").write_text(machine)
-        for place in ("/run?name=damaged", "/start?like=damaged", "/data", "/"):
-            assert open_pages.get(place).status == 200, place
-    finally:
-        shutil.rmtree(damaged)
-
-
 @pytest.mark.long
 def test_a_training_outlives_the_pages_and_the_next_ones_stop_it(right, trained, tmp_path):
     folder = tmp_path / "runs"
@@ -235,17 +223,6 @@ def test_a_training_is_a_process_with_its_own_session_documents_and_output(tmp_p
     assert not later.is_alive(path)
 
 
-@pytest.mark.parametrize("note", ["", "[]", '{"pid": 1}', '{"pid": "x", "began": "1"}', None])
-def test_another_process_with_the_same_id_is_left_alone(note, tmp_path):
-    (tmp_path / ".mine.start").mkdir()
-    own = json.dumps({"pid": os.getpid(), "began": "1"})
-    (tmp_path / ".mine.start" / "process.json").write_text(own if note is None else note)
-    trainings = Trainings(tmp_path, train_command)
-    assert not trainings.is_alive(tmp_path / "mine")
-    with mistake(RefusedError):
-        trainings.stop(tmp_path / "mine")
-
-
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a/b", "../a", "/etc", ".hidden", "-a", "a\n", "a b", "a\0", "\u00e4", "a" * 101]
 )
@@ -265,15 +242,6 @@ def test_a_run_and_a_link_are_not_replaced_and_a_busy_folder_starts_nothing(tmp_
         with mistake(RefusedError):
             trainings.start(name, tmp_path, {"network.json": ""}, 1, busy)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "taken"]
-
-
-def test_the_end_of_a_long_output_is_shown(tmp_path):
-    trainings, path = Trainings(tmp_path, train_command), tmp_path / "mine"
-    assert trainings.output(path) is None
-    (tmp_path / ".mine.start").mkdir()
-    (tmp_path / ".mine.start" / "output.txt").write_bytes(b"\xff" + b"x" * OUTPUT_BYTES + b"end")
-    assert trainings.output(path).endswith("xend")
-    assert len(trainings.output(path)) == OUTPUT_BYTES
 
 
 @needs_chromium
