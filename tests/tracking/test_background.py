@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from widenet.tracking.background import Background
+from widenet.tracking.follow import Background
 
 
 def test_calls_are_made_in_order_and_a_failure_stops_none_of_them():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from widenet.pictures.html import Html, joined, tag
 from widenet.report import comparison, sections
-from widenet.report.paired import paired_differences
+from widenet.report.comparison import paired_differences
 from widenet.report.subject import Subject
 
 

@@ -1,16 +1,17 @@
 """Follows a training with a tracker, which can neither stop nor delay it."""
 
 import json
+import queue
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
-from widenet.tracking.background import Background
 from widenet.tracking.mlflow_run import MlflowRun, check_installed, check_store, load, parameters_of
 from widenet.tracking.uri import TrackingUri
 from widenet.training.existing_run import FITTED
@@ -20,11 +21,38 @@ from widenet.training.run_path import TRACKING, values, write_whole
 from widenet.training.saved_facts import WeightsFacts
 from widenet.training.state import LoopState, Report
 
+T = TypeVar("T")
+
 START_SECONDS = 60.0
 """How long a training waits for its tracker before it starts: a new database takes a while."""
 END_SECONDS = 20.0
 """How long it waits at its end."""
 _LARGEST_REPORT_BYTES = 16 << 20
+
+
+class Background:
+    """One daemon thread that makes calls in the order in which they come.
+
+    The process does not wait for the thread when it ends.
+    """
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="tracker", daemon=True).start()
+
+    def submit(self, call: Callable[[], T]) -> "Future[T]":
+        """Make a call after those before it; return its result to come."""
+        result: Future[T] = Future()
+        self.calls.put((call, result))
+        return result
+
+    def _run(self) -> None:
+        while True:
+            call, result = self.calls.get()
+            try:
+                result.set_result(call())
+            except Exception as error:
+                result.set_exception(error)
 
 
 def check_tracker(track: str, run: Path | None) -> None:

@@ -8,8 +8,8 @@ from widenet.plan.job import DeviceKind, Job
 from widenet.plan.memory import WORDS, memory
 from widenet.plan.numbers import amount
 from widenet.report import comparison, sections
+from widenet.report.comparison import paired_differences
 from widenet.report.listing import ListedRun
-from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
 from widenet.training.environment import recorded_processes
 from widenet.training.run_directory import RunDirectory
