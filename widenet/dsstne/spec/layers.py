@@ -239,8 +239,6 @@ def _convolution(settings: Settings, max_sides: int = 1) -> dict[str, Any]:
             f"must have one number for each axis of Kernel, {len(window['kernel'])}, and the number of"
             " filters last",
         )
-    if settings.number("WeightNorm", 0, 0):
-        raise settings.wrong("WeightNorm", "of a convolution must be 0")
     return {"kind": "convolution", "filters": sides[-1]} | window | _normalized(settings)
 
 
