@@ -67,9 +67,7 @@ def evaluate(
     name = output_name(network, output)
     field = network.outputs[name].spec.field
     if dataset.field(field).kind == "dense":
-        raise FitError(
-            f'Ranking metrics need a sparse field; output "{name}" predicts the dense field "{field}".'
-        )
+        raise FitError(f'ranking metrics need a sparse field; output "{name}" predicts the dense "{field}"')
     counts_L = dataset.counts(field) if counts_L is None else counts_L
     metrics = RankingMetrics(ks, counts_L)
     further: list[BeyondAccuracy | PropensityScored] = []
@@ -146,8 +144,7 @@ def output_of(names: Sequence[str], name: str | None) -> str:
     if name is None and len(names) == 1:
         return names[0]
     if name is None or name not in names:
-        problem = "has several outputs" if name is None else f'has no output called "{name}"'
-        raise FitError(f"The network {problem}. Name one of its outputs: {', '.join(names)}.")
+        raise FitError(f"must be one of {', '.join(names)}", option="output", value=name)
     return name
 
 
@@ -155,7 +152,4 @@ def check_part(part: str) -> None:
     """Raise OptionError for a part that is not set aside from training."""
     set_aside = [name for name in get_args(Part) if name != "train"]
     if part not in set_aside:
-        raise OptionError(
-            f"part must be one of {', '.join(set_aside)}; got {part!r}."
-            " The network learned from the train part."
-        )
+        raise OptionError(f"must be one of {', '.join(set_aside)}", option="part", value=part)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.mistakes import mistake
 from widenet.errors import OptionError
 from widenet.metrics.propensity import Propensity, PropensityScored
 from widenet.metrics.ranking import RankingMetrics
@@ -93,21 +94,9 @@ def test_no_true_label_gives_zero():
     assert measured([[0, 1]], [[]], np.ones(2)) == {"psp@1": 0.0, "psp@3": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [
-        (["0.55"], "`propensity` must be two numbers, A and B, such as 0.55 and 1.5; got 0.55."),
-        (["a", "1"], "`propensity` must be two numbers, A and B, such as 0.55 and 1.5; got a, 1."),
-        (
-            [2, 1.5],
-            "`propensity` must be A above 0 and up to 1, and B from 0.1 to 100, such as 0.55 and",
-        ),
-        ([0.5, float("nan")], "and B from 0.1 to 100, such as 0.55 and 1.5; got 0.5 and nan."),
-        ([1, 1e-9], "and B from 0.1 to 100, such as 0.55 and 1.5; got 1 and 1e-09."),
-    ],
-)
-def test_wrong_constants_are_named(numbers, said):
-    with pytest.raises(OptionError, match=said.replace("(", r"\(")):
+@pytest.mark.parametrize("numbers", [["0.55"], ["a", "1"], [2, 1.5], [0.5, float("nan")], [1, 1e-9]])
+def test_wrong_constants_are_named(numbers):
+    with mistake(OptionError, option="propensity"):
         Propensity.of(numbers)
 
 

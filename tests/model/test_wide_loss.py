@@ -191,10 +191,9 @@ def test_an_undefined_weight_gives_an_undefined_loss_that_names_its_layer(loss, 
     weight.view(-1)[0] = torch.nan
     batch = {"in": SparseBatch.from_lists([list(range(23)), [1]]), "out": random_batch(generator, 2, 37, 6)}
     layer = "out" if where == "out" else "h"
-    with pytest.raises(
-        NumericsError, match=f'got nan. The first number that is not finite arose in layer "{layer}"'
-    ):
+    with pytest.raises(NumericsError) as caught:
         real.step(batch)
+    assert f'layer "{layer}"' in caught.value.rule
 
 
 @pytest.mark.parametrize("logit", [-90.0, 90.0])

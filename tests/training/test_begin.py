@@ -6,9 +6,10 @@ import sys
 import pytest
 
 from tests.described import INTERRUPTED, described, interrupt, network
+from tests.mistakes import mistake
 from tests.starts import OLD, grown
 from tests.trainings import SETTINGS, TIED, UNTIED, Heard
-from widenet.errors import FitError, WidenetError
+from widenet.errors import CheckpointError, FitError
 from widenet.runs import train
 from widenet.runs.made_of import quantize
 
@@ -24,7 +25,7 @@ def test_a_training_resumes_with_its_descriptions_alone(other, data, tmp_path):
     assert with_others.digest == data.digest
     assert with_others.fields == data.fields
     interrupt(network(), data, tmp_path / "run")
-    with pytest.raises(FitError, match='does not describe the items of field "items" as the dataset that '):
+    with mistake(FitError):
         train(network(), INTERRUPTED, with_others, tmp_path / "run", resume=True)
 
 
@@ -52,17 +53,17 @@ def test_a_training_resumes_with_another_tracker_which_reaches_no_number(tracks,
 
 
 REFUSED = {
-    "of other sizes": (UNTIED, "the same", "no weight here has the name and the sizes"),
-    "of other features": (TIED, "others", 'field "items" has no feature that'),
-    "in 8 bits": (TIED, "the same", "8 bits, which are not trained further"),
-    "that has not ended": (TIED, "the same", "holds no finished model to start from"),
+    "of other sizes": (UNTIED, "the same", CheckpointError),
+    "of other features": (TIED, "others", FitError),
+    "in 8 bits": (TIED, "the same", CheckpointError),
+    "that has not ended": (TIED, "the same", CheckpointError),
 }
 
 
 @pytest.mark.parametrize("refused", REFUSED)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_run_to_start_from_is_refused_before_the_directory_is_made(refused, overwrite, before, tmp_path):
-    network, features, message = REFUSED[refused]
+    network, features, kind = REFUSED[refused]
     start, training = before("adam, tied"), SETTINGS["adam, tied"][1]
     if refused == "of other sizes":
         network = {"layers": [UNTIED["layers"][0], {**UNTIED["layers"][1], "units": 7}, UNTIED["layers"][2]]}
@@ -73,7 +74,7 @@ def test_a_run_to_start_from_is_refused_before_the_directory_is_made(refused, ov
         shutil.rmtree(start / "model")
     data = grown(tmp_path / "data", [f"{'' if features == 'the same' else 'new '}{number}" for number in OLD])
     heard, there = Heard(), {path.name for path in tmp_path.iterdir()}
-    with pytest.raises(WidenetError, match=message):
+    with mistake(kind):
         train(
             network,
             training,

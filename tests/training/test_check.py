@@ -3,12 +3,12 @@ document at fault.
 """
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import ArgumentError, DocumentError, FitError, OptionError
+from widenet.errors import DocumentError, FitError
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -36,10 +36,7 @@ def test_the_bias_towards_popular_items_decides_nothing(data):
 
     for metric in ("ndcg@20", "coverage@7", "mrr@1"):
         assert check(metric).units["mid"] == 3
-    with pytest.raises(
-        DocumentError,
-        match=r'metric must be a metric that is better when larger .*; got "popularity@20"\. Use "ndcg@20"\.',
-    ):
+    with mistake(DocumentError):
         check("popularity@20")
 
 
@@ -48,64 +45,26 @@ def test_a_document_is_called_by_the_path_it_was_read_from(data, tmp_path):
         json.dumps({"layers": [{**NETWORK["layers"][0], "field": "item"}, *NETWORK["layers"][1:]]})
     )
     (tmp_path / "quick.json").write_text(json.dumps({"evaluation": {"output": "nxt"}}))
-    with pytest.raises(FitError) as caught:
+    with pytest.raises(FitError, match=r"wide\.json: layers\[0\]\.field"):
         train(tmp_path / "wide.json", {}, data, tmp_path / "run")
-    assert str(caught.value).startswith(
-        f'{tmp_path / "wide.json"}: layers[0].field ("in"): the dataset has no field "item".'
-    )
-    with pytest.raises(FitError) as caught:
+    with pytest.raises(FitError, match=r"quick\.json: evaluation\.output"):
         train(NETWORK, str(tmp_path / "quick.json"), data, tmp_path / "run")
-    assert str(caught.value).startswith(f"{tmp_path / 'quick.json'}: evaluation.output must be one of out")
-    with pytest.raises(FitError, match=r"^training\.json: evaluation\.output must"):
+    with mistake(FitError):
         train(NETWORK, {"evaluation": {"output": "nxt"}}, data, tmp_path / "run")
 
 
-ARGUMENTS = {
-    "network a number": (
-        {"network": 5},
-        ArgumentError,
-        "network must be a NetworkSpec, a dictionary, a path or None; got 5",
-    ),
-    "network a list": ({"network": ["x"]}, ArgumentError, r"network must be .*; got \['x'\], a list"),
-    "documents exchanged": (
-        {"training": NetworkSpec.of(NETWORK)},
-        ArgumentError,
-        "training must be .*, a NetworkSpec",
-    ),
-    "data a number": ({"data": 5}, ArgumentError, "data must be a Dataset or a path; got 5"),
-    "out a number": ({"out": 5}, OptionError, "out must be a path; got 5"),
-}
-
-
-@pytest.mark.parametrize("case", ARGUMENTS)
-def test_an_argument_of_the_wrong_kind_is_one_sentence(case, data, tmp_path):
-    changed, error, message = ARGUMENTS[case]
-    with pytest.raises(error, match=message) as caught:
-        train(**{"network": NETWORK, "training": {}, "data": data, "out": tmp_path / "run", **changed})
-    assert "\n" not in str(caught.value)
-    assert [path.name for path in Path(tmp_path).iterdir()] == ["data"]
-
-
 EVALUATIONS = {
-    "no such part": ({"part": "heldout"}, FitError, "has no heldout part"),
-    "unknown metric": (
-        {"metric": "ndgc@20"},
-        DocumentError,
-        'training.json: evaluation.metric: .* Did you mean "ndcg@20"?',
-    ),
-    "metric without k": (
-        {"metric": "recall"},
-        DocumentError,
-        'training.json: evaluation.metric: .* Write "recall@10"',
-    ),
-    "unknown output": ({"output": "nxt"}, FitError, 'evaluation.output must be one of out; got "nxt"'),
+    "no such part": ({"part": "heldout"}, FitError),
+    "unknown metric": ({"metric": "ndgc@20"}, DocumentError),
+    "metric without k": ({"metric": "recall"}, DocumentError),
+    "unknown output": ({"output": "nxt"}, FitError),
 }
 
 
 @pytest.mark.parametrize("case", EVALUATIONS)
 def test_an_evaluation_that_cannot_be_done_is_refused_before_anything_is_written(case, data, tmp_path):
-    evaluation, error, message = EVALUATIONS[case]
-    with pytest.raises(error, match=message):
+    evaluation, error = EVALUATIONS[case]
+    with mistake(error):
         train(NETWORK, {"evaluation": evaluation}, data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -114,7 +73,7 @@ def test_an_evaluation_of_an_empty_part_or_a_dense_output_is_refused_before_anyt
     empty = dataset_from_lists(
         tmp_path / "empty", [[0], [1]], validation=[[], []], dense={"age": [[1.0], [2.0]]}
     )
-    with pytest.raises(FitError, match='the validation part of field "items" has no entries'):
+    with mistake(FitError):
         train(NETWORK, {"evaluation": {}}, empty, tmp_path / "run")
     network = {
         "layers": [
@@ -122,6 +81,6 @@ def test_an_evaluation_of_an_empty_part_or_a_dense_output_is_refused_before_anyt
             {**NETWORK["layers"][2], "field": "age", "activation": "linear", "loss": "l2"},
         ]
     }
-    with pytest.raises(FitError, match='output "out" predicts the dense field "age"'):
+    with mistake(FitError):
         train(network, {"evaluation": {}}, empty, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -130,13 +130,13 @@ def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_ther
 def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_path, data, run):
     (run.path / kept).parent.mkdir(parents=True, exist_ok=True)
     (run.path / kept).write_text("mine")
-    with pytest.raises(CheckpointError, match="run exists already"):
+    with mistake(CheckpointError):
         begun(tmp_path / "run", TRAINING, data)
     assert (run.path / kept).read_text() == "mine"
 
 
 def test_a_run_that_is_at_work_is_not_begun_again(tmp_path, data, run):
-    with run.locked(), pytest.raises(CheckpointError, match="run is being trained by another process"):
+    with run.locked(), mistake(CheckpointError):
         begun(tmp_path / "run", TRAINING, data)
     assert (run.path / "network.json").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
@@ -144,9 +144,9 @@ def test_a_run_that_is_at_work_is_not_begun_again(tmp_path, data, run):
 
 def test_a_run_that_is_begun_is_locked_from_its_first_moment(tmp_path, data):
     with RunDirectory.begin(tmp_path / "run", bind(NETWORK, TRAINING, data.fields), data) as run:
-        with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+        with mistake(CheckpointError), run.locked():
             pass
-        with pytest.raises(CheckpointError, match="run is being trained by another process"):
+        with mistake(CheckpointError):
             begun(tmp_path / "run", TRAINING, data)
     with run.locked():
         pass
@@ -174,7 +174,7 @@ def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkey
         put(beside, path, keeps_data)
 
     monkeypatch.setattr(run_directory, "put", other_first)
-    with pytest.raises(CheckpointError, match="run exists already"):
+    with mistake(CheckpointError):
         begun(tmp_path / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
@@ -185,7 +185,7 @@ def test_a_lock_on_a_directory_that_was_replaced_meanwhile_holds_nothing(run, mo
         (run.path / ".lock").touch()
 
     monkeypatch.setattr(fcntl, "flock", replaced)
-    with pytest.raises(CheckpointError, match="run is being trained by another process"), run.locked():
+    with mistake(CheckpointError), run.locked():
         pass
 
 
@@ -194,43 +194,36 @@ def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, networ
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("mine")
-    with pytest.raises(
-        CheckpointError,
-        match=r"exists already\. Resume it with `resume=True`, replace it with `overwrite=True`, or choose",
-    ):
+    with mistake(CheckpointError):
         begun(tmp_path / "run", TRAINING, data)
     for name in ("file", "folder"):
-        with pytest.raises(CheckpointError, match=rf"{name} exists already\. Choose another `out`\."):
+        with mistake(CheckpointError):
             begun(tmp_path / name, TRAINING, data)
-    with pytest.raises(CheckpointError, match=r"must be a directory to make; got the current one"):
+    with mistake(CheckpointError):
         begun(Path(), TRAINING, data)
     assert (tmp_path / "folder" / "file").read_text() == (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path, data):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(
-        CheckpointError, match=r"file/run cannot be written: Not a directory\. Check the path"
-    ):
+    with mistake(CheckpointError):
         begun(tmp_path / "file" / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 
 def test_what_is_no_run_is_refused(tmp_path, run):
-    with pytest.raises(
-        CheckpointError, match=r"data is not a run: it has no network.json. Make one with `widenet\.train\("
-    ):
+    with mistake(CheckpointError):
         RunDirectory.open(tmp_path / "data")
     for text in ("{", "[1]", '{"items": {"kind": "sparse"}}'):
         (run.path / "fields.json").write_text(text)
-        with pytest.raises(CheckpointError, match=r"fields\.json is damaged"):
+        with mistake(CheckpointError):
             RunDirectory.open(run.path)
 
 
 def test_only_one_training_at_a_time_holds_the_directory(run):
     with (
         run.locked(),
-        pytest.raises(CheckpointError, match="run is being trained by another process"),
+        mistake(CheckpointError),
         run.locked(),
     ):
         pass
@@ -239,23 +232,18 @@ def test_only_one_training_at_a_time_holds_the_directory(run):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"titles": ["A", "B", "C", "D"]}, "it has 4 features for 3"),
-        ({"item_ids": ["2", "1", "0"]}, "it has other features, or in another order"),
-        (
-            {"field": "books", "titles": ["A", "B", "C"]},
-            (
-                r'has no field "items", which .* was trained on\. Ingest it with `field=.items.`, or'
-                r" `users=FILE` `sparse={.items.: .COLUMN.}`\."
-            ),
-        ),
+        {"titles": ["A", "B", "C", "D"]},
+        {"item_ids": ["2", "1", "0"]},
+        {"field": "books", "titles": ["A", "B", "C"]},
     ],
+    ids=str,
 )
-def test_a_dataset_of_other_features_is_refused(options, message, tmp_path, run, data):
+def test_a_dataset_of_other_features_is_refused(options, tmp_path, run, data):
     run.check_dataset(data)
     other = dataset_from_lists(tmp_path / "other", [[0]], width=len(options.get("titles", "ABC")), **options)
-    with pytest.raises(FitError, match=message):
+    with mistake(FitError, place=tmp_path / "other"):
         run.check_dataset(other)
 
 
@@ -304,10 +292,7 @@ def test_a_checkpoint_earlier_than_one_that_lies_there_stays_and_the_later_one_g
 def test_a_pointer_to_nothing_names_the_checkpoints_that_are_there(name, run, network):
     save(run, network, 1)
     (run.path / "checkpoints" / "latest").write_bytes(name.encode("utf-8", "surrogateescape"))
-    with pytest.raises(
-        CheckpointError,
-        match=r"latest must name a checkpoint beside it; got .* \(there: epoch-00001-step-000000000\)",
-    ):
+    with mistake(CheckpointError):
         run.latest()
 
 
@@ -335,8 +320,7 @@ def test_the_pointer_is_on_disk_before_an_earlier_checkpoint_goes(run, network, 
 
 
 def test_the_model_is_the_finished_one_or_else_the_newest_checkpoint(run, network):
-    remedy = r'Finish it with "widenet.train\(\.\.\., resume=True\)"\.'
-    with pytest.raises(CheckpointError, match=rf"run holds no weights yet\. {remedy}"):
+    with mistake(CheckpointError):
         run.model()
     save(run, network, 1)
     assert run.model().facts["epoch"] == 1
@@ -364,7 +348,7 @@ def test_what_a_disk_damages_stops_no_more_than_it_must(run):
     run.rewind_log(2)
     assert (run.path / "log.jsonl").read_bytes() == b'{"epoch": 1}\n\xff\n'
     (run.path / "start").write_bytes(b"/runs/\0")
-    with pytest.raises(CheckpointError, match=r"start must hold the path of a run; it is damaged\."):
+    with mistake(CheckpointError):
         _ = run.start
 
 

@@ -2,8 +2,7 @@
 
 import fcntl
 
-import pytest
-
+from tests.mistakes import mistake
 from widenet.errors import CheckpointError
 from widenet.training.existing_run import check_no_weights, is_locked
 from widenet.training.run_path import locked, without_weights
@@ -13,7 +12,7 @@ def test_a_run_is_locked_while_it_is_trained(tmp_path):
     assert not is_locked(tmp_path)
     with locked(tmp_path):
         assert is_locked(tmp_path)
-        with pytest.raises(CheckpointError, match="is being trained by another process"), locked(tmp_path):
+        with mistake(CheckpointError), locked(tmp_path):
             pass
     assert not is_locked(tmp_path)
 
@@ -22,10 +21,10 @@ def test_a_command_is_refused_a_run_in_training_or_with_weights(tmp_path):
     check_no_weights(tmp_path / "new")
     (tmp_path / "network.json").touch()
     check_no_weights(tmp_path)
-    with locked(tmp_path), pytest.raises(CheckpointError, match="is being trained by another process"):
+    with locked(tmp_path), mistake(CheckpointError):
         check_no_weights(tmp_path)
     (tmp_path / "model").mkdir()
-    with pytest.raises(CheckpointError, match=r"exists already\. Resume it with `resume=True`"):
+    with mistake(CheckpointError):
         check_no_weights(tmp_path)
 
 

@@ -1,13 +1,12 @@
 """Vectors from files: rows whose ids the file has begin with them, others as initialized."""
 
-import re
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from tests.starts import rows
 from tests.trainings import UNTIED, WIDTH, Heard, books, document
 from widenet.errors import DataError, FitError
@@ -120,30 +119,19 @@ def test_a_resumed_run_needs_the_file_no_more(written, tmp_path):
 
 
 REFUSED = {
-    "another length": (
-        NUMBERS[:, :4],
-        KEYS,
-        FitError,
-        r'layers\[1\]\.initializer \("taste"\): vectors must have 6 numbers, as many as the layer; those of'
-        r" .*vectors\.npz have 4\. Change",
-    ),
-    "no id": (
-        NUMBERS[:1],
-        ["a stranger"],
-        FitError,
-        'no key is the id of a feature of field "items", such as "book 0"',
-    ),
-    "a key twice": (NUMBERS, [*KEYS[:-1], KEYS[0]], DataError, "every key must be there once; some repeat"),
-    "no number": (np.full_like(NUMBERS, np.nan), KEYS, DataError, "vectors must be finite numbers"),
+    "another length": (NUMBERS[:, :4], KEYS, FitError),
+    "no id": (NUMBERS[:1], ["a stranger"], FitError),
+    "a key twice": (NUMBERS, [*KEYS[:-1], KEYS[0]], DataError),
+    "no number": (np.full_like(NUMBERS, np.nan), KEYS, DataError),
 }
 
 
 @pytest.mark.parametrize("refused", REFUSED)
 def test_other_vectors_are_refused(refused, written, tmp_path):
-    numbers, keys, error, message = REFUSED[refused]
+    numbers, keys, error = REFUSED[refused]
     data = books(tmp_path / "data", item_ids=IDS, titles=None)
     path = written(".npz", numbers, keys)
-    with pytest.raises(error, match=message):
+    with mistake(error, place='layers[1].initializer ("taste")'):
         train(from_file(path), TRAINING, data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -151,10 +139,7 @@ def test_other_vectors_are_refused(refused, written, tmp_path):
 def test_vectors_must_be_finite_after_their_scale(written, tmp_path):
     data = books(tmp_path / "data", item_ids=IDS, titles=None)
     path = written(".txt", np.where(np.arange(5)[:, None] == 2, np.float32(1e30), NUMBERS))
-    message = (
-        r'layers\[1\]\.initializer \("taste"\): .*\.txt: line 3: vectors must be finite numbers, also after'
-    )
-    with pytest.raises(DataError, match=message + r' "scale": 1e\+20\. Correct'):
+    with mistake(DataError, place='layers[1].initializer ("taste")', line=3):
         train(from_file(path, scale=1e20), TRAINING, data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -162,8 +147,7 @@ def test_vectors_must_be_finite_after_their_scale(written, tmp_path):
 def test_a_line_of_another_form_names_the_layer_and_what_to_write(tmp_path):
     data, path = books(tmp_path / "data", item_ids=IDS, titles=None), tmp_path / "glove.txt"
     path.write_text("the 0.1 0.2 0.3 0.4 0.5 0.6\n")
-    message = r'layers\[1\]\.initializer \("taste"\): .*line 1: .*a key, a tab, .* or the vectors as \.npz or'
-    with pytest.raises(DataError, match=message):
+    with mistake(DataError, place='layers[1].initializer ("taste")', line=1):
         train(from_file(path), TRAINING, data, tmp_path / "run")
 
 
@@ -191,7 +175,7 @@ def test_a_run_without_a_checkpoint_is_resumed_with_the_same_file_alone(processe
     written(".npz", NUMBERS + 1)
     said = groups(processes)(resumed, tmp_path / "data", tmp_path / "run")
     assert said == [said[0]] * processes
-    assert re.search(r'\("taste"\): .*vectors\.npz has changed since .*run was begun with it', said[0])
+    assert "vectors.npz" in said[0]
 
 
 def test_a_file_wins_over_a_run_to_begin_with(written, tmp_path):
@@ -206,7 +190,7 @@ def test_a_file_wins_over_a_run_to_begin_with(written, tmp_path):
 
 def test_a_missing_file_is_refused_before_a_run_begins(tmp_path):
     data = books(tmp_path / "data", item_ids=IDS, titles=None)
-    with pytest.raises(DataError, match=r"none\.npz: must be a file of vectors that can be read"):
+    with mistake(DataError):
         train(from_file(tmp_path / "none.npz"), TRAINING, data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -215,7 +199,7 @@ def test_pickled_keys_are_refused(tmp_path):
     path = tmp_path / "vectors.npz"
     np.savez(path, key=np.array(KEYS, dtype=object), vector=NUMBERS)
     data = books(tmp_path / "data", item_ids=IDS, titles=None)
-    with pytest.raises(DataError, match=re.escape(f"{path}: must be a .npz file of numbers; Object arrays")):
+    with mistake(DataError, place=path):
         train(from_file(path), TRAINING, data, tmp_path / "run")
 
 
@@ -224,10 +208,8 @@ def test_a_layer_without_a_vector_for_each_feature_cannot_name_a_file(tmp_path):
     file = {"kind": "file", "path": "vectors.npz"}
     deep = {"name": "deep", "units": 6, "initializer": file}
     network = {"layers": [*UNTIED["layers"][:2], deep, UNTIED["layers"][2]]}
-    with pytest.raises(
-        FitError, match=r'layers\[2\]\.initializer \("deep"\) "file" needs a layer that owns one'
-    ):
+    with mistake(FitError):
         train(network, TRAINING, data, tmp_path / "run")
     tied = {**UNTIED["layers"][2], "initializer": file, "weights": {"layer": "taste", "transposed": True}}
-    with pytest.raises(FitError, match=r'; got 0\. Move it to "taste", which owns the weights\.'):
+    with mistake(FitError):
         train({"layers": [*UNTIED["layers"][:2], tied]}, TRAINING, data, tmp_path / "run")

@@ -76,12 +76,9 @@ def compared(first: Metrics, second: Metrics, level: float) -> Comparison:
     assert second.users is not None, "the evaluation keeps the metrics of each user"
     names = [name for name in first.users.names if name in second.users.names]
     if not names:
-        raise FitError("the two evaluations must share a metric; they have no k in common. Evaluate again.")
+        raise FitError("the two evaluations must share a metric")
     if not np.array_equal(first.users.rows, second.users.rows):
-        raise FitError(
-            "the two evaluations must be over the same users; their outputs have held-out items of other"
-            " users. Compare outputs of the same field."
-        )
+        raise FitError("the two evaluations must be over the same users")
     values = [
         each.values[:, [each.names.index(name) for name in names]] for each in (first.users, second.users)
     ]

@@ -25,7 +25,6 @@ FOLDER = "evaluations"
 
 _ROW = "row"
 _NUM_EXAMPLES = "num_examples"
-_REMEDY = "Remove it, and evaluate again with `keep=True`."
 
 
 @dataclass(frozen=True)
@@ -76,18 +75,13 @@ class KeptEvaluation:
         names = tuple(name for name in table.column_names if name != _ROW)
         types = [pa.int64(), *(pa.float32() for _ in names)]
         if not names or table.schema.types != types or any(column.null_count for column in table.columns):
-            raise DataError(
-                f"{self.path}: a table of an evaluation must have the column {_ROW} and float32 columns."
-                f" {_REMEDY}"
-            )
+            raise DataError(f"must have the column {_ROW} and float32 columns", place=self.path)
         missing = [name for name in names if name not in self.metrics]
         if missing:
-            raise DataError(f"{self._facts} must have the mean of {missing[0]}; it has none. {_REMEDY}")
+            raise DataError(f"must have the mean of {missing[0]}", place=self._facts)
         if table.num_rows != self.metrics[_NUM_EXAMPLES]:
-            raise DataError(
-                f"{self._facts} must have the number of rows of its table, {table.num_rows}, as"
-                f" {_NUM_EXAMPLES}; got {self.metrics[_NUM_EXAMPLES]:g}. {_REMEDY}"
-            )
+            rule = f"must have the number of rows of its table, {table.num_rows}, as {_NUM_EXAMPLES}"
+            raise DataError(rule, place=self._facts, value=self.metrics[_NUM_EXAMPLES])
         metrics = Metrics(self.metrics)
         values = np.stack([table[name].to_numpy() for name in names], axis=1)
         metrics.users = UserMetrics(names, table[_ROW].to_numpy(), values)
@@ -156,7 +150,7 @@ def _read(path: Path) -> KeptEvaluation:
         RecursionError,
         OSError,
     ) as error:
-        raise DataError(f"{path} must describe an evaluation; it is damaged. {_REMEDY}") from error
+        raise DataError("is damaged", place=path) from error
     return KeptEvaluation(path.with_suffix(".arrow"), digests[0], evaluated, digests[1], metrics, baselines)
 
 

@@ -38,7 +38,7 @@ class Propensity:
     def __post_init__(self) -> None:
         if not (0 < self.a <= _LARGEST_A and _SMALLEST_B <= self.b <= _LARGEST_B):
             rule = f"must be A above 0 and up to {_LARGEST_A:g}, and B from {_SMALLEST_B:g} to {_LARGEST_B:g}"
-            raise OptionError(f"`propensity` {rule}, such as 0.55 and 1.5; got {self.a:g} and {self.b:g}.")
+            raise OptionError(rule, option="propensity", value=(self.a, self.b))
 
     @classmethod
     def of(cls, numbers: Sequence[float | str]) -> "Propensity":
@@ -46,8 +46,8 @@ class Propensity:
         try:
             a, b = (float(each) for each in numbers)
         except (TypeError, ValueError):
-            rule = "must be two numbers, A and B, such as 0.55 and 1.5"
-            raise OptionError(f"`propensity` {rule}; got {', '.join(map(str, numbers))}.") from None
+            rule = "must be two numbers, A and B"
+            raise OptionError(rule, option="propensity", value=numbers) from None
         return cls(a, b)
 
     def inverse(self, counts: NDArray[np.int64], num_examples: int) -> NDArray[np.float64]:

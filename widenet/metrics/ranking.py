@@ -33,7 +33,7 @@ def _is_length(k: object) -> bool:
 def checked_k(k: int) -> int:
     """Return a list length as an int; raise OptionError if it is not a whole number of at least 1."""
     if not _is_length(k):
-        raise OptionError(f"k must be a whole number of at least 1; got {k!r}.")
+        raise OptionError("must be a whole number of at least 1", option="k", value=k)
     return int(k)
 
 
@@ -42,9 +42,7 @@ def check_ks(ks: Sequence[int]) -> list[int]:
     lengths = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str | bytes) else []
     whole = all(_is_length(k) for k in lengths)
     if not lengths or not whole or len(set(lengths)) < len(lengths):
-        raise OptionError(
-            f"ks must be whole numbers of at least 1 without repeats; got {lengths or repr(ks)}."
-        )
+        raise OptionError("must be whole numbers of at least 1 without repeats", option="ks", value=ks)
     return [int(k) for k in lengths]
 
 
@@ -146,10 +144,7 @@ class MeanMetrics:
             DataError: No example had a true item.
         """
         if self.num_examples == 0:
-            raise DataError(
-                "evaluation: an example must have a held-out item to count; got none."
-                " Hold some out with `widenet data split`."
-            )
+            raise DataError("no example has a held-out item")
         values = {name: total / (_ONE * self.num_examples) for name, total in self._sums.items()}
         metrics = Metrics(values | {"num_examples": float(self.num_examples)})
         if self._users:

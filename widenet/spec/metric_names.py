@@ -22,12 +22,8 @@ def check_metric(name: str) -> int:
     metric, at, k = name.partition("@")
     if metric not in MEANS + TOTALS:
         known = [f"{known}@{k or 10}" for known in LARGER_IS_BETTER]
-        raise OptionError(
-            f'"{name}" is not a known metric.{did_you_mean(name if at else f"{name}@10", known)}'
-        )
+        suggestion = did_you_mean(name if at else f"{name}@10", known)
+        raise OptionError(f'"{name}" is not a known metric.{suggestion}')
     if not re.fullmatch("[1-9][0-9]*", k):
-        raise OptionError(
-            f'metric "{name}" must end with "@" and a whole number of at least 1. Write "{metric}@10", for'
-            " instance."
-        )
+        raise OptionError("must end with @ and a whole number of at least 1", option="metric", value=name)
     return int(k)

@@ -1,6 +1,5 @@
 """Begins or resumes a training in its run directory."""
 
-import json
 import os
 from contextlib import ExitStack
 from dataclasses import replace
@@ -121,18 +120,8 @@ def _check_documents(run: RunDirectory, network: NetworkSpec, training: Training
         keys = (key for key in type(now).model_fields if key != "track")  # it reaches no number
         changed = [key for key in keys if getattr(before, key) != getattr(now, key)]
         if changed:
-            differ = (
-                f"{', '.join(json.dumps(key) for key in changed)} differ{'s' if len(changed) == 1 else ''}"
-            )
-            other = (
-                f"; {training.shards} shards for {run.training.shards} make other sums, and so another run"
-                if "shards" in changed
-                else ""
-            )
-            raise CheckpointError(
-                f"{run.path} was begun with another {name}.json: {differ}{other}. Resume with"
-                f" {run.path / name}.json."
-            )
+            rule = f"was begun with another {name}.json, which differs in {', '.join(changed)}"
+            raise CheckpointError(rule, place=run.path)
 
 
 def _check_descriptions(run: RunDirectory, dataset: Dataset, layout: Layout) -> None:
@@ -140,20 +129,16 @@ def _check_descriptions(run: RunDirectory, dataset: Dataset, layout: Layout) -> 
     for own in described_weights(layout).values():
         before = run.fields[own.field].described_sha256
         if before not in (None, record_of(dataset, own.field).described_sha256):
-            raise FitError(
-                f'{dataset.path} does not describe the items of field "{own.field}" as the dataset that'
-                f" {run.path} was begun with. Resume with that dataset."
-            )
+            rule = f'describes the items of field "{own.field}" otherwise than when {run.path} was begun'
+            raise FitError(rule, place=dataset.path)
 
 
 def _check_start(run: RunDirectory, start: Path | None) -> None:
     """Raise CheckpointError if a resumed run began with other weights than those of `start`."""
     if start is not None and not _is_start(run, start):
         before = "its initializers' weights" if run.start is None else f"those of {run.start}"
-        raise CheckpointError(
-            f"{run.path} was begun with {before}, not with those of {start}. Resume it without `start_from`,"
-            " or choose another `out`."
-        )
+        rule = f"must be that with which {run.path} was begun: {before}"
+        raise CheckpointError(rule, option="start_from", value=str(start))
 
 
 def _is_start(run: RunDirectory, start: Path) -> bool:

@@ -56,10 +56,10 @@ class Cut:
         try:
             cut = cls(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError, RecursionError):
-            raise _damaged(path) from None
+            raise CheckpointError("is damaged", place=path) from None
         are_texts = isinstance(cut.examples, str) and isinstance(cut.field, str)
         if not are_texts or cut.share not in (None, 0, *_SHARES):
-            raise _damaged(path)
+            raise CheckpointError("is damaged", place=path)
         return cut
 
     def said(self, words: Words) -> str:
@@ -110,7 +110,3 @@ def take(dataset: Dataset, path: Path, new: Path) -> None:
 def taken(dataset: Dataset, path: Path) -> Dataset:
     """Return a dataset where it lies now that the run at a path has begun."""
     return Dataset.open(path / DATA) if dataset.path.parent == beside(path) else dataset
-
-
-def _damaged(path: Path) -> CheckpointError:
-    return CheckpointError(f"{path} is damaged. Restore it, or train again with another `out`.")

@@ -1,7 +1,6 @@
 """Checks that a directory is a run, or none, without torch: a wrong path is refused at once."""
 
 import fcntl
-import shlex
 from pathlib import Path
 
 from widenet.errors import CheckpointError
@@ -38,22 +37,14 @@ def check_run(path: Path) -> None:
     """Raise CheckpointError if a path is not the directory of a run; copies one in a store."""
     path = readable(path, "run")
     if not path.exists():
-        if waiting(path).exists():
-            raise CheckpointError(
-                f"{path} does not exist: a training that was to replace it was killed. The earlier run is"
-                f" {waiting(path)}; rename it."
-            )
-        raise CheckpointError(f"{path} does not exist. Name the directory of a run.")
+        waits = f": the run that was to be replaced is {waiting(path)}" if waiting(path).exists() else ""
+        raise CheckpointError(f"does not exist{waits}", place=path)
     if is_study(path):
-        raise CheckpointError(f"{path} is a study, not a run. {_name_trial(path)}")
+        raise CheckpointError("is a study, not a run", place=path)
     if not (path / "network.json").is_file():
-        raise CheckpointError(
-            f"{path} is not a run: it has no network.json. Make one with"
-            " `widenet.train(NETWORK, TRAINING, data=DATA, out=RUN)`."
-        )
+        raise CheckpointError("is not a run: it has no network.json", place=path)
     if not any((path / name).exists() for name in _OF_A_RUN):
-        remedy = _name_trial(path.parent) if is_study(path.parent) else "Train them, and name the run."
-        raise CheckpointError(f"{path} holds documents, not a run. {remedy}")
+        raise CheckpointError("holds documents, not a run", place=path)
 
 
 def is_study(path: Path) -> bool:
@@ -61,17 +52,11 @@ def is_study(path: Path) -> bool:
     return (path / STUDY).is_file()
 
 
-def _name_trial(study: Path) -> str:
-    lists = shlex.join(["widenet", "runs", str(study)])
-    return f"Name the run of a trial in {study / TRIALS}; `{lists}` lists them."
-
-
 def check_not_of_study(path: Path) -> None:
     """Raise CheckpointError if a path is a study, or the folder of its best documents."""
     study = path if is_study(path) else path.parent
     if is_study(study) and path in (study, study / "best"):
-        is_what = "is a study" if path == study else f"belongs to the study {study}"
-        raise CheckpointError(f"{path} {is_what}, not a run. Choose another `out`, outside of the study.")
+        raise CheckpointError(f"belongs to the study {study}", place=path, option="out")
 
 
 def check_no_weights(path: Path) -> None:
@@ -97,19 +82,12 @@ def is_locked(path: Path) -> bool:
 
 def busy(path: Path) -> CheckpointError:
     """Return the error for a run that another process is training."""
-    return CheckpointError(
-        f"{path} is being trained by another process. Wait for it, or choose another `out`."
-    )
+    return CheckpointError("is being trained by another process", place=path)
 
 
 def taken(path: Path) -> CheckpointError:
     """Return the error for a new run at a path that holds something already."""
-    remedy = (
-        "Resume it with `resume=True`, replace it with `overwrite=True`, or choose another `out`."
-        if (path / "network.json").exists()
-        else "Choose another `out`."
-    )
-    return CheckpointError(f"{path} exists already. {remedy}")
+    return CheckpointError("must be a new path, without resume and overwrite", place=path, option="out")
 
 
 def waiting(path: Path) -> Path:

@@ -114,5 +114,4 @@ def read_records(path: Path) -> dict[str, FieldRecord]:
         records = json.loads(path.read_text(encoding="utf-8"))
         return {name: FieldRecord(**record) for name, record in records.items()}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        remedy = "Restore the run, or make it again."
-        raise CheckpointError(f"{path} is damaged: {damage_of(error)}. {remedy}") from None
+        raise CheckpointError(f"is damaged: {damage_of(error)}", place=path) from None

@@ -34,7 +34,6 @@ from widenet.training.weights import (
     norm_of,
     norms_of_weights,
     regularization,
-    remedy,
     settle,
 )
 from widenet.transfer import Ahead
@@ -200,7 +199,8 @@ class Training:
         try:
             return train_step(self.network, self.rule, step)
         except NumericsError as error:
-            raise NumericsError(f"{self._place(batch.step + 1)}: {error} {remedy(batch.fields)}") from error
+            error.place = self._place(batch.step + 1)
+            raise
 
     def _end_epoch(self) -> dict[str, Any]:
         """Bring all weights to the end of the epoch; return its line of the log, without metrics."""

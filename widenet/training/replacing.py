@@ -23,6 +23,7 @@ from widenet.training.existing_run import (
     busy,
     check_not_of_study,
     is_locked,
+    taken,
     waiting,
 )
 from widenet.training.publication import UNFINISHED
@@ -50,8 +51,7 @@ def check_whole(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
         return
     bring_back(path)
     if is_taken(path):
-        run = "Replace it with `overwrite=True`, or choose" if (path / _DOCUMENTS[0]).exists() else "Choose"
-        raise CheckpointError(f"{path} exists already. {run} another `out`.")
+        raise taken(path)
 
 
 def check_replaceable(path: Path, needed: Iterable[Path] = ()) -> None:
@@ -68,14 +68,11 @@ def check_replaceable(path: Path, needed: Iterable[Path] = ()) -> None:
 
 
 def _check_contents(path: Path, needed: Iterable[Path]) -> None:
-    remedy = "Choose another `out`, or remove it first."
     if not path.is_dir() or not all((path / name).is_file() for name in _DOCUMENTS):
-        raise CheckpointError(f"{path}: only a run that widenet made is replaced; this is none. {remedy}")
+        raise CheckpointError("is no run that widenet made", place=path, option="overwrite")
     other = next((name for name in sorted(_names(path)) if name not in _OWN), None)
     if other is not None:
-        raise CheckpointError(
-            f"{path}: only a run is replaced; this folder also holds {other!r}, which is not of it. {remedy}"
-        )
+        raise CheckpointError("must replace nothing but a run", place=path, option="overwrite", value=other)
     if (path / DATA).exists():
         try:
             check_dataset(path / DATA)
@@ -83,10 +80,8 @@ def _check_contents(path: Path, needed: Iterable[Path]) -> None:
             raise CheckpointError(str(error)) from None
     for folder in needed:
         if folder.resolve().is_relative_to(path.resolve()):
-            raise CheckpointError(
-                f"{path} cannot be replaced: the new run reads {folder}, which lies in it. Choose another"
-                " `out`."
-            )
+            rule = "must not replace what the new run reads"
+            raise CheckpointError(rule, place=path, option="overwrite", value=str(folder))
 
 
 def set_aside(path: Path, needed: Iterable[Path] = ()) -> None:
@@ -118,10 +113,8 @@ def bring_back(path: Path) -> None:
     if not waiting(path).exists() or not _is_only_begun(path):
         return
     if _holds_dataset_of_others(path):
-        raise CheckpointError(
-            f"{path} holds a dataset, and the run that was there before is {waiting(path)}. Move"
-            f" {path / DATA} elsewhere and rename that run to {path.name}, or remove one of them."
-        )
+        rule = f"holds a dataset, and the run that was there before is {waiting(path)}"
+        raise CheckpointError(rule, place=path)
     # A lock is a file of its own, which a folder without a run must not get.
     with locked(path) if (path / _DOCUMENTS[0]).exists() else nullcontext():
         settle(path)

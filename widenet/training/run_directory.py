@@ -15,7 +15,6 @@ from typing import Any
 
 from widenet.data.attributes import Attributes
 from widenet.data.dataset import Dataset
-from widenet.data.ingest_arguments import options_for
 from widenet.data.known import RUN_FIELDS, run_attributes, run_vocabulary
 from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import Vocabulary
@@ -108,9 +107,7 @@ class RunDirectory:
             CheckpointError: The path is taken, or cannot be written.
         """
         if not path.name:
-            raise CheckpointError(
-                f"{path} must be a directory to make; got the current one. Choose another `out`."
-            )
+            raise CheckpointError("must be a directory to make, not the current one", option="out")
         needed = [dataset.path, *([] if start_from is None else [start_from])]
         replacing.check(path, needed, overwrite)
         fields = {name: record_of(dataset, name) for name in layout.network.fields}
@@ -153,9 +150,7 @@ class RunDirectory:
         fields = read_records(path / RUN_FIELDS)
         for name in network.fields:
             if name not in fields:
-                raise CheckpointError(
-                    f'{path / RUN_FIELDS} is damaged: it lacks field "{name}" of network.json. Train again.'
-                )
+                raise CheckpointError(f'lacks field "{name}" of network.json', place=path / RUN_FIELDS)
         return cls(path, network, training, fields, {name: sha256_of(path / name) for name in DOCUMENTS})
 
     @cached_property
@@ -185,8 +180,8 @@ class RunDirectory:
         """Raise FitError unless a dataset has this run's fields and vocabularies."""
         for name, record in self.fields.items():
             if name not in dataset.fields:
-                rule = f'{dataset.path} has no field "{name}", which {self.path} was trained on'
-                raise FitError(f"{rule}. Ingest it with {options_for(record.kind, name)}.")
+                rule = f'has no field "{name}", which {self.path} was trained on'
+                raise FitError(rule, place=dataset.path)
             new = record_of(dataset, name)
             essential = ("kind", "width", "vocabulary_digest")
             if any(getattr(new, fact) != getattr(record, fact) for fact in essential):
@@ -195,18 +190,14 @@ class RunDirectory:
                     if new.width != record.width
                     else "other features, or in another order"
                 )
-                remedy = f"Use a split of the same dataset, or ingest with `vocabulary={str(self.path)!r}`."
-                raise FitError(
-                    f'{dataset.path}: field "{name}" is not that of {self.path}: it has {reason}. {remedy}'
-                )
+                rule = f'field "{name}" is not that of {self.path}: it has {reason}'
+                raise FitError(rule, place=dataset.path)
 
     def vocabulary(self, field: str) -> Vocabulary:
         """Return the names of a field's features; raises FitError if the field has no vocabulary."""
         path = run_vocabulary(self.path, field)
         if not path.exists():
-            raise FitError(
-                f'{self.path}: field "{field}" has no vocabulary: its features are known by index alone.'
-            )
+            raise FitError(f'field "{field}" has no vocabulary', place=self.path)
         if field not in self._vocabularies:
             self._vocabularies[field] = Vocabulary.open(path, self.fields[field].vocabulary_sha256)
         return self._vocabularies[field]
@@ -264,10 +255,7 @@ class RunDirectory:
         recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
             if recorded.get(name) != self.digests[name]:
-                raise CheckpointError(
-                    f"{self.path / name} is not the file with which {path} was trained: it has changed since."
-                    " Undo the change, or train again with another `out`."
-                )
+                raise CheckpointError(f"has changed since {path} was trained", place=self.path / name)
         return checkpoint
 
     def candidates(self) -> list[Callable[[], Checkpoint | None]]:
@@ -314,17 +302,12 @@ class RunDirectory:
             CheckpointError: The weights are missing or of another epoch.
         """
         path = self.path / "best"
-        remedy = "Restore it, or train again with another `out`."
         if not path.is_dir():
-            raise CheckpointError(
-                f"{path} is missing: it must hold the weights of epoch {best_epoch}, the best so far."
-                f" {remedy}"
-            )
+            raise CheckpointError(f"is missing: the weights of epoch {best_epoch}", place=path)
         best = self._opened(path)
         epoch = WeightsFacts.of(best.facts).epoch
         if epoch != best_epoch and not (isinstance(epoch, int) and epoch > state_epoch):
-            rule = f"{path} must hold the weights of epoch {best_epoch}, the best so far"
-            raise CheckpointError(f"{rule}; it holds those of epoch {epoch}. {remedy}")
+            raise CheckpointError(f"must hold the weights of epoch {best_epoch}", place=path, value=epoch)
         return best
 
     def model(self) -> Checkpoint:

@@ -55,7 +55,7 @@ def start_of(run: Path) -> Path | None:
         return None
     name = path.read_bytes()
     if not name or b"\0" in name:
-        raise CheckpointError(f"{path} must hold the path of a run; it is damaged. Restore the run.")
+        raise CheckpointError("must hold the path of a run", place=path)
     return Path(os.fsdecode(name))
 
 
@@ -68,11 +68,9 @@ def check_free(path: Path) -> None:
 def check_finished(start: Path) -> None:
     """Raise CheckpointError if a run does not exist or has no finished model."""
     if not start.exists():
-        raise CheckpointError(f"{start} does not exist. Name a run that has ended, or import one.")
+        raise CheckpointError("does not exist", place=start)
     if not (start / "model").is_dir():
-        raise CheckpointError(
-            f"{start} holds no finished model to start from. Name a run that has ended, or import one."
-        )
+        raise CheckpointError("holds no finished model to start from", place=start)
 
 
 def launch_note(path: Path, mirror: RunMirror | None) -> Path:
@@ -149,13 +147,9 @@ def drop_unfinished(path: Path) -> None:
 def without_weights(path: Path) -> CheckpointError:
     """Return the error for a run that holds no weights yet."""
     if is_locked(path):
-        return CheckpointError(
-            f"{path} is being trained and holds no weights yet. Wait for its first checkpoint."
-        )
-    remedy = 'Finish it with "widenet.train(..., resume=True)".'
-    if waiting(path).exists():
-        remedy += f" The run that it was to replace is safe in {waiting(path)}."
-    return CheckpointError(f"{path} holds no weights yet. {remedy}")
+        return CheckpointError("is being trained and holds no weights yet", place=path)
+    safe = f"; the run that it was to replace is {waiting(path)}" if waiting(path).exists() else ""
+    return CheckpointError(f"holds no weights yet{safe}", place=path)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from widenet.training.existing_run import document_of
 from widenet.training.field_records import record_of
 from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_path import check_finished
-from widenet.training.saved_facts import TrainingFacts, WeightsFacts, made_of
+from widenet.training.saved_facts import TrainingFacts, WeightsFacts
 
 
 class RowCopy:
@@ -87,10 +87,8 @@ class Taken:
         """
         described = next((own for own in layout.weights.values() if own.describes is not None), None)
         if described is not None:
-            raise CheckpointError(
-                f'{path}: `start_from` does not go with "described_by" of layer "{described.layer}":'
-                " attributes of the two datasets are not matched. Train without one of them."
-            )
+            rule = f'does not go with described_by of layer "{described.layer}"'
+            raise CheckpointError(rule, place=path, option="start_from")
         # Rows that vectors of attributes describe are finished sums, so nothing lacks these vectors.
         own = {name: weight for name, weight in before.weights.items() if weight.describes is None}
         old, new = dict(_sizes(replace(before, weights=own))), dict(_sizes(layout))
@@ -100,10 +98,8 @@ class Taken:
             if old.get(name) != sizes
         }
         if left and all(name in left for name, weight in layout.weights.items() if weight.columns):
-            raise CheckpointError(
-                f"{path}: no weight here has the name and the sizes of one of its: {_reasons(left)}. Name a"
-                f" run with layers of the same names and sizes, or train {path / 'network.json'}."
-            )
+            rule = f"has no weight of a name and sizes as here: {_reasons(left)}"
+            raise CheckpointError(rule, place=path)
         names = [name for name in new if name not in left]
         return cls(path, names, left, [name for name in old if name not in new])
 
@@ -263,10 +259,7 @@ def _matched(
     before = with_network_of(before, model)
     facts = WeightsFacts.of(model.facts)
     if facts.in_8_bits:
-        raise CheckpointError(
-            f"{start} has weights in 8 bits, which are not trained further. Start from"
-            f" {made_of(model.facts)}."
-        )
+        raise CheckpointError("has weights in 8 bits, which are not trained further", place=start)
     taken = Taken.of(before.path, before.layout, layout)
     fields = _fields_of(taken, before.network, layout)
     origins = {name: _origin(before, dataset, name, facts.imported is not None) for name in fields}
@@ -307,8 +300,7 @@ def _check_columns(
                 f'output "{weight.layer}" reads the sparse field "{field}" directly, so both runs must have'
                 " the same features in the same order"
             )
-            remedy = "Train without `start_from`, or put a hidden layer between them."
-            raise CheckpointError(f"{before.path}: {rule}, with as many units; they differ. {remedy}")
+            raise CheckpointError(f"{rule}, with as many units", place=before.path)
 
 
 def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) -> np.ndarray:
@@ -329,15 +321,10 @@ def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) 
             f'field "{field}" has {old.width:,} features in {before.path} and {new.width:,} here, and without'
             " a vocabulary in both"
         )
-        raise FitError(
-            f"{rule} features cannot be matched. Train on the same number of features, or with names."
-        )
+        raise FitError(f"{rule} features cannot be matched", place=before.path)
     origin = before.vocabulary(field).indices_of(dataset.vocabulary(field))
     if (origin < 0).all():
-        raise FitError(
-            f'field "{field}" has no feature that {before.path} knows. Name a run that was trained on the'
-            " same features."
-        )
+        raise FitError(f'knows no feature of field "{field}"', place=before.path)
     return origin
 
 

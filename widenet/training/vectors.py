@@ -80,10 +80,7 @@ def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Cal
         with _placed(vectors):
             source, path = _opened(vectors), Path(vectors.spec.path)
             if begun_with.get(name) not in (None, sha256_of(path)):
-                raise DataError(
-                    f"{path} has changed since {run.path} was begun with it. Restore the file, or train again"
-                    " with another `out`."
-                )
+                raise DataError(f"has changed since {run.path} was begun with it", place=path)
             say(_loaded(network, name, vectors, source, dataset))
 
     for name, vectors in file_vectors(network.layout).items():
@@ -101,7 +98,7 @@ def _begun_with(run: RunDirectory) -> dict[str, Any]:
         return {}
     found = next(values(path), None)
     if not isinstance(found, dict) or not all(isinstance(digest, str) for digest in found.values()):
-        raise CheckpointError(f"{path} is damaged. Restore it, or train again with another `out`.")
+        raise CheckpointError("is damaged", place=path)
     return found
 
 
@@ -135,10 +132,8 @@ def _placed(vectors: FileVectors) -> Iterator[None]:
 def _opened(vectors: FileVectors) -> Source:
     source = read_vectors([Path(vectors.spec.path)], remedy=_REMEDY)
     if source.columns != vectors.columns:
-        raise FitError(
-            f"vectors must have {vectors.columns:,} numbers, as many as the layer; those of"
-            f" {vectors.spec.path} have {source.columns:,}. Change the layer's size, or name another file."
-        )
+        rule = f"vectors must have {vectors.columns:,} numbers, as many as the layer"
+        raise FitError(rule, place=vectors.spec.path, value=source.columns)
     return source
 
 
@@ -161,9 +156,7 @@ def _origin(vectors: FileVectors, source: Source, rows: int, dataset: Dataset) -
     """Return the position of each row's vector in a file, int64 [rows]; -1 for rows without one."""
     field = dataset.field(vectors.field)
     if pc.count_distinct(source.keys).as_py() < len(source):
-        raise DataError(
-            f"{vectors.spec.path}: every key must be there once; some repeat. Remove repetitions."
-        )
+        raise DataError("every key must be there once", place=vectors.spec.path)
     if field.vocabulary is None:
         ids = pa.array(np.arange(field.width)).cast(pa.string())
     else:
@@ -172,8 +165,6 @@ def _origin(vectors: FileVectors, source: Source, rows: int, dataset: Dataset) -
     origin = np.full(rows, -1)
     origin[: field.width] = found.to_numpy(zero_copy_only=False)
     if (origin < 0).all():
-        raise FitError(
-            f'{vectors.spec.path}: no key is the id of a feature of field "{vectors.field}", such as'
-            f' "{ids[0].as_py()}". Name a file with these ids.'
-        )
+        rule = f'no key is the id of a feature of field "{vectors.field}"'
+        raise FitError(rule, place=vectors.spec.path)
     return origin

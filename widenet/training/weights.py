@@ -11,16 +11,10 @@ from torch import Tensor
 
 from widenet.errors import NumericsError
 from widenet.model.network import Network
-from widenet.model.preparation import Values
 from widenet.model.rule import Rule, StepNumbers
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import num_processes
-from widenet.sparse import SparseBatch
 from widenet.training.checkpoint import digest_of, replicas_of
-
-REMEDY = "Lower the learning rate, or set gradient_norm_limit."
-_LARGE = 1e3
-"""Values of a batch above this are named as a possible cause."""
 
 
 @dataclass(frozen=True)
@@ -47,27 +41,7 @@ class Launched:
             if not bool(torch.isfinite(values).all())
         ]
         where = f'layer "{layers[0]}"' if layers else "a penalty on sparseness"
-        raise NumericsError(
-            f"the loss must be a finite number; got {loss}. The first number that is not finite arose in"
-            f" {where}."
-        )
-
-
-def remedy(fields: Mapping[str, Values]) -> str:
-    """Return what to do about an overflow in a batch with these fields."""
-    largest = {
-        name: _largest(field.values if isinstance(field, SparseBatch) else field)
-        for name, field in fields.items()
-    }
-    name = max(largest, key=lambda name: largest[name])
-    if largest[name] <= _LARGE:
-        return REMEDY
-    scale = f'scale field "{name}", whose values reach {largest[name]:.3g} in this batch'
-    return f"Lower the learning rate, set gradient_norm_limit, or {scale}."
-
-
-def _largest(values: Tensor | None) -> float:
-    return float(values.abs().max()) if values is not None and values.numel() else 0.0
+        raise NumericsError(f"the loss must be a finite number, first in {where}", value=loss)
 
 
 def settle(network: Network, rule: Rule, rates: np.ndarray, num_steps: int) -> None:
@@ -102,7 +76,7 @@ def check_weights(network: Network, progress: str, place: str) -> None:
     """
     broken = network.first_non_finite()
     if broken is not None:
-        raise NumericsError(f'{place}: weights must be finite numbers; those of "{broken}" are not. {REMEDY}')
+        raise NumericsError(f'the weights of "{broken}" must be finite numbers', place=place)
     if num_processes() == 1:
         return
     copies = replicas_of(network)
