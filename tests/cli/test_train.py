@@ -137,7 +137,7 @@ def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet
     said = f"No network.json and no training.json was named: widenet uses a default and saves it in {run}.\n"
     assert ended.status == 0
     assert ended.err.startswith(said)
-    assert widenet("train", "--data", "data", "--out", run).err.startswith(f"widenet: {run} exists already.")
+    assert widenet("train", "--data", "data", "--out", run).err.startswith(f"widenet: {run}: ")
     assert json.loads((run / "training.json").read_text())["evaluation"]["part"] == "validation"
     again = widenet(
         "train", run / "network.json", run / "training.json", "--data", "data", "--out", tmp_path / "again"

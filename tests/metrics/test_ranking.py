@@ -163,27 +163,10 @@ def test_a_known_name_gives_its_k():
     assert [check_metric(name) for name in metric_names([20, 5])] == [20] * 8 + [5] * 8
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("ndgc@20", '"ndgc@20" is not a known metric. Did you mean "ndcg@20"?'),
-        ("recal", '"recal" is not a known metric. Did you mean "recall@10"?'),
-        ("loss", '"loss" is not a known metric. Known: precision@10,'),
-        (
-            "ndcg",
-            (
-                'metric "ndcg" must end with "@" and a whole number of at least 1. Write "ndcg@10", for'
-                " instance."
-            ),
-        ),
-        ("ndcg@0", 'metric "ndcg@0" must end with'),
-        ("ndcg@ten", 'metric "ndcg@ten" must end with'),
-    ],
-)
-def test_an_unknown_name_is_refused_with_a_remedy(name, message):
-    with pytest.raises(OptionError) as refusal:
+@pytest.mark.parametrize("name", ["ndgc@20", "recal", "loss", "ndcg", "ndcg@0", "ndcg@ten"])
+def test_an_unknown_name_is_refused(name):
+    with mistake(OptionError):
         check_metric(name)
-    assert str(refusal.value).startswith(message)
 
 
 @pytest.mark.parametrize("ks", [[], [0], [5, 5]])

@@ -49,6 +49,6 @@ def test_looking_at_the_lock_stops_no_training(tmp_path, monkeypatch):
 
 
 def test_a_run_without_weights_is_waited_for_while_it_is_trained(tmp_path):
-    assert "holds no weights yet. Finish it with" in str(without_weights(tmp_path))
+    assert "is being trained" not in without_weights(tmp_path).rule
     with locked(tmp_path):
-        assert "is being trained and holds no weights yet. Wait for" in str(without_weights(tmp_path))
+        assert "is being trained" in without_weights(tmp_path).rule
