@@ -103,6 +103,5 @@ def _moved(address: int, to: int, size: int, flags: int = 0) -> bool:
 
 def _no_more_memory() -> CapacityError:
     return CapacityError(
-        f"the system maps no more memory for weights on a disk: {os.strerror(ctypes.get_errno())}."
-        " Raise the limit on a process's memory (ulimit -v)."
+        f"the system maps no more memory for weights on a disk: {os.strerror(ctypes.get_errno())}"
     )

@@ -64,14 +64,14 @@ class Scratch:
     def __init__(self, folder: Path) -> None:
         """Make the file; raises OptionError if the folder does not take one."""
         if not hasattr(_libc, "sync_file_range"):
-            raise OptionError("`weights_in='disk'` needs Linux. Train without it.")
+            raise OptionError("needs Linux", option="weights_in", value="disk")
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
                 self.descriptor = os.dup(file.fileno())
         except OSError as error:
             raise OptionError(
-                f"{folder} must be a folder that takes files, for weights on a disk:"
-                f" {error.strerror or error}. Name another folder with `scratch`."
+                f"must be a folder that takes files, for weights on a disk: {error.strerror or error}",
+                place=folder,
             ) from None
         self.direct = _direct(self.descriptor)
         self.is_cached = self.direct < 0
@@ -108,8 +108,7 @@ class Scratch:
             if error.errno not in NO_ROOM:
                 raise
             raise CapacityError(
-                f"{self.folder} has no room for {wanted:,} bytes of weights and optimizer state. Free"
-                " some space, or name a folder on another disk with `scratch`."
+                f"has no room for {wanted:,} bytes of weights and optimizer state", place=self.folder
             ) from None
         room = size + (_BEGINNING if size >= _BEGINNING else 0)
         memory = _Memory(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
@@ -172,8 +171,7 @@ class Scratch:
     def failure(self, number: int) -> CapacityError:
         """Return the error of a disk that fails, from the system's number of it."""
         return CapacityError(
-            f"{self.folder} does not keep the weights that are to lie there: {os.strerror(number)}."
-            " Resume with another folder in `scratch`."
+            f"does not keep the weights that are to lie there: {os.strerror(number)}", place=self.folder
         )
 
 

@@ -117,28 +117,32 @@ class SparseBatch:
         """Return this batch if it is valid; otherwise raise DataError that names the first broken rule."""
         if self.indptr.dtype != torch.int64 or self.indptr.dim() != 1 or len(self.indptr) < 1:
             raise DataError(
-                f"{name}: indptr must be int64 [examples + 1]; got {self.indptr.dtype}"
-                f" {list(self.indptr.shape)}."
+                f"indptr must be int64 [examples + 1]; got {self.indptr.dtype} {list(self.indptr.shape)}",
+                place=name,
             )
         if self.indices.dtype not in (torch.int32, torch.int64) or self.indices.dim() != 1:
             raise DataError(
-                f"{name}: indices must be int32 or int64 [entries]; got {self.indices.dtype}"
-                f" {list(self.indices.shape)}."
+                f"indices must be int32 or int64 [entries]; got {self.indices.dtype} "
+                f"{list(self.indices.shape)}",
+                place=name,
             )
         first, last = int(self.indptr[0]), int(self.indptr[-1])
         if first != 0 or last != self.num_entries or bool((self.indptr.diff() < 0).any()):
-            raise DataError(f"{name}: indptr must rise from 0 to the number of entries, {self.num_entries}.")
+            raise DataError(
+                f"indptr must rise from 0 to the number of entries, {self.num_entries}", place=name
+            )
         if self.num_entries and not (int(self.indices.min()) >= 0 and int(self.indices.max()) < width):
             low, high = int(self.indices.min()), int(self.indices.max())
-            raise DataError(f"{name}: indices must lie in [0, {width}); got {low} to {high}.")
+            raise DataError(f"indices must lie in [0, {width}); got {low} to {high}", place=name)
         if self.values is not None:
             if self.values.shape != self.indices.shape or self.values.dtype != torch.float32:
                 raise DataError(
-                    f"{name}: values must be float32 [{self.num_entries}]; got {self.values.dtype}"
-                    f" {list(self.values.shape)}."
+                    f"values must be float32 [{self.num_entries}]; got {self.values.dtype} "
+                    f"{list(self.values.shape)}",
+                    place=name,
                 )
             if not bool(torch.isfinite(self.values).all()):
-                raise DataError(f"{name}: values must be finite numbers. Remove NaN and infinite values.")
+                raise DataError("values must be finite numbers", place=name)
         return self
 
 

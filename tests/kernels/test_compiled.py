@@ -1,16 +1,11 @@
 """What Numba compiles works wherever it runs; what it gives is tested where it is used."""
 
-import errno
-import fcntl
-
 import numba
 import numpy as np
 import pytest
-import torch
 
 from tests.scripts import Conversation
 from widenet.kernels import compiled
-from widenet.kernels.table import runner
 
 
 def doubled(numbers):
@@ -35,17 +30,6 @@ def test_a_function_is_compiled_with_or_without_a_folder_to_keep_it_in(error, mo
     assert [bool(options.get("cache")) for options in asked if "nogil" in options] == (
         [True] if error is None else [True, False]
     )
-
-
-def test_nothing_is_compiled_where_numba_is_told_not_to(monkeypatch):
-    """Torch computes in its place, and no code is missing."""
-    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    compiled.can_compile.cache_clear()
-    try:
-        assert runner("row_update", torch.device("cpu")) == "torch"
-        assert not compiled.is_missing((compiled.made_once, ()))
-    finally:
-        compiled.can_compile.cache_clear()
 
 
 def test_code_that_differs_in_anything_it_depends_on_has_another_name():
@@ -81,22 +65,6 @@ def test_of_processes_that_need_a_function_at_once_one_compiles_it(tmp_path):
         process.stdin.write("\n")
         process.stdin.flush()
     assert sorted(process.communicate()[0] for process in both) == ["0\n", "1\n"]
-
-
-@pytest.mark.parametrize("error", [None, errno.ENOLCK])
-def test_a_lock_that_cannot_be_had_stops_nobody(error, tmp_path, monkeypatch):
-    """Because the process that has it was stopped, or because there are no locks."""
-
-    def lockf(*_):
-        raise OSError(error or errno.EAGAIN, "no lock")
-
-    monkeypatch.setattr(fcntl, "lockf", lockf)
-    monkeypatch.setattr(compiled, "_PATIENCE", 0.01 if error is None else 60.0)
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    numbers = np.ones(3)
-    compiled.compile_for(doubled, "void(float64[::1])")(numbers)
-    assert numbers.tolist() == [2.0, 2.0, 2.0]
-    assert [*tmp_path.rglob("*.nbc")]
 
 
 STEPS = """

@@ -2,7 +2,6 @@
 
 from itertools import islice
 
-import numpy as np
 import pytest
 import torch
 from numba import njit
@@ -171,32 +170,6 @@ def test_a_sweep_has_the_bits_of_its_tiles(case, kept, num_threads, sweeps, by_t
     assert (set(sweeps), len(sweeps)) == (names, len(names) * 3 * 5)
 
 
-@pytest.mark.parametrize("examples", [9, 33])
-@pytest.mark.parametrize("limit", [{}, {"weight_norm": 5}], ids=["swept", "by tiles"])
-def test_kept_logits_begin_where_any_tensor_does(examples, limit, by_tiles, monkeypatch):
-    """MKL gives other bits for operands that are not aligned, seen with one hidden unit."""
-    monkeypatch.setattr(tiles, "LEAST_UNITS", 17)
-    case = network(units=1, **SOFTMAX, **limit), {"optimizer": "rmsprop"}
-    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", 0)
-    expected = by_tiles(*case, examples=examples, num_steps=60)
-    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", 2**20)
-    assert trained(*case, examples=examples, num_steps=60) == expected
-
-
-@pytest.mark.parametrize("units", [16, 17, 33])
-def test_every_tile_begins_at_a_cache_line_and_ends_before_the_next(units):
-    starts, examples = np.array([*range(0, WIDTH, units), WIDTH]), 33
-    places = [compiled_sweep.kept_place(examples, start, index) for index, start in enumerate(starts)]
-    assert all(place % 16 == 0 for place in places)
-    assert (np.diff(places) >= np.diff(starts) * examples).all()
-    assert compiled_sweep.kept_numbers(examples, starts) == places[-1]
-
-
-def test_the_room_of_tiles_begins_at_a_cache_line():
-    place = njit(lambda size: compiled_sweep.room(size).ctypes.data)
-    assert {place(size) % 64 for size in range(1, 500)} == {0}
-
-
 @pytest.mark.parametrize("num_threads", [1, 2])
 @pytest.mark.parametrize("kept", [0, 2**20])
 @pytest.mark.parametrize("case", DEFERRED)
@@ -213,24 +186,6 @@ def test_weights_that_are_updated_later_have_the_bits_of_their_tiles(
     assert ("fill_gradients" in deferred) == ("frozen" not in case and not at_once)
 
 
-@pytest.mark.parametrize("rows", [1, 16, 35, 1000])
-def test_gradients_of_several_tiles_come_together(rows, deferred, by_tiles, monkeypatch):
-    """For so many units at most, but for a whole tile at least."""
-    case = DEFERRED["softmax of directions, many numbers"]
-    monkeypatch.setattr("widenet.model.compiled_tiles.GRADIENT_NUMBERS", rows * 40)
-    expected = by_tiles(*case)
-    assert trained(*case) == expected
-    times = {1: 5, 16: 5, 35: 3, 1000: 1}[rows]
-    assert deferred.count("fill_gradients") == 3 * 5 * times
-
-
-def test_tiles_of_an_output_beside_one_that_cannot_be_swept_come_one_by_one(deferred, by_tiles):
-    case = tied({**SOFTMAX, "delta_boost": {"other": 0.5}}, **SOFTMAX, units=40), {"optimizer": "adam"}
-    expected = by_tiles(*case)
-    assert trained(*case) == expected
-    assert deferred.count("fill_gradients") == 3 * 5 * 5
-
-
 @pytest.mark.parametrize("kept", [0, 2**20])
 @pytest.mark.parametrize("case", WITHOUT)
 def test_weights_that_a_sweep_cannot_update_have_the_same_bits(case, kept, sweeps, by_tiles, monkeypatch):
@@ -238,18 +193,6 @@ def test_weights_that_a_sweep_cannot_update_have_the_same_bits(case, kept, sweep
     expected = by_tiles(*WITHOUT[case])
     assert trained(*WITHOUT[case]) == expected
     assert not {"sigmoid", "softmax"} & set(sweeps)
-
-
-def test_a_single_example_is_not_swept(sweeps, by_tiles):
-    expected = by_tiles(*CASES["sigmoid"], examples=2)
-    assert trained(*CASES["sigmoid"], examples=2) == expected
-    assert sweeps
-    sweeps.clear()
-    document, training = CASES["sigmoid"]
-    real = Real(document, training, FIELDS)
-    one = {"items": SparseBatch.from_lists([[3]], [[1.0]]), "in": SparseBatch.from_lists([[1]], None)}
-    real.step(one)
-    assert not sweeps
 
 
 def test_operands_are_rounded_as_torch_rounds():

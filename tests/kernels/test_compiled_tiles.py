@@ -1,7 +1,5 @@
 """Loss and slopes of a tile in one compiled pass, beside float64's."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -32,29 +30,6 @@ def test_the_sum_over_units_is_that_of_softplus(units, level):
     expected_E = softplus(z_ET.double(), threshold=100.0).sum(dim=1)
     torch.testing.assert_close(found_E, expected_E, rtol=1e-6, atol=3e-16 * units)
     torch.testing.assert_close(slope_ET, torch.sigmoid(z_ET.double()).float(), rtol=5e-7, atol=0)
-
-
-def test_units_that_are_quite_sure_add_nothing_or_all():
-    z_ET = torch.tensor(
-        [
-            [-torch.inf, 0.0, 0.0, 0.0],
-            [90.0, -90.0, 30.0, -30.0],
-            [torch.inf, 0.0, 0.0, 0.0],
-            [torch.nan, 0.0, 0.0, 0.0],
-        ]
-    )
-    found_E, slope_ET = softplus_sums(z_ET)
-    torch.testing.assert_close(found_E[:2], softplus(z_ET[:2].double(), threshold=1e3).sum(dim=1))
-    torch.testing.assert_close(slope_ET[:3], torch.sigmoid(z_ET[:3]))
-    assert found_E[2] == torch.inf
-    assert found_E[3].isnan()
-    assert slope_ET[3].isnan().tolist() == [True, False, False, False]
-
-
-def test_any_number_of_undecided_units_is_summed():
-    torch.testing.assert_close(
-        softplus_sums(torch.zeros(1, 150_000))[0], torch.tensor([150_000 * math.log(2)], dtype=torch.float64)
-    )
 
 
 def entries_of(examples, units, num_entries, seed):
@@ -117,15 +92,3 @@ def test_a_softmax_over_tiles_is_that_over_all_units(units):
         expected_ET[entries.examples_Z, entries.units_Z] -= pulls_Z.double()
         torch.testing.assert_close(delta_ET.double(), expected_ET, rtol=4e-6, atol=1e-6)
         torch.testing.assert_close(bias_gradient_T.double(), expected_ET.sum(dim=0), rtol=1e-5, atol=1e-5)
-
-
-def test_of_a_target_that_is_named_twice_the_last_counts():
-    twice, values_Z = Entries(np.array([0, 0, 1]), np.array([1, 1, 1])), np.array([3.0, 2.0, 1.0], np.float32)
-    once, tiles = Entries(np.array([0, 1]), np.array([1, 1])), compiled_tiles
-    logits_ET, expected_ET = drawn(2, 3), drawn(2, 3)
-    slopes_T = tiles.sigmoid(logits_ET, None, twice, values_Z, ONES, ONES)[1]
-    assert torch.equal(slopes_T, tiles.sigmoid(expected_ET, None, once, values_Z[1:], ONES, ONES)[1])
-    assert torch.equal(logits_ET, expected_ET)
-    slopes_T = tiles.softmax(logits_ET, None, twice, values_Z, ONES, ONES)
-    assert torch.equal(slopes_T, tiles.softmax(expected_ET, None, once, values_Z[1:], ONES, ONES))
-    assert torch.equal(logits_ET, expected_ET)

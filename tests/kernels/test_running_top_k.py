@@ -96,17 +96,6 @@ def test_those_who_share_a_floor_find_the_best_of_all_in_whatever_order_they_wor
     assert (found[0].tolist(), units[0].tolist()) == by_hand(row, k)
 
 
-def test_a_floor_spares_what_cannot_be_among_the_best(search):
-    floor_E = no_floor(1)
-    high, low = search(2, floor_E), search(2, floor_E)
-    high.add(torch.arange(100.0)[None], range(100, 200))
-    assert 97 < floor_E.item() < 98
-    low.add(torch.full((1, 100), 97.0), range(100))
-    assert unpacked(low.result())[1].tolist() == [[-1, -1]]
-    low.add(torch.tensor([[98.0]]), range(99, 100))
-    assert unpacked(low.result())[1].tolist() == [[99, -1]]
-
-
 @given(
     st.lists(
         st.tuples(st.floats(width=32, allow_nan=False), st.integers(0, 2**32 - 2)), min_size=1, max_size=20
@@ -129,31 +118,6 @@ def test_what_is_no_number_is_never_lost(search):
     assert found.isnan().tolist() == [[True, False, False]]
 
 
-def test_ties_in_a_wide_tile_are_decided_by_unit_too(search):
-    row = torch.zeros(2, 5000)
-    row[1, 4000:] = 1.0
-    found, units = by_tiles(search, row, 3, 5000)
-    assert units.tolist() == [[0, 1, 2], [4000, 4001, 4002]]
-    assert found.tolist() == [[0, 0, 0], [1, 1, 1]]
-
-
 def test_without_examples_there_is_nothing(search):
     found, units = by_tiles(search, torch.zeros(0, 50), 3, 20)
     assert (found.shape, units.shape) == ((0, 3), (0, 3))
-
-
-def test_without_tiles_there_is_nothing(search):
-    found, units = unpacked(search(2, no_floor(3)).result())
-    assert found.tolist() == [[-torch.inf] * 2] * 3
-    assert units.tolist() == [[-1] * 2] * 3
-
-
-def test_many_tiles_of_many_examples_give_what_the_reference_gives(search):
-    generator = torch.Generator().manual_seed(1)
-    logits_EL = torch.randint(-300, 300, (40, 3000), generator=generator) / 7
-    logits_EL[::3] = logits_EL[::3].sort(dim=1).values
-    for k in (1, 20, 150):
-        expected, units = wide_top_k(logits_EL, None, k)
-        found, found_units = by_tiles(search, logits_EL, k, 250)
-        assert torch.equal(found, expected)
-        assert torch.equal(found_units, units)

@@ -37,13 +37,6 @@ def test_without_numba_and_triton_torch_runs_everything(monkeypatch):
     assert {*runners(CPU).values(), *runners(CUDA).values()} == {"torch"}
 
 
-def test_a_cpu_runs_triton_through_its_interpreter_alone(monkeypatch):
-    assert "triton" not in runners(CPU).values()
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert table.runner("gather_sum", CPU) == "triton"
-    assert table.runner("cut", CPU) == "numba"
-
-
 @pytest.mark.parametrize(
     ("activation", "loss", "expected"),
     [
@@ -58,19 +51,6 @@ def test_numba_has_tiles_of_some_units_and_triton_of_all(activation, loss, expec
     assert table.tile_runner(CUDA, activation, loss) == "triton"
 
 
-@pytest.mark.parametrize(("activation", "loss"), [("mish", "l2"), ("tanh", "huber")])
-def test_torch_runs_tiles_that_triton_has_no_formula_of(activation, loss):
-    assert table.tile_runner(CUDA, activation, loss) == "torch"
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "device", "expected"),
-    [("adam", CPU, "numba"), ("adam", CUDA, "triton"), ("adamax", CPU, "numba"), ("adamax", CUDA, "torch")],
-)
-def test_torch_runs_optimizers_that_triton_has_no_formula_of(optimizer, device, expected):
-    assert table.step_runner(device, optimizer) == expected
-
-
 def test_few_numbers_wait_for_no_library_if_the_bits_are_the_same(monkeypatch):
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     few = {operation: table.runner(operation, CPU, 9) for operation in table.TABLE}
@@ -80,9 +60,3 @@ def test_few_numbers_wait_for_no_library_if_the_bits_are_the_same(monkeypatch):
     assert table.runner("fixed_sum", CUDA, 9) == "triton"
     monkeypatch.setitem(sys.modules, "numba", object())
     assert table.runner("cut", CPU, 9) == "numba"
-
-
-def test_a_process_that_uses_a_gpu_loads_what_sorts_its_batches(monkeypatch):
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    assert [table.runner(operation, CPU, 9) for operation in ("cut", "stable_sort")] == ["numba", "numba"]

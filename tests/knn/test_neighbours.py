@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.mistakes import mistake
 from widenet.errors import DataError, FitError, OptionError
 from widenet.knn import neighbours as module
 from widenet.knn.measures import MEASURES
@@ -183,7 +184,7 @@ def reads_badly(folder):
     """What one process says whose part of a file is bad, and another whose part is not."""
     with pytest.raises(DataError) as caught:
         Neighbours.of(folder / "bad.txt", device="cpu")
-    return str(caught.value)
+    return ": ".join(str(caught.value).split(": ")[:2])
 
 
 def test_what_one_process_cannot_read_all_refuse(groups, tmp_path):
@@ -191,8 +192,7 @@ def test_what_one_process_cannot_read_all_refuse(groups, tmp_path):
     lines[33] = "k33\t1 x 3"
     (tmp_path / "bad.txt").write_text("\n".join(lines))
     place = tmp_path / "bad.txt"
-    expected = f"{place}: line 34: must hold numbers; got 'x'. Fix the line, or name other delimiters."
-    assert groups(2)(reads_badly, tmp_path) == [expected] * 2
+    assert groups(2)(reads_badly, tmp_path) == [f"{place}: line 34"] * 2
 
 
 def test_a_collection_tells_what_it_holds():
@@ -205,69 +205,41 @@ def test_a_collection_tells_what_it_holds():
 
 
 @pytest.mark.parametrize(
-    ("error", "message", "options"),
+    ("error", "place", "option", "options"),
     [
-        (
-            OptionError,
-            "measure must be one of dot, cosine, l2; got 'cosin'. Did you mean \"cosine\"?",
-            {"measure": "cosin"},
-        ),
-        (OptionError, "stored must be one of float32, bfloat16, float16; got 'fp16'.", {"stored": "fp16"}),
-        (OptionError, "keys must be one for each of 3 vectors; got 1.", {"keys": ["a"]}),
-        (
-            DataError,
-            "vectors: row 1: numbers must be finite in float32; got inf. Leave the vector out.",
-            {"vectors": [[1], [np.inf]]},
-        ),
-        (
-            DataError,
-            "vectors: row 0: numbers must be finite in float16; got 100000.0.",
-            {"vectors": [[1e5]], "stored": "float16"},
-        ),
-        (DataError, "vectors: row 0: numbers must be finite in float32; got inf.", {"vectors": [[1e300]]}),
-        (
-            DataError,
-            "vectors: must be numbers of the shape [vectors, numbers of each]; got int64 [2].",
-            {"vectors": [1, 2]},
-        ),
-        (DataError, "vectors must all have equally many numbers.", {"vectors": [[1, 2], [3]]}),
-        (
-            DataError,
-            "vectors: must hold at least one vector of at least one number; got 0 of 3.",
-            {"vectors": np.zeros((0, 3))},
-        ),
+        (OptionError, None, "measure", {"measure": "cosin"}),
+        (OptionError, None, "stored", {"stored": "fp16"}),
+        (OptionError, None, "keys", {"keys": ["a"]}),
+        (DataError, "vectors: row 1", None, {"vectors": [[1], [np.inf]]}),
+        (DataError, "vectors: row 0", None, {"vectors": [[1e5]], "stored": "float16"}),
+        (DataError, "vectors: row 0", None, {"vectors": [[1e300]]}),
+        (DataError, "vectors", None, {"vectors": [1, 2]}),
+        (DataError, "vectors", None, {"vectors": [[1, 2], [3]]}),
+        (DataError, "vectors", None, {"vectors": np.zeros((0, 3))}),
     ],
 )
-def test_what_cannot_be_a_collection_is_refused(error, message, options):
-    with pytest.raises(error) as caught:
+def test_what_cannot_be_a_collection_is_refused(error, place, option, options):
+    with mistake(error, place=place, option=option):
         Neighbours.of(**{"vectors": [[1], [2], [3]], **options})
-    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("error", "message", "arguments"),
+    ("error", "arguments"),
     [
-        (OptionError, "k must be a whole number of at least 1; got 0.", ([[1, 2]], 0)),
-        (FitError, "queries must have 2 numbers, as the vectors have; got 3.", ([[1, 2, 3]], 1)),
-        (
-            DataError,
-            "vectors: row 1: numbers must be finite in float32; got nan.",
-            ([[1, 2], [1, np.nan]], 1),
-        ),
-        (DataError, "vectors must all have equally many numbers.", ([[1, 2], [3]], 1)),
+        (OptionError, ([[1, 2]], 0)),
+        (FitError, ([[1, 2, 3]], 1)),
+        (DataError, ([[1, 2], [1, np.nan]], 1)),
+        (DataError, ([[1, 2], [3]], 1)),
     ],
 )
-def test_what_cannot_be_asked_is_refused(error, message, arguments):
-    with pytest.raises(error) as caught:
+def test_what_cannot_be_asked_is_refused(error, arguments):
+    with mistake(error):
         Neighbours.of([[1, 2]]).search(*arguments)
-    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("positions", [[700], [0, -1], np.array([10**6])])
 def test_vectors_at_positions_that_do_not_exist_are_refused(positions):
     collection = Neighbours.of(VECTORS, device="cpu")
     np.testing.assert_array_equal(collection.vectors([699, 0]), VECTORS[[699, 0]])
-    with pytest.raises(OptionError) as raised:
+    with mistake(OptionError, option="positions"):
         collection.vectors(positions)
-    rule = f"Neighbours: positions must be whole numbers from 0 to 699; got {positions[-1]}."
-    assert str(raised.value) == f"{rule} Leave it out."

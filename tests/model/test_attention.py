@@ -57,15 +57,6 @@ def of_torch(queries, keys, values, distances, sizes):
     return torch.cat([read[:size, :, time] for time, size in enumerate(sizes)])
 
 
-@pytest.mark.parametrize("is_relative", [True, False])
-def test_gradients_are_central_differences(is_relative):
-    own, _ = tensors()
-    chosen = own if is_relative else own[:3]
-    assert torch.autograd.gradcheck(
-        lambda *given: attention(*given[:3], given[3] if is_relative else None, positions_of(SIZES)), chosen
-    )
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("is_relative", [True, False])
 @pytest.mark.parametrize("sizes", [SIZES, [14], [7, 7]], ids=str)
@@ -173,14 +164,6 @@ def test_a_step_is_that_of_torch_in_float64(name):
 def _weights(network):
     found = {name: all_rows(wide) for name, wide in network.wide.items()}
     return found | {name: trunk.tensor.detach() for name, trunk in network.trunk.items()}
-
-
-def test_a_batch_that_asks_for_nothing_moves_nothing():
-    for document in DOCUMENTS.values():
-        real = Real({"layers": document}, {}, FACTS)
-        before = {name: weight.clone() for name, weight in _weights(real.network).items()}
-        assert real.step({"items": SparseBatch.from_lists([[4], [], [9]])}) == 0
-        assert all(torch.equal(weight, before[name]) for name, weight in _weights(real.network).items())
 
 
 @pytest.mark.parametrize("name", sorted({*DOCUMENTS} - {"the two newest"}))

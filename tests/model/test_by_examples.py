@@ -63,26 +63,6 @@ def test_the_gradients_that_a_run_records_are_those_of_the_dense_twin():
         assert observed[f"gradients/{name}"] == pytest.approx(float(expected.norm()), rel=1e-5)
 
 
-def test_a_pooled_input_beside_a_divided_convolution_needs_no_gradient():
-    layers = [
-        LAYERS[1],
-        {"name": "small", "kind": "pooling", "function": "max", "kernel": 2},
-        {"name": "edges", "kind": "convolution", "filters": 4, "kernel": 3, "split": True},
-        {"name": "h", "units": 7, "source": ["small", "edges"], "activation": "tanh"},
-        LAYERS[-1],
-    ]
-    real, _ = assert_step_matches_twin({"layers": layers}, FACTS, batch(9), {})
-    assert real.network.layout.by_examples == ("small", "edges")
-
-
-def test_the_number_of_threads_does_not_move_a_bit():
-    found = []
-    for num_threads in (1, 2):
-        real = Real({"layers": LAYERS}, {}, FACTS, num_threads=num_threads)
-        found.append((real.step(batch(9)), real.bits()))
-    assert found[0] == found[1]
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return write_data(tmp_path_factory.mktemp("data"))

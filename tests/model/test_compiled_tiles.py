@@ -7,7 +7,6 @@ from tests.model.test_wide_loss import document, name_of, targets_of
 from tests.model.twin import assert_step_matches_twin, random_batch, sparse
 from widenet.kernels import table
 from widenet.model import compiled_tiles
-from widenet.model.layers.output import WeightlessTile
 
 
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values"])
@@ -29,26 +28,3 @@ def test_a_step_without_numba_is_that_of_the_dense_twin(loss, activation, kind, 
     assert_step_matches_twin(
         document(loss, activation), {"in": sparse(23), "out": facts}, batch, {"shards": 3}
     )
-
-
-def test_slopes_never_take_the_place_of_what_the_logits_were_made_of(monkeypatch):
-    monkeypatch.setattr(WeightlessTile, "products", lambda tile, direct_EH: direct_EH[:, tile.units])
-    output = {
-        "name": "out",
-        "kind": "output",
-        "field": "out",
-        "activation": "sigmoid",
-        "bias": False,
-        "weightless": True,
-    }
-    layers = {
-        "layers": [
-            {"name": "in", "kind": "input", "field": "in"},
-            {"name": "mid", "units": 37, "activation": "tanh"},
-            output,
-        ]
-    }
-    generator = torch.Generator().manual_seed(5)
-    batch = {"in": random_batch(generator, 7, 23, 6), "out": random_batch(generator, 7, 37, 4)}
-    with pytest.raises(AssertionError, match="slopes overwrite the logits"):
-        assert_step_matches_twin(layers, {"in": sparse(23), "out": sparse(37)}, batch)

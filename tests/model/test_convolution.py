@@ -9,16 +9,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.model.twin import Real, Twin, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
-from widenet.model.convolution import convolution, folded, unfolded
+from tests.model.twin import assert_step_matches_twin, dense_field, random_batch, sparse
+from widenet.model.convolution import convolution
 from widenet.model.product import Blocks
 from widenet.parallel.local import LocalExchange
 from widenet.plan import narrow as unfolding
 from widenet.plan.narrow import blocks_of_examples, examples_at_once
 from widenet.plan.windows import Place, windows_of
 from widenet.sparse import SparseBatch
-from widenet.spec.activations import PlainActivation
-from widenet.spec.document import kinds
 from widenet.spec.spatial import ConvolutionLayer
 
 CONVOLVE = (functional.conv1d, functional.conv2d, functional.conv3d)
@@ -70,34 +68,6 @@ def test_sums_and_gradients_are_those_of_torch(kernel, stride, padding, places):
     given = operands(moves)
     for own, true in zip(found(moves, *given), by_torch(moves, *given), strict=True):
         torch.testing.assert_close(own, true, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "stride", "padding"), [((3, 2), (1, 2), (2, 1)), ((1, 6), 2, (0, 3)), ((7, 6), 1, "same")]
-)
-def test_axes_may_differ(kernel, stride, padding):
-    moves = windows((7, 6), kernel=kernel, stride=stride, padding=padding)
-    given = operands(moves)
-    for own, true in zip(found(moves, *given), by_torch(moves, *given), strict=True):
-        torch.testing.assert_close(own, true, rtol=1e-12, atol=1e-12)
-
-
-def test_padding_the_same_at_stride_1_is_what_torch_calls_so():
-    moves = windows((7, 6), kernel=3)
-    values, weight, gradient = operands(moves)
-    expected = functional.conv2d(values.view(5, 2, 7, 6), weight.view(3, 2, 3, 3), padding="same")
-    torch.testing.assert_close(found(moves, values, weight, gradient)[0], expected.flatten(1))
-
-
-def test_folding_adds_up_what_unfolding_laid_out():
-    moves = windows((7, 6), kernel=(3, 2), stride=(2, 1), padding="valid")
-    values = operands(moves)[0]
-    reached = functional.conv_transpose2d(
-        torch.ones(1, 1, *moves.positions).double(), torch.ones(1, 1, 3, 2).double(), stride=(2, 1)
-    )
-    torch.testing.assert_close(
-        folded(unfolded(values, moves), moves).view(5, 2, 7, 6), values.view(5, 2, 7, 6) * reached
-    )
 
 
 LARGE = windows((28, 28), channels=16, kernel=3)
@@ -231,45 +201,12 @@ SHAPES = {
         ]
     },
 }
-ACTIVATIONS = kinds(PlainActivation)
 
 
 @pytest.mark.parametrize("training", [{}, {"l2": 0.3}, {"gradient_norm_limit": 0.05, "shards": 8}], ids=str)
 @pytest.mark.parametrize("document", SHAPES.values(), ids=SHAPES)
 def test_a_step_is_that_of_the_dense_twin(document, training):
     assert_step_matches_twin(document, FIELDS, batch(), training, torch.linspace(0.2, 2, 9))
-
-
-@pytest.mark.parametrize(
-    "kind", [*ACTIVATIONS, {"kind": "leaky_relu", "slope": 0.3}, {"kind": "elu", "alpha": 2.0}], ids=str
-)
-def test_every_activation_may_follow_a_convolution(kind):
-    assert_step_matches_twin(picture(convolution_of("a", activation=kind)), FIELDS, batch())
-
-
-SMOOTH = {name: document for name, document in SHAPES.items() if "limit" not in name}
-KINDS = SMOOTH | {
-    name: picture(convolution_of("a", activation=name))
-    for name in ACTIVATIONS
-    if name not in ("relu", "relu_max")
-}
-
-
-@pytest.mark.parametrize("document", KINDS.values(), ids=KINDS)
-def test_the_gradients_of_the_twin_are_central_differences_of_its_loss(document):
-    real, given = Real(document, {}, FIELDS), batch()
-    weights, twin = snapshot(real.network), Twin(real.spec, real.network.layout.units)
-    _, gradients, _ = twin.step(weights, given, None, real.random, real.training, 0.5)
-    generator = torch.Generator().manual_seed(1)
-    for key, gradient in gradients.items():
-        direction = torch.randn(gradient.shape, generator=generator, dtype=torch.float64)
-        ends = [
-            twin.loss({**weights, key: weights[key] + side * 1e-6 * direction}, given, None, real.random)
-            for side in (1, -1)
-        ]
-        assert float(ends[0] - ends[1]) / 2e-6 == pytest.approx(
-            float((gradient * direction).sum()), rel=1e-5, abs=1e-7
-        ), key
 
 
 @pytest.mark.parametrize("side", [3, 5])

@@ -8,7 +8,6 @@ import torch
 
 from tests.mistakes import mistake
 from tests.rows import all_rows
-from widenet.errors import DocumentError, FitError
 from widenet.model.build import build
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -241,14 +240,6 @@ def test_biases_of_items_without_interactions_are_the_smallest_of_the_others(whi
     assert not torch.equal(real.weights()["next bias"][KNOWN:], before[KNOWN:])
 
 
-def test_biases_stay_where_all_items_are_known_or_nobody_describes_them():
-    for document, num_known in ((NETWORKS["tied"], WIDTH), ({"layers": [HISTORY, TASTE, NEXT]}, KNOWN)):
-        real = Real(document, num_known=num_known)
-        before = real.weights()["next bias"]
-        real.network.outputs["next"].set_unknown_biases()
-        assert torch.equal(real.weights()["next bias"], before)
-
-
 def test_vectors_of_attributes_start_with_zeros_and_change_no_first_weight():
     plain = Real(
         {"layers": [{k: v for k, v in each.items() if k != "described_by"} for each in layers()["layers"]]}
@@ -258,49 +249,3 @@ def test_vectors_of_attributes_start_with_zeros_and_change_no_first_weight():
     assert not network.trunk["next description"].tensor.any()
     for name in ("next", "taste/history"):
         assert torch.equal(all_rows(network.wide[name]), plain.weights()[name].float())
-
-
-REFUSED = {
-    "an unknown description": (
-        layers(described_by=["gener"]),
-        {},
-        'have no description "gener". Did you mean "genre"?',
-    ),
-    "l2": (layers(), {"l2": 0.1}, "needs l2 0 in training.json; got 0.1"),
-    "weight decay": (
-        layers(),
-        {"optimizer": {"kind": "adamw"}},
-        'needs an optimizer in training.json that shrinks no weights; got "adamw"',
-    ),
-    "a deeper layer": (
-        {"layers": [HISTORY, TASTE, {**TASTE, "name": "deep", "described_by": BY}, NEXT]},
-        {},
-        r"layers\[2\].described_by \(\"deep\"\) needs one source that is a sparse input; it has 0",
-    ),
-    "an output on a sparse input": (
-        {"layers": [HISTORY, {**NEXT, "described_by": BY}]},
-        {},
-        "needs a hidden layer between the output and a sparse input",
-    ),
-}
-
-
-@pytest.mark.parametrize("which", REFUSED)
-def test_what_does_not_go_together_is_refused_in_a_sentence(which):
-    document, training, said = REFUSED[which]
-    with pytest.raises(FitError, match=said):
-        Real(document, training)
-
-
-@pytest.mark.parametrize(
-    ("document", "key"),
-    [
-        (layers(tied=True, described_by=BY), "described_by"),
-        (layers(weight_norm=1.0), "weight_norm"),
-        (layers(taste={"weight_norm": 1.0}), "weight_norm"),
-        (layers(weightless=True, bias=False), "described_by"),
-    ],
-)
-def test_documents_that_contradict_themselves_are_refused(document, key):
-    with mistake(DocumentError, place=f"].{key}"):
-        NetworkSpec.of(document)

@@ -8,8 +8,7 @@ import torch
 from tests.mistakes import mistake
 from widenet.errors import DocumentError
 from widenet.model.dropout import dropped
-from widenet.model.layers.hidden import forward, sparseness
-from widenet.model.step_random import StepRandom
+from widenet.model.layers.hidden import sparseness
 from widenet.spec.network import NetworkSpec
 
 P = 0.3
@@ -85,16 +84,6 @@ def test_at_rest_unit_and_slope_are_those_of_dsstnes_formulas(activation, kept):
         assert z_EH.grad[0, position].item() == pytest.approx(slope, rel=1e-12, abs=1e-12)
 
 
-def test_by_default_it_is_a_mask_and_its_derivative():
-    kept_EH = torch.tensor([[True, False, True, True, False, True, True]])
-    for activation in (layer(kind).activation for kind in [*RESTING, *OTHERS]):
-        z_EH = torch.tensor([NUMBERS], dtype=torch.float64).add(0.005).requires_grad_()
-        assert torch.autograd.gradcheck(lambda z, a=activation: dropped(a, z, kept_EH, P, "mask"), z_EH)
-        found = dropped(activation, z_EH, kept_EH, P, "mask")
-        whole = dropped(activation, z_EH, torch.ones_like(kept_EH), P, "mask")
-        assert torch.equal(found, whole * kept_EH)
-
-
 def test_alpha_dropout_keeps_mean_and_variance_of_a_selu_layer():
     generator = torch.Generator().manual_seed(3)
     z_EH = torch.randn(400, 500, generator=generator, dtype=torch.float64)
@@ -104,36 +93,10 @@ def test_alpha_dropout_keeps_mean_and_variance_of_a_selu_layer():
     assert found_EH.var().item() == pytest.approx(1, abs=0.01)
 
 
-@pytest.mark.parametrize("activation", ["sigmoid", "relu", "tanh"])
-def test_outside_training_nothing_is_dropped_in_either_form(activation):
-    z_EH = torch.tensor([NUMBERS])
-    found = [
-        forward(layer(activation, dropout=P, dropout_form=form), [z_EH], None, None)[0]
-        for form in ("mask", "rest")
-    ]
-    assert torch.equal(*found)
-
-
 @pytest.mark.parametrize("activation", OTHERS)
 def test_an_activation_without_a_rest_value_is_refused(activation):
     with mistake(DocumentError, place="layers[1].dropout_form"):
         layer(activation, dropout=P, dropout_form="rest")
-
-
-@pytest.mark.parametrize("after_dropout", [False, True])
-def test_the_penalty_is_of_the_units_before_dropout_or_after_it(after_dropout):
-    penalty = {"target": 0.2, "weight": 2.0, "after_dropout": after_dropout}
-    spec = layer("sigmoid", dropout=P, sparseness=penalty)
-    z_EH, random = torch.linspace(-2, 2, 28).reshape(4, 7), StepRandom(3, 0, 1)
-    units_EH, found = forward(spec, [z_EH], None, random)
-    assert not torch.equal(units_EH, z_EH.sigmoid())
-    assert torch.equal(found, sparseness(units_EH if after_dropout else z_EH.sigmoid(), 0.2, 2.0))
-
-
-def test_a_penalty_that_pulls_outside_goes_with_any_activation():
-    with mistake(DocumentError, place="layers[1].sparseness"):
-        layer("tanh", sparseness={"after_dropout": True})
-    assert layer("tanh", sparseness={"pull_outside": True}).sparseness.pull_outside
 
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0, 4.0])

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.scratches import cached, now, resident
+from tests.scratches import cached, resident
 from widenet.errors import CapacityError
 from widenet.model import sweep as file_sweep
 from widenet.model.sweep import Course, FileSweep
 from widenet.plan import streaming
-from widenet.plan.streaming import chunk_rows
 from widenet.scratch import Scratch, load, release, scratch_of, store
 
 ROWS, COLUMNS, REQUEST = 8_000, 64, 32 * 1024
@@ -57,27 +56,6 @@ def test_memory_holds_a_window_and_every_row_is_written(tensors, tile, writes):
     assert bool((tensors[1] == expected + (2 if writes else 1)).all())
 
 
-def test_nothing_of_a_pass_stays_in_memory(tensors):
-    with FileSweep(tensors, writes=True) as rows:
-        rows.at(0, 10)
-    assert sum(map(resident, tensors)) == 0
-
-
-def test_rows_ahead_are_in_memory_before_they_are_asked_for(tensors, monkeypatch):
-    read = []
-
-    def noted(tensor, then):
-        now(load, tensor)
-        read.append(tensor.data_ptr())
-        then(None)
-
-    monkeypatch.setattr(file_sweep, "load", noted)
-    with FileSweep(tensors[:1], writes=False) as rows:
-        chunk = rows.chunk_rows
-        rows.at(0, 1)
-    assert sorted(read) == [tensors[0][number * chunk :].data_ptr() for number in range(1 + AROUND)]
-
-
 def test_a_pass_reads_what_the_cache_has_not_written_yet(tensors):
     tensors[0][7] = -1
     with FileSweep(tensors, writes=True) as rows:
@@ -86,12 +64,6 @@ def test_a_pass_reads_what_the_cache_has_not_written_yet(tensors):
         assert bool((tensors[0][7] == -1).all())
         tensors[0][8] = -2
     assert bool((tensors[0][8] == -2).all())
-
-
-def test_an_error_in_the_midst_of_a_pass_leaves_nothing_in_memory(tensors):
-    with pytest.raises(IndexError), FileSweep(tensors, writes=True) as rows:
-        rows.at(ROWS + 1, tensors[0][ROWS + 1])
-    assert sum(map(resident, tensors)) == 0
 
 
 @pytest.mark.parametrize("writes", [False, True])
@@ -117,31 +89,8 @@ def test_rows_that_were_read_ahead_are_stored_where_others_cannot_be_read(tensor
     assert torch.equal(tensors[0], before)
 
 
-@pytest.mark.parametrize(
-    ("row_bytes", "rows"), [([1024] * 3, 32), ([4 * 33], 1024), ([4096, 4096], 8), ([100_000] * 3, 128)]
-)
-@pytest.mark.usefixtures("small_requests")
-def test_chunks_are_whole_pages_of_every_tensor(row_bytes, rows):
-    assert chunk_rows(row_bytes) == rows
-    assert all(rows * size % 4096 == 0 for size in row_bytes)
-
-
 def held(tensors):
     return sum(map(resident, tensors))
-
-
-class AtOnce:
-    """Threads whose work is done as soon as it begins."""
-
-    def submit(self, work, *arguments):
-        work(*arguments)
-
-
-@pytest.fixture
-def at_once(tensors):
-    file = scratch_of(tensors[0])
-    file.queue, file.threads = None, AtOnce()
-    return tensors
 
 
 @pytest.fixture
@@ -176,40 +125,6 @@ def doubled(sweep, tensors, tile=100):
                 tensor[start : start + tile] *= 2
 
 
-def test_the_next_pass_is_read_while_one_ends(at_once, counted):
-    """Without more memory: what the first pass has given back."""
-    tensors = at_once
-    first, second = tensors[:1], tensors[1:]
-    limit = (1 + AROUND) * REQUEST
-    with Course([(first, True), (second, True)]) as course:
-        with course.sweep(first, writes=True) as rows:
-            chunk = rows.chunk_rows
-            for start in range(0, ROWS, chunk):
-                rows.at(start, min(start + chunk, ROWS))
-                first[0][start : start + chunk] *= 2
-            following = course.sweep(second, writes=True)
-            assert following.begun > 0
-        with following as rows:
-            rows.at(0, 1)
-            assert following.begun == 1 + AROUND
-    assert (counted.now, counted.most) == (0, limit)
-    assert held(tensors) == 0
-    assert torch.equal(first[0], 2 * torch.arange(ROWS).float()[:, None].expand(ROWS, COLUMNS))
-
-
-def test_the_first_rows_are_read_before_the_first_pass(tensors, counted):
-    first, second = tensors[:1], tensors[1:]
-    with Course([(first, True), (second, True)]) as course:
-        course.begin()
-        assert counted.most == (1 + AROUND) * REQUEST
-        assert course.sweep(first, writes=True).begun == 1 + AROUND
-        assert course.sweep(second, writes=True).begun == 0
-        doubled(course.sweep(first, writes=True), first, tile=128)
-        doubled(course.sweep(second, writes=True), second, tile=128)
-    assert (counted.now, counted.most) == (0, (1 + AROUND) * REQUEST)
-    assert torch.equal(tensors[0], 2 * torch.arange(ROWS).float()[:, None].expand(ROWS, COLUMNS))
-
-
 def test_passes_in_threads_write_every_row_once(tmp_path, small_requests, counted):
     """Each thread takes the next of seven tensors, in two passes; at no time is there more than planned."""
     del small_requests
@@ -234,27 +149,6 @@ def test_passes_in_threads_write_every_row_once(tmp_path, small_requests, counte
     assert all(bool((tensor == 4 * (number + 1)).all()) for number, tensor in enumerate(made))
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_pass_that_never_begins_leaves_its_rows_as_they_are(fails, at_once):
-    tensors = at_once
-
-    def once():
-        with Course([(tensors[:1], True), (tensors[1:], True)]) as course:
-            doubled(course.sweep(tensors[:1], writes=True), tensors[:1])
-            assert course.sweep(tensors[1:], writes=True).begun > 0
-            if fails:
-                raise KeyboardInterrupt
-
-    if fails:
-        with pytest.raises(KeyboardInterrupt):
-            once()
-    else:
-        once()
-    assert held(tensors) == 0
-    release(tensors[1])
-    assert torch.equal(tensors[1], torch.arange(1.0, ROWS + 1)[:, None].expand(ROWS, COLUMNS))
-
-
 def test_what_a_disk_does_not_take_at_the_end_of_a_pass_is_an_error_of_the_last_one(tensors, monkeypatch):
     last = tensors[0].data_ptr() + tensors[0].nbytes - 1
 
@@ -266,15 +160,3 @@ def test_what_a_disk_does_not_take_at_the_end_of_a_pass_is_an_error_of_the_last_
     with pytest.raises(CapacityError, match="the last rows"), Course() as course:
         doubled(course.sweep(tensors[:1], writes=True), tensors[:1])
     assert held(tensors) == 0
-
-
-def test_a_pass_that_nobody_announced_finds_room(tensors):
-    """Though the rows of others have taken all of it."""
-    first, second = tensors[:1], tensors[1:]
-    with Course([(first, False), (first, True)]) as course:
-        with course.sweep(first, writes=False) as rows:
-            rows.at(0, ROWS)
-        doubled(course.sweep(second, writes=True), second)
-        doubled(course.sweep(first, writes=True), first)
-    assert torch.equal(tensors[1], 2 * torch.arange(1.0, ROWS + 1)[:, None].expand(ROWS, COLUMNS))
-    assert torch.equal(tensors[0], 2 * torch.arange(0.0, ROWS)[:, None].expand(ROWS, COLUMNS))

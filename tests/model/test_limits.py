@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from tests.model.test_wide_loss import PAIRS, ROW_WISE, document, name_of, targets_of
-from tests.model.twin import Real, assert_step_matches_twin, random_batch, snapshot, sparse
+from tests.model.twin import assert_step_matches_twin, random_batch, sparse
 from widenet.model.limits import shortened, shortening
-from widenet.plan import tiles
 
 BOOST = {"delta_boost": {"target": 3.0, "other": 0.25}}
 UNIT_PAIRS = [pair for pair in PAIRS if name_of(pair[1]) not in ROW_WISE]
@@ -58,27 +57,6 @@ def test_each_examples_gradient_by_a_hidden_layers_sums_is_kept_within_a_length(
     )
 
 
-@pytest.mark.parametrize(
-    ("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "linear_max")]
-)
-@pytest.mark.parametrize("threads", [1, 4])
-def test_a_limit_gives_the_same_bits_with_and_without_room_and_for_any_number_of_threads(
-    loss, activation, threads, monkeypatch
-):
-    monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
-    monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
-    fields, generator = {"in": sparse(23), "out": sparse(431)}, torch.Generator().manual_seed(9)
-    batch = {"in": random_batch(generator, 6, 23, 6), "out": random_batch(generator, 6, 431, 6)}
-    found = []
-    for room in (tiles.KEPT_BYTES["cpu"], 0):
-        monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", room)
-        real = Real(
-            document(loss, activation, delta_norm=0.1, **BOOST), {"shards": 4}, fields, num_threads=threads
-        )
-        found.append((real.step(batch), real.bits()))
-    assert found[0] == found[1]
-
-
 def test_a_limit_is_for_the_gradient_of_an_examples_own_loss():
     z_EH = torch.zeros(4, 3, requires_grad=True)
     gradient_EH = torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [6.0, 8.0, 0.0]]) / 4
@@ -87,19 +65,3 @@ def test_a_limit_is_for_the_gradient_of_an_examples_own_loss():
         z_EH.grad * 4, torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [3.0, 4.0, 0.0]])
     )
     assert shortening(torch.tensor([10.0, 1.0], dtype=torch.float64), 5.0).tolist() == [0.5, 1.0]
-
-
-def test_without_a_limit_or_outside_training_the_sums_stay_what_they_are():
-    z_EH = torch.ones(2, 3, requires_grad=True)
-    assert shortened(z_EH, None) is z_EH
-    assert shortened(z_EH.detach(), 1.0).grad_fn is None
-
-
-def test_an_ignored_unit_keeps_its_weights():
-    generator = torch.Generator().manual_seed(5)
-    real = Real(document("l2", "linear", others="ignore"), {}, {"in": sparse(23), "out": sparse(37)})
-    batch = {"in": random_batch(generator, 7, 23, 6), "out": random_batch(generator, 7, 37, 3)}
-    before = snapshot(real.network)["out", ""]
-    real.step(batch)
-    moved = (snapshot(real.network)["out", ""] != before).any(dim=0)
-    assert set(moved.nonzero().flatten().tolist()) == set(batch["out"].indices.tolist())

@@ -6,7 +6,6 @@ import torch
 
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError, FitError
 from widenet.model import neighbourhood as module
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
@@ -86,13 +85,6 @@ def test_it_adds_the_logarithm_of_the_mean_similarity(terms, model, plain, monke
     np.testing.assert_allclose(found, term_of(ROWS, 0.5), rtol=1e-5, atol=2e-6)
 
 
-def test_by_default_rare_units_count_as_much_as_frequent_ones(data, plain, tmp_path):
-    term = {name: value for name, value in TERM.items() if name != "popularity"}
-    alike = train(network(**term), TRAINING, data, tmp_path / "run")
-    found = logits(alike, ROWS) - logits(plain, ROWS)
-    np.testing.assert_allclose(found, term_of(ROWS, 0), rtol=1e-5, atol=2e-6)
-
-
 def test_training_and_its_loss_are_those_without_it(model, plain):
     assert [record["loss"] for record in model.run.records()] == [
         record["loss"] for record in plain.run.records()
@@ -135,11 +127,6 @@ def check_terms(model, plain, expected):
 @pytest.fixture(scope="module")
 def plain_along(clicks, tmp_path_factory):
     return train(along(), TRAINING, clicks, tmp_path_factory.mktemp("plain along") / "run")
-
-
-def test_features_of_a_sequence_count_once(clicks, plain_along, tmp_path):
-    model = train(along(**TERM), TRAINING, clicks, tmp_path / "run")
-    check_terms(model, plain_along, term_of([row for row in ROWS if row], 0.5))
 
 
 def once(row):
@@ -195,24 +182,6 @@ def test_any_number_of_processes_finds_the_same_in_order(order, clicks, groups, 
     assert used_along(tmp_path / "without order", clicks.path)[1] != alone[1]
 
 
-def test_the_fingerprint_covers_the_order(tmp_path):
-    pairs = dataset_from_lists(tmp_path / "data", [[1, 2], [2, 1], [3, 4]], width=WIDTH, sequence=True)
-    models = [
-        train(along(**TERM, order=order), TRAINING, pairs, tmp_path / order) for order in ("use", "ignore")
-    ]
-    held = [model.network.outputs["out"].neighbourhood.table() for model in models]
-    assert torch.equal(held[0][1], held[1][1])
-    assert models[0].fingerprint() != models[1].fingerprint()
-
-
-def test_order_needs_a_sequence(data, tmp_path):
-    rule = (
-        r'layers\[2\].neighbourhood.order \("out"\) "use" needs a sequence field; "items" is sparse\. Remove'
-    )
-    with pytest.raises(FitError, match=rule):
-        train(network(**TERM, order="use"), TRAINING, data, tmp_path / "run")
-
-
 def terms_of(model, rows, shard):
     term = model.network.outputs["out"].neighbourhood
     found = torch.zeros(len(rows), term.shards.size(shard))
@@ -229,15 +198,6 @@ def test_an_example_has_the_same_bits_in_every_batch(shard, model):
     assert together.any()
     for start, stop in [(0, 1), (5, 6), (10, 77)]:
         assert torch.equal(terms_of(model, ROWS[start:stop], shard), together[start:stop])
-
-
-def test_only_the_nearest_neighbours_count(data, plain, tmp_path):
-    nearest = train(network(**{**TERM, "neighbours": 2}), TRAINING, data, tmp_path / "run")
-    found = logits(nearest, ROWS) - logits(plain, ROWS)
-    assert ((found > 1e-6).numpy() <= (term_of(ROWS, 0.5) > 1e-6)).all()
-    alone = logits(nearest, [[feature] for feature in range(WIDTH)])
-    alone -= logits(plain, [[feature] for feature in range(WIDTH)])
-    assert ((alone > 1e-6).sum(dim=0) == 2).all()
 
 
 def used(out, data):
@@ -258,15 +218,6 @@ def test_any_number_of_processes_trains_and_reads_the_same_model(model, plain, d
     assert groups(2)(used, model.run.path, data.path) == [alone] * 2
     for size in (2, 4):
         assert groups(size)(trained, data.path, tmp_path / f"{size}") == [alone] * size
-
-
-def test_a_model_recommends_without_its_data(model, data, tmp_path):
-    expected = model.recommend([0, 5], k=4)
-    away = data.path.rename(tmp_path / "away")
-    try:
-        assert Model.load(model.run.path).recommend([0, 5], k=4) == expected
-    finally:
-        away.rename(data.path)
 
 
 @pytest.mark.parametrize("kind", ["more places than units", "few places"])
@@ -302,10 +253,3 @@ def test_a_plan_counts_its_places(data):
 
     added = weights(network(**TERM)) - weights(network())
     assert added == 12 * WIDTH * TERM["neighbours"]
-
-
-def test_a_network_that_does_not_read_the_items_is_refused():
-    document = network(**TERM)
-    document["layers"][0]["field"] = "side"
-    with mistake(DocumentError, place="layers[2].neighbourhood"):
-        NetworkSpec.of(document)

@@ -207,15 +207,6 @@ def test_l1_pulls_every_touched_weight_towards_zero(document):
     assert_step_matches_twin(document, FIELDS, {"items": everything}, {"l1": 0.02, "l2": 0.05})
 
 
-def test_the_penalties_leave_biases_alone_and_bias_l2_does_not():
-    free, held = (network(output={"bias_l2": strength}) for strength in (0.0, 0.4))
-    assert_step_matches_twin(free, FIELDS, BATCH, {"l2": 0.5})
-    real, _ = assert_step_matches_twin(held, FIELDS, BATCH)
-    other, _ = assert_step_matches_twin(free, FIELDS, BATCH)
-    assert real.bits()["out", "bias"] != other.bits()["out", "bias"]
-    assert real.bits()["out", ""] == other.bits()["out", ""]
-
-
 LIMITS = {
     "of an output": network(output={"weight_norm": 0.4}),
     "of a cosine output": network(output={"weight_norm": 0.4, "cosine": {}}),
@@ -271,23 +262,6 @@ def test_denoise_hides_targets_from_the_input_and_asks_for_them(predict, output,
     assert_step_matches_twin(document, {"items": sparse(WIDTH, 0, 1)}, {"items": batch})
 
 
-@pytest.mark.parametrize(("document", "fields"), SHAPES.values(), ids=SHAPES)
-def test_indices_of_32_bits_give_the_same_bits(document, fields):
-    narrow = {
-        name: (
-            SparseBatch(field.indptr, field.indices.int(), field.values)
-            if isinstance(field, SparseBatch)
-            else field
-        )
-        for name, field in BATCH.items()
-    }
-    found = []
-    for batch in (BATCH, narrow):
-        real = Real(document, {}, fields)
-        found.append((real.step(batch), real.bits()))
-    assert found[0] == found[1]
-
-
 @pytest.mark.parametrize(
     "rows",
     [[[]], [[], []], [[4]], [list(range(WIDTH))]],
@@ -304,13 +278,6 @@ def test_smallest_and_fullest_batches_are_right(document, rows):
         assert Real(document, {}, FIELDS).step(batch) == 0.0
 
 
-def test_a_batch_of_no_examples_moves_nothing():
-    real = Real(network(), {}, FIELDS)
-    before = real.bits()
-    assert real.step({"items": SparseBatch.from_lists([])}) == 0.0
-    assert real.bits() == before
-
-
 @pytest.mark.parametrize("output", [{}, TIED])
 def test_an_example_without_a_direction_pulls_nothing_under_cosine(output):
     document = network({"activation": "linear"}, {"field": "wishes", "cosine": {}, **output})
@@ -322,36 +289,6 @@ def test_an_example_without_a_direction_pulls_nothing_under_cosine(output):
     )
     change = max(float((after - before[key]).abs().max()) for key, after in snapshot(real.network).items())
     assert 0 < change < 10
-
-
-def test_a_unit_without_a_direction_stays_under_cosine():
-    real = Real(network({}, {"cosine": {}}), {}, FIELDS)
-    real.network.wide["out"].parts[0].weight[0] = 0.0
-    real.step(BATCH)
-    assert real.network.wide["out"].parts[0].weight[0].tolist() == [0.0] * 6
-
-
-def test_the_fields_of_a_batch_are_left_as_they_were():
-    batch = {"items": items(values=True)}
-    before = [
-        tensor.clone() for tensor in (batch["items"].indptr, batch["items"].indices, batch["items"].values)
-    ]
-    Real(network(entry={"scale": "mean", "denoise": 0.3}, output={"values": "ignore"}), {}, FIELDS).step(
-        batch
-    )
-    assert all(
-        torch.equal(old, new)
-        for old, new in zip(
-            before, (batch["items"].indptr, batch["items"].indices, batch["items"].values), strict=True
-        )
-    )
-
-
-def test_a_network_names_a_weight_that_is_not_finite():
-    real = Real(network(), {}, FIELDS)
-    assert real.network.first_non_finite() is None
-    real.network.wide["out"].parts[2].weight[1, 1] = torch.inf
-    assert real.network.first_non_finite() == "out"
 
 
 @pytest.mark.parametrize("scale", ["none", "unit", "mean"])

@@ -1,13 +1,10 @@
 """Products by blocks: the truth, forward and backward, and the same bits whoever computes a block."""
 
-from itertools import pairwise
-
 import pytest
 import torch
 
 from widenet.model.product import Blocks, Whole, product
 from widenet.parallel.local import LocalExchange
-from widenet.plan.narrow import edges, num_blocks
 
 SHAPES = [(256, 512, 512), (260, 520, 500), (131, 1030, 70), (1, 3, 2), (0, 4, 3)]
 
@@ -64,25 +61,3 @@ def test_no_number_of_threads_moves_a_bit(shape, transposed, half):
     alone = [result.numpy().tobytes() for result in found(*arguments, half=half)]
     for num_threads in (2, 3):
         assert [result.numpy().tobytes() for result in found(*arguments, num_threads, half)] == alone
-
-
-def test_the_shapes_above_are_cut_into_several_blocks_and_into_one():
-    assert {num_blocks(examples, inputs, units, 8, "cpu") for examples, inputs, units in SHAPES} == {1, 4}
-    assert {num_blocks(units, examples, inputs, 8, "cpu") for examples, inputs, units in SHAPES} == {1, 7, 8}
-
-
-def test_every_block_is_the_product_of_its_own_rows():
-    values, weight, gradient = operands(260, 520, 500, transposed=False)
-    pairs = [(values, weight.T), (gradient, weight), (gradient.T, values)]
-    for result, (left, right) in zip(found(values, weight, gradient), pairs, strict=True):
-        bounds = edges(len(left), num_blocks(len(left), left.shape[1], right.shape[1], 8, "cpu"))
-        assert len(bounds) > 2
-        assert result.equal(torch.cat([left[start:stop] @ right for start, stop in pairwise(bounds)]))
-
-
-@pytest.mark.parametrize("asked", ["values", "weight"])
-def test_only_the_gradients_that_are_asked_for_are_computed(asked):
-    values, weight, _ = operands(5, 4, 3, transposed=False)
-    {"values": values, "weight": weight}[asked].requires_grad_()
-    product(values, Whole(weight, Blocks(LocalExchange(1), 1, ""))).sum().backward()
-    assert [values.grad is not None, weight.grad is not None] == [asked == "values", asked == "weight"]

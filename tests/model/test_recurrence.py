@@ -12,7 +12,6 @@ from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
 from widenet.model.layers import recurrent
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks, Split, Whole
-from widenet.model.recurrence import CELLS, states
 from widenet.parallel.local import LocalExchange
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
@@ -28,26 +27,6 @@ def factor(weight, is_split):
     shards = Shards(len(weight), 8)
     by_shard = {shard: weight[shard :: shards.count] for shard in range(shards.count)}
     return Split(by_shard, shards, BLOCKS) if is_split else Whole(weight, BLOCKS)
-
-
-def tensors(cell, dtype=torch.float64):
-    """Inputs of a recurrence, lively: of the sources [N, G], weight [G, H] and bias [G]."""
-    generator = torch.Generator().manual_seed(5)
-    gates = CELLS[cell].gates * UNITS
-    shapes = [(sum(SIZES), gates), (gates, UNITS), (gates,)]
-    return [torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes]
-
-
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_gradients_are_central_differences(cell):
-    own, weight, bias = tensors(cell)
-    assert torch.autograd.gradcheck(
-        lambda own, weight, bias: states(CELLS[cell], own, Whole(weight, BLOCKS), bias, SIZES),
-        (own, weight, bias),
-    )
-    assert torch.autograd.gradcheck(
-        lambda own, weight: states(CELLS[cell], own, Whole(weight, BLOCKS), None, SIZES), (own, weight)
-    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -87,16 +66,6 @@ def test_states_and_gradients_are_those_of_torch(is_split, cell, dtype):
     truth = [entered.grad, twin.weight_ih_l0.grad, twin.weight_hh_l0.grad, to_bias]
     for tensor, gradient in zip(own, truth, strict=True):
         torch.testing.assert_close(tensor.grad.double(), gradient, **tolerance)
-
-
-def test_forget_gates_begin_open():
-    assert recurrent.first_bias(
-        NetworkSpec.of({"layers": [HISTORY, gru(cell="lstm", units=2), NEXT]}).hidden[0]
-    ).tolist() == [
-        *(0, 0),
-        *(1, 1),
-        *(0, 0, 0, 0),
-    ]
 
 
 ROWS = [[3, 4, 8, 12, 8], [], [1, 1], [7], [0, 12, 0]]
@@ -206,15 +175,6 @@ def test_a_step_is_that_of_torch_in_float64(name):
 def _weights(network):
     found = {name: all_rows(wide) for name, wide in network.wide.items()}
     return found | {name: trunk.tensor.detach() for name, trunk in network.trunk.items()}
-
-
-def test_a_batch_that_asks_for_nothing_moves_nothing():
-    facts = {"items": SimpleNamespace(kind="sequence", width=WIDTH, min_value=1.0, max_value=1.0)}
-    for document in (DOCUMENTS["gru"], DOCUMENTS["tied"], DOCUMENTS["stacked"], DOCUMENTS["split"]):
-        real = Real({"layers": document}, {}, facts)
-        before = real.bits()
-        assert real.step({"items": SparseBatch.from_lists([[4], [], [9]])}) == 0
-        assert real.bits() == before
 
 
 def test_positions_of_other_sequences_do_not_matter_to_a_state():

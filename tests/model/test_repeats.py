@@ -5,16 +5,13 @@ import torch
 
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError
 from widenet.model.neighbourhood import Repeats
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.shards import Shards
 from widenet.predict.tiles import layer_values
 from widenet.predict.top_k import top_k
 from widenet.runs import Model, train
-from widenet.runs.made_of import quantize
 from widenet.sparse import SparseBatch, indptr_of
-from widenet.spec.network import NetworkSpec
 
 WIDTH, SHARDS = 29, 3
 ROWS = [
@@ -72,12 +69,6 @@ def test_every_feature_of_a_sequence_gets_the_number_of_its_newest_position(mode
     before = logits(plain, ROWS)
     after = torch.log_softmax(before + expected(ROWS, NUMBERS), dim=1)
     torch.testing.assert_close(logits(model, ROWS), after, rtol=0, atol=1e-5)
-
-
-def test_one_number_is_for_all_of_them(data, plain, tmp_path):
-    alike = train(network(repeats=[3]), TRAINING, data, tmp_path / "run")
-    after = torch.log_softmax(logits(plain, ROWS) + expected(ROWS, [3.0]), dim=1)
-    torch.testing.assert_close(logits(alike, ROWS), after, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("width", [1, 7, 2**32 - 1])
@@ -139,25 +130,3 @@ def test_any_number_of_processes_reads_the_same_model(model, data, groups):
     alone = used(model.run.path, data.path)
     assert groups(2)(used, model.run.path, data.path) == [alone] * 2
     assert groups(3)(used, model.run.path, data.path) == [alone] * 3
-
-
-def test_a_model_in_8_bits_keeps_them(model, plain, tmp_path):
-    small, small_plain = (
-        quantize(one.run.path, tmp_path / one.run.path.parent.name) for one in (model, plain)
-    )
-    after = torch.log_softmax(logits(small_plain, ROWS) + expected(ROWS, NUMBERS), dim=1)
-    torch.testing.assert_close(logits(small, ROWS), after, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "place"),
-    [
-        ({"predict": "all", "repeats": [1]}, ""),
-        ({"repeats": []}, ""),
-        ({"repeats": ["1"]}, "[0]"),
-        ({"repeats": [0, 1e39]}, ""),
-    ],
-)
-def test_repeats_that_mean_nothing_are_refused(options, place):
-    with mistake(DocumentError, place=f"layers[3].repeats{place}"):
-        NetworkSpec.of(network(**options))

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from tests.model.twin import (
-    CPU,
     Real,
     assert_step_matches_twin,
     dense_field,
@@ -14,15 +13,10 @@ from tests.model.twin import (
     sparse,
     stands_of,
 )
-from widenet.model.build import build
 from widenet.model.rule import StepNumbers
 from widenet.model.sampled_loss import sampled
 from widenet.model.step_random import StepRandom
-from widenet.parallel.local import LocalExchange
-from widenet.plan import tiles
-from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
-from widenet.spec.network import NetworkSpec
 
 WIDTH, EXAMPLES = 61, 9
 COUNTS = {"items": np.arange(WIDTH)[::-1] ** 2}
@@ -143,30 +137,6 @@ def test_a_step_of_every_shape_of_network_is_that_of_the_dense_twin(document, tr
     assert_step_matches_twin(document, FIELDS, batch(values=False), training, counts=counts)
 
 
-@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
-@pytest.mark.parametrize("kept_bytes", [0, tiles.KEPT_BYTES["cpu"]])
-def test_many_tiles_are_right_whether_logits_are_kept_or_not(activation, kept_bytes, monkeypatch):
-    monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
-    monkeypatch.setattr(tiles, "LEAST_UNITS", 64)
-    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", kept_bytes)
-    generator = torch.Generator().manual_seed(9)
-    wide = {"items": random_batch(generator, 6, 997, 6)}
-    document = network({"kind": "uniform", "units": 700}, {"activation": activation})
-    assert_step_matches_twin(document, {"items": sparse(997)}, wide, {"shards": 2})
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [[[]], [[], []], [[4]], [list(range(WIDTH))], []],
-    ids=["empty", "two empty", "one", "all units", "no examples"],
-)
-@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
-def test_smallest_and_fullest_batches_give_finite_numbers(activation, rows):
-    real = Real(network(POPULAR, {"activation": activation}), {}, FIELDS, COUNTS)
-    assert real.step({"items": SparseBatch.from_lists(rows)}) >= 0
-    assert real.network.first_non_finite() is None
-
-
 LENGTHS = np.array([4] * 19 + [3] * 21 + [1] * 21)
 """What the units have of a line of 160. Of 20 draws each has a piece of 8, so that 8 steps put a point
 into every part of length 1.
@@ -236,18 +206,6 @@ def test_in_the_mean_what_a_softmax_divides_by_is_that_of_all(sample, num):
     assert float(found[:, 0].std()) > 0.01
 
 
-@pytest.mark.parametrize("kind", ["uniform", "popularity"])
-def test_under_a_softmax_the_mean_loss_is_too_low_and_comes_nearer_with_more_units(kind):
-    asked = batch(values=False)["items"]
-    whole = float(steps(ALL, {}, asked, everywhere(1))[0, 0])
-    short = [
-        whole - float(steps({"kind": kind, "units": units}, {}, asked, everywhere(WIDTH))[:, 0].mean())
-        for units in (3, 12, 48)
-    ]
-    assert short[0] > 2 * short[1] > 4 * short[2] > 0
-    assert short[2] < 0.01 * whole
-
-
 def test_real_draws_give_every_unit_its_mean():
     real = Real(network(EVENLY), {}, FIELDS, WHOLE)
     found = torch.stack(
@@ -256,18 +214,6 @@ def test_real_draws_give_every_unit_its_mean():
     error_L = found.std(dim=0) / len(found) ** 0.5
     assert float(((found.mean(dim=0) - 1) / error_L).abs().max()) < 4
     assert float(error_L.max()) < 0.07
-
-
-def test_draws_are_anywhere_in_their_pieces_and_others_in_every_step_for_every_output():
-    spread = StepRandom(1, 2, 3).stratified("sample/out", 10_000) * 10_000
-    assert spread.astype(int).tolist() == list(range(10_000))
-    assert np.abs(np.sort(spread % 1) - np.linspace(0, 1, 10_000)).max() < 0.02
-    others = [StepRandom(2, 2, 3), StepRandom(1, 3, 3), StepRandom(1, 2, 4)]
-    seen = [
-        StepRandom(1, 2, 3).stratified("sample/wish", 100),
-        *(random.stratified("sample/out", 100) for random in [*others, StepRandom(1, 2, 3)]),
-    ]
-    assert len({numbers.tobytes() for numbers in seen}) == 5
 
 
 def test_only_rows_of_the_sample_and_of_targets_are_moved():
@@ -281,12 +227,3 @@ def test_only_rows_of_the_sample_and_of_targets_are_moved():
     for key in (("out", ""), ("out", "bias")):
         assert (after[key] != before[key]).reshape(-1, WIDTH).any(dim=0).tolist() == touched.tolist()
     assert 20 < int(touched.sum()) < WIDTH
-
-
-def test_a_network_that_only_serves_draws_nothing():
-    served = build(
-        bind(NetworkSpec.of(network(POPULAR)), Real(network(POPULAR), {}, FIELDS, COUNTS).training, FIELDS),
-        LocalExchange(3),
-    )
-    assert served.outputs["out"].sampler is None
-    assert served.device == CPU

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests import sequences
-from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
+from tests.model.twin import assert_step_matches_twin, dense_field, random_batch, sparse
 from tests.parallel.matrix import write_data
 from tests.parallel.split import GATES, SIZES, SPLIT, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
@@ -52,14 +52,6 @@ def test_a_step_is_that_of_the_dense_twin(changes, training):
         "even/mid",
         "even/h",
     }
-
-
-def test_the_number_of_threads_does_not_move_a_bit():
-    found = []
-    for num_threads in (1, 2):
-        real = Real(changed(), {}, FACTS, num_threads=num_threads)
-        found.append((real.step(batch()), real.bits()))
-    assert found[0] == found[1]
 
 
 CHANGES = [

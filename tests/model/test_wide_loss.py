@@ -111,23 +111,6 @@ def test_a_step_under_every_loss_and_activation_is_that_of_the_dense_twin(loss, 
     )
 
 
-@pytest.mark.parametrize("width", [1, 3, 5])
-@pytest.mark.parametrize(
-    ("loss", "activation"), [("cross_entropy", "softmax"), ("cross_entropy", "sigmoid"), ("l2", "relu_max")]
-)
-def test_an_output_narrower_than_the_shards_is_right(loss, activation, width):
-    targets = SparseBatch.from_lists([[0], [], [width - 1], list(range(width))])
-    batch = {"in": SparseBatch.from_lists([[0, 1], [], [1], [0]]), "out": targets}
-    real = Real(document(loss, activation), {"shards": 8}, {"in": sparse(2), "out": sparse(width)})
-    assert len(real.network.wide["out"].parts) == 8
-    if width > 1 or activation == "sigmoid":
-        assert_step_matches_twin(
-            document(loss, activation), {"in": sparse(2), "out": sparse(width)}, batch, {"shards": 8}
-        )
-    else:
-        assert real.step(batch) >= 0
-
-
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
 @pytest.mark.parametrize(
     ("loss", "activation"),

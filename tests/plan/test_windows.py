@@ -2,7 +2,6 @@
 
 import pytest
 
-from widenet.errors import FitError
 from widenet.plan.windows import Axis, Place, windows_of
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
@@ -64,46 +63,3 @@ def test_windows_of_a_pooling_layer_lie_side_by_side_where_nothing_else_is_said(
 
 def test_a_flat_source_is_one_channel_for_a_list_of_one():
     assert windows((9,), kernel=(3,)).axes == (Axis(9, 3, 1, 9, 1, 1),)
-
-
-@pytest.mark.parametrize(
-    ("source", "settings", "message"),
-    [
-        (
-            (9,),
-            {"kernel": 3},
-            (
-                '.source ("c") needs channels and axes, but "in" is flat. Give the input a "shape" such as'
-                " [1, 28, 28],"
-            ),
-        ),
-        ((9,), {"kernel": (3, 3)}, '.source ("c") needs channels and axes, but "in" is flat.'),
-        (
-            (1, 9, 9),
-            {"kernel": (3,)},
-            '.kernel ("c") must have one number for each of the 2 axes of "in"; got 1.',
-        ),
-        (
-            (1, 9, 9),
-            {"kernel": 3, "stride": (1, 1, 1)},
-            '.stride ("c") must have one number for each of the 2 axes of "in"; got 3.',
-        ),
-        (
-            (1, 9, 9),
-            {"kernel": 3, "padding": (1,)},
-            '.padding ("c") must have one number for each of the 2 axes of "in"; got 1.',
-        ),
-        (
-            (1, 9, 4),
-            {"kernel": 5, "padding": "valid"},
-            (
-                '.kernel ("c") must be at most axis 1 of "in", 4 and its padding; got 5. Make it smaller, or'
-                ' use "padding": "same".'
-            ),
-        ),
-    ],
-)
-def test_what_does_not_fit_is_one_sentence(source, settings, message):
-    with pytest.raises(FitError) as caught:
-        windows(source, **settings)
-    assert str(caught.value).startswith(f"network.json: layers[1]{message}")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
 from widenet.predict.filters import PerUser, joined, read_allowed, read_banned, read_weights
@@ -71,13 +72,13 @@ def test_lists_and_dictionaries_say_the_same_as_files(names, file):
     assert rows(barred.of(["7", "bob", "ann"])) == [[1], [0, 2], []]
     unasked = PerUser({"bob": ["d"], "eve": ["a"]}, names, [])
     unasked.of(["bob"])
-    assert unasked.warning().startswith("`never_for`: 1 of 2 users is not in the dataset")
+    assert unasked.warning().startswith("never_for: 1 of 2 users is not in the dataset")
 
 
 def test_only_some_items_are_allowed(names, file):
     assert read_allowed(["d", "a"], names, 5, []).tolist() == [True, False, True, False, False]
     assert read_allowed(file('"b,c"\n'), names, 4, []).tolist() == [False, True, False, False]
-    with pytest.raises(DataError, match=r"`only` must name at least one .*; it names none\. Write ids"):
+    with mistake(DataError, place="only"):
         read_allowed([], names, 4, [])
 
 
@@ -96,13 +97,10 @@ def test_unknown_ids_are_a_note_unless_there_are_no_others(option, names):
     FILTERS[option](["v", "a", "w", "d", "x", "y"], names, notes)
     FILTERS[option](["a", "new"], names, notes)
     assert notes == [
-        f"`{option}`: 4 of 6 ids are none of the 4 items and have no effect: 'v', 'w', 'x' and 1 more.",
-        f"`{option}`: 1 of 2 ids is none of the 4 items and has no effect: 'new'.",
+        f"{option}: 4 of 6 ids are none of the 4 items and have no effect: 'v', 'w', 'x' and 1 more.",
+        f"{option}: 1 of 2 ids is none of the 4 items and has no effect: 'new'.",
     ]
-    with pytest.raises(
-        DataError,
-        match=rf"^`{option}` must name at least one of the 4 items, .* none of them, but 'zz'\. Write",
-    ):
+    with mistake(DataError, place=option):
         FILTERS[option](["zz", "yy"], names, notes)
 
 
@@ -121,28 +119,15 @@ def test_unknown_ids_of_a_file_leave_the_others_their_places(names, file):
     ]
 
 
-VALUES = {
-    "a negative weight": (lambda names: read_weights({"a": -1}, names, 4, []), "; got -1 for 'a'"),
-    "a huge weight": (lambda names: read_weights({"a": 1e39}, names, 4, []), "`weights`.*got 1e.39 for 'a'"),
-    "a weight in words": (lambda names: read_weights({"a": "0.5"}, names, 4, []), "got '0.5' for 'a'"),
-    "no weight": (
-        lambda names: read_weights({"a": None}, names, 4, []),
-        "`weights`: a weight must be a number from 0 to 3.4e\\+38; got None for 'a'. Write a number below 1",
-    ),
-    "a weight that is true": (lambda names: read_weights({"a": True}, names, 4, []), "got True for 'a'"),
-}
-
-
-@pytest.mark.parametrize("mistake", VALUES)
-def test_a_mistake_in_values_names_their_argument(mistake, names):
-    call, message = VALUES[mistake]
-    with pytest.raises(DataError, match=message):
-        call(names)
+@pytest.mark.parametrize("weight", [-1, 1e39, "0.5", None, True])
+def test_a_weight_that_is_no_factor_is_refused(weight, names):
+    with mistake(DataError, option="weights"):
+        read_weights({"a": weight}, names, 4, [])
 
 
 @pytest.mark.parametrize("as_given", [str, Path, lambda _: 7, lambda _: np.array("a")])
 def test_what_somebody_must_not_be_shown_is_a_list_and_never_a_file(as_given, names, file):
-    with pytest.raises(OptionError, match=r"never_for must have a list of ids; got .* Write \["):
+    with mistake(OptionError, option="never_for"):
         PerUser({"bob": as_given(file("a\n"))}, names, [])
 
 
@@ -158,81 +143,33 @@ READERS = {
 }
 
 MISTAKES = [
-    (
-        "never_for",
-        "usr,item\nann,a\n",
-        'filter.csv: column "user" is missing; the first line has usr, item. Add it.',
-    ),
-    ("never_for", "", 'filter.csv: column "user" is missing; the first line has nothing. Add it.'),
-    (
-        "weights",
-        "item,wait\na,1\n",
-        'filter.csv: column "weight" is missing; the first line has item, wait. Add it.',
-    ),
-    (
-        "weights",
-        "item;weight\na;0,5\n",
-        "the first line has item;weight. Part the columns with commas, not with ';', and write",
-    ),
-    (
-        "weights",
-        "item,weight\na,1\nd,2\na,3\n",
-        "filter.csv: line 4: the item 'a' must have one weight; it has one before. Remove one.",
-    ),
-    ("weights", "item,weight\na,1\nd\n", "filter.csv: line 3: must have 2 columns; got 1. Fix the line."),
-    (
-        "weights",
-        "item,weight\na,1\nd,heavy\n",
-        'filter.csv: line 3: column "weight" must be a finite number; got "heavy". Fix the line.',
-    ),
-    (
-        "weights",
-        "item,weight\na,nan\n",
-        'filter.csv: line 2: column "weight" must be a finite number; got "nan". Fix the line.',
-    ),
-    (
-        "weights",
-        "item,weight\na,1e999\n",
-        'filter.csv: line 2: column "weight" must be a finite number; got "1e999". Fix the line.',
-    ),
-    (
-        "weights",
-        "item,weight\na,1e39\n",
-        'filter.csv: line 2: column "weight" must be a finite number; got "1e39". Fix the line.',
-    ),
-    (
-        "weights",
-        "item,weight\na,-0.5\n",
-        'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-0.5". Write',
-    ),
-    (
-        "weights",
-        "item,weight\na,-inf\n",
-        'filter.csv: line 2: column "weight" must be at least 0, for never shown; got "-inf". Write',
-    ),
-    ("weights", "item,item,weight\na,1\n", "filter.csv: line 2: must have 3 columns; got 2. Fix the line."),
-    ("never", "a,b\n", "filter.csv: line 1: must have 1 column; got 2. Fix the line."),
-    (
-        "never",
-        b"\xff\xfe\n",
-        "filter.csv cannot be read: 'utf-8' codec can't decode byte 0xff .* Check the path and the file.",
-    ),
+    ("never_for", "usr,item\nann,a\n", None, "user"),
+    ("never_for", "", None, "user"),
+    ("weights", "item,wait\na,1\n", None, "weight"),
+    ("weights", "item;weight\na;0,5\n", None, "item"),
+    ("weights", "item,weight\na,1\nd,2\na,3\n", 4, None),
+    ("weights", "item,weight\na,1\nd\n", 3, None),
+    ("weights", "item,weight\na,1\nd,heavy\n", 3, "weight"),
+    ("weights", "item,weight\na,nan\n", 2, "weight"),
+    ("weights", "item,weight\na,1e999\n", 2, "weight"),
+    ("weights", "item,weight\na,1e39\n", 2, "weight"),
+    ("weights", "item,weight\na,-0.5\n", 2, "weight"),
+    ("weights", "item,weight\na,-inf\n", 2, "weight"),
+    ("weights", "item,item,weight\na,1\n", 2, None),
+    ("never", "a,b\n", 1, None),
+    ("never", b"\xff\xfe\n", None, None),
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "message"), MISTAKES)
-def test_a_mistake_is_named_with_file_and_line(kind, text, message, names, file):
-    with pytest.raises(DataError, match=message.replace("(", r"\(")) as caught:
+@pytest.mark.parametrize(("kind", "text", "line", "column"), MISTAKES)
+def test_a_mistake_is_named_with_file_line_and_column(kind, text, line, column, names, file):
+    with mistake(DataError, place="filter.csv", line=line, column=column):
         READERS[kind](file(text), names)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", READERS)
 def test_a_missing_file_is_named(kind, names, tmp_path):
-    with pytest.raises(
-        DataError,
-        match=r"nowhere\.csv cannot be read: No such file or directory\. Check the path and the file\.",
-    ):
+    with mistake(DataError, place="nowhere.csv"):
         READERS[kind](tmp_path / "nowhere.csv", names)
 
 

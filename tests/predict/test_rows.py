@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import activate, definition
 from widenet.predict import rows as module
-from widenet.runs import Model, train
+from widenet.runs import train
 from widenet.spec.activations import ROW_WISE, Activation
 
 NETWORK = {
@@ -159,13 +160,7 @@ def test_weights_are_refused_where_a_score_can_be_negative(activation, data, tmp
         found = items_of(model.predict(data, k=WIDTH, weights=tmp_path / "weights", exclude_seen=False))
         assert {len(items) for items in found.values()} == {WIDTH - 1}
         return
-    with pytest.raises(
-        FitError,
-        match=(
-            'weights need scores of at least 0, such as a sigmoid or softmax; output "out" has'
-            f' "{activation}"'
-        ),
-    ):
+    with mistake(FitError, option="weights"):
         model.predict(data, weights=tmp_path / "weights")
 
 
@@ -210,7 +205,7 @@ def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(pa
     assert found == pytest.approx(model.evaluate(split, part, ks=[4])["recall@4"], rel=0, abs=1e-12)
     assert 0 < found < 1
     assert recall(model.predict(split, k=4), truth, 4) == 0
-    with pytest.raises(OptionError, match="part must be one of validation, heldout; got 'train'"):
+    with mistake(OptionError, option="part"):
         model.predict(split, part="train")
 
 
@@ -234,14 +229,11 @@ def test_a_user_with_nothing_left_is_there_with_no_recommendations(model, data, 
 
 def test_a_mistake_is_told_before_the_first_block_is_asked_for(model, data, tmp_path):
     (tmp_path / "never").write_text("i99\n")
-    with pytest.raises(
-        DataError,
-        match=r"never must name at least one .* none of them, but 'i99'",
-    ):
+    with mistake(DataError, place="never"):
         model.predict(data, never=tmp_path / "never")
-    with pytest.raises(OptionError, match="`k` must be at least 1; got 0"):
+    with mistake(OptionError, option="k"):
         model.predict(data, k=0)
-    with pytest.raises(FitError, match="Use a split of the same dataset"):
+    with mistake(FitError):
         model.predict(dataset_from_lists(tmp_path / "other", [[0]], item_ids=IDS[::-1]))
 
 
@@ -296,12 +288,6 @@ def test_values_change_the_answer_and_the_last_one_of_an_item_counts(titled):
     ]
 
 
-def test_what_recommend_cannot_answer_is_one_sentence(titled, folder):
-    with pytest.raises(DataError, match=r"has the id or the title 'Hobitt'\. Nearest: The Hobbit"):
-        titled.recommend(["Hobitt"])
-    assert Model.load(folder / "titled-run").recommend(["i0"]) == titled.recommend(["i0"])
-
-
 def test_of_several_outputs_one_must_be_named(tmp_path):
     data = dataset_from_lists(
         tmp_path / "data", [[0, 1], [1, 2]], sparse={"tags": [[0], [1]]}, dense={"age": [[0.1], [0.2]]}
@@ -315,14 +301,10 @@ def test_of_several_outputs_one_must_be_named(tmp_path):
         ]
     }
     model = train(network, {"epochs": 1}, data, tmp_path / "run")
-    with pytest.raises(
-        FitError, match=r"The network has several outputs\. Name one of its outputs: out, tag"
-    ):
+    with mistake(FitError):
         model.recommend(["0"])
     assert [len(model.recommend(["0"], output=name)) for name in ("out", "tag")] == [2, 1]
-    with pytest.raises(
-        FitError, match=r"The network has several outputs\. Name one of its outputs: out, tag"
-    ):
+    with mistake(FitError):
         model.predict(data)
     assert items_of(model.predict(data, output="tag", exclude_seen=False)).keys() == {"0", "1"}
     assert [len(items) for items in items_of(model.predict(data, output="out")).values()] == [1, 1]

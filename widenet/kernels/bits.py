@@ -71,19 +71,14 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
         return
     if bits == "native":
         raise OptionError(
-            'bits must be "portable" in a process that has trained with portable bits; got "native". Start a'
-            " new process."
+            'must be "portable" in a process that has trained with portable bits',
+            option="bits",
+            value="native",
         )
     if device.type != "cpu":
-        raise OptionError(
-            f'"bits": "portable" needs the device "cpu"; got "{device.type}", whose products depend on its'
-            " model. Add `device='cpu'`."
-        )
+        raise OptionError('needs the device "cpu" to be portable', option="bits", value=device.type)
     if mkl("cbwr_get") is None:
-        raise OptionError(
-            '"bits": "portable" needs a torch for x86-64 with MKL, such as the one on PyPI; this torch has'
-            ' none. Use "native".'
-        )
+        raise OptionError("needs a torch for x86-64 with MKL to be portable", option="bits")
     with _in_environment():
         _settle()
     # oneDNN's code depends on the processor. In trainings, torch uses it only for gelu.
@@ -95,14 +90,10 @@ def _settle() -> None:
     """Make torch and MKL read the settings; raise OptionError if it is too late, or the processor too old."""
     capability = torch.backends.cpu.get_cpu_capability()
     if capability not in ("AVX2", "AVX512"):
-        raise OptionError(
-            f'"bits": "portable" needs a processor with AVX2; torch uses {capability}. Use "native".'
-        )
+        raise OptionError("needs a processor with AVX2 to be portable", option="bits", value=capability)
     if capability != "AVX2" or mkl("cbwr_get")(_ALL_SETTINGS) != _COMPATIBLE:
-        variables = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
         raise OptionError(
-            '"bits": "portable" must be chosen before torch computes, and torch has computed in this'
-            f" process. Train in a new process, or start Python with {variables}."
+            "must be portable before torch computes, and torch has computed in this process", option="bits"
         )
 
 

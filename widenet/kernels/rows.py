@@ -42,8 +42,7 @@ def pinned_zeros(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Te
     tensor, runtime = torch.frombuffer(memory, dtype=dtype), torch.cuda.cudart()  # type: ignore[no-untyped-call]
     if int(runtime.cudaHostRegister(tensor.data_ptr(), num_bytes, 0)):
         raise CapacityError(
-            f"the system does not pin {num_bytes:,} bytes of memory for weights and optimizer state. Raise"
-            " the limit on locked memory (ulimit -l), or train with `weights_in='device'`."
+            f"the system does not pin {num_bytes:,} bytes of memory for weights and optimizer state"
         )
     memory.unpin = partial(runtime.cudaHostUnregister, tensor.data_ptr())
     return tensor.view(*shape)

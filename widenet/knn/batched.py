@@ -41,7 +41,7 @@ class BatchedNeighbours:
     ) -> None:
         if size < 1 or not timeout_seconds >= 0:
             raise OptionError(
-                f"size must be at least 1 and timeout_seconds at least 0; got {size} and {timeout_seconds}."
+                f"size must be at least 1 and timeout_seconds at least 0; got {size} and {timeout_seconds}"
             )
         self.neighbours, self.k = neighbours, checked_k(k)
         self.size, self.timeout_seconds = size, timeout_seconds

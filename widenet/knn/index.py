@@ -79,16 +79,14 @@ def export_index(
     check_choice("index", kind, get_args(Kind))
     k = checked_k(k)
     if num_processes() > 1:
-        raise OptionError(
-            "an index is built by one process; start the command without `processes` or torchrun."
-        )
+        raise OptionError("an index is built by one process")
     if out.is_dir():
-        raise OptionError(f"{out}: must be a file to write; it is a directory. Choose another `out`.")
+        raise OptionError("must be a file to write; it is a directory", place=out)
     for path in (out, _keys_path(out)):
         check_new(path, overwrite, "an index with its keys", lambda _: _is_index(out))
     names = collection.keys.to_pylist()
     if any("\n" in name for name in names):
-        raise DataError("keys must not hold a line break, since they are written one a line. Use other keys.")
+        raise DataError("must not hold a line break, since they are written one a line", option="keys")
     with optional("faiss", "knn"):
         import faiss
     positions = np.arange(len(collection))

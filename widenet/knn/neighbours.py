@@ -58,8 +58,7 @@ def check_layer(network: Network, layer: str | None) -> str:
         problem = "has several outputs" if name is None else f'has no sparse input or output called "{name}"'
         if name in network.outputs:
             problem = f'has no vectors at its weightless output "{name}"'
-        remedy = f"Name one of {', '.join(wide)}" if wide else "Use another network"
-        raise FitError(f"The network {problem}. {remedy}.")
+        raise FitError(f"the network {problem}; {', '.join(wide) or 'no layer'} can be named")
     return name
 
 
@@ -179,7 +178,7 @@ class Neighbours:
         source = source_of(vectors, keys)
         if source.columns >= _LONGEST_VECTOR:
             raise OptionError(
-                f"vectors must have fewer than {_LONGEST_VECTOR:,} numbers; got {source.columns:,}."
+                f"must have fewer than {_LONGEST_VECTOR:,} numbers", option="vectors", value=source.columns
             )
         own_device = device_for(device)
         join(own_device)
@@ -278,7 +277,9 @@ class Neighbours:
         """Return queries as float32 [E, D] on the vectors' device; raise FitError or DataError if invalid."""
         if source.columns != self.columns:
             raise FitError(
-                f"queries must have {self.columns:,} numbers, as the vectors have; got {source.columns:,}."
+                f"must have {self.columns:,} numbers, as the vectors have",
+                option="queries",
+                value=source.columns,
             )
         queries_ED = torch.from_numpy(source.rows(0, len(source))).to(self.device)
         _check_finite(queries_ED, source, 0, "float32")
@@ -351,15 +352,13 @@ def _check_finite(vectors_ND: Tensor, source: Source, start: int, stored: str) -
         row = int(wrong_N.nonzero()[0, 0])
         vector = source.rows(start + row, start + row + 1)[0].tolist()
         number = vector[int((~torch.isfinite(vectors_ND[row])).nonzero()[0, 0])]
-        raise DataError(
-            f"{source.place(start + row)}: numbers must be finite in {stored}; got {number}."
-            " Leave the vector out."
-        )
+        raise DataError(f"numbers must be finite in {stored}", place=source.place(start + row), value=number)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raise OptionError if an argument's value is not one of the choices."""
     if value not in choices:
         raise OptionError(
-            f"{name} must be one of {', '.join(choices)}; got {value!r}.{nearest(str(value), choices)}"
+            f"must be one of {', '.join(choices)}; got {value!r}.{nearest(str(value), choices)}",
+            option=name,
         )

@@ -39,8 +39,8 @@ def _end(spec: NetworkSpec, name: str, units: int) -> Shape:
     if prod(layer.shape) != units:
         rule = f'must multiply to the width of the field "{layer.field}", {units}'
         raise FitError(
-            f"{Place.find(spec, layer).of('shape')} {rule}; got {list(layer.shape)}, which is"
-            f" {prod(layer.shape)}."
+            f"{rule}; got {list(layer.shape)}, which is {prod(layer.shape)}",
+            place=Place.find(spec, layer).of("shape"),
         )
     return layer.shape
 
@@ -52,7 +52,7 @@ def _check_skip(spec: NetworkSpec, layer: Trunk, shapes: Mapping[str, Shape]) ->
             rule = (
                 f'must name layers of {units} units, as "{layer.name}" has; "{name}" has {prod(shapes[name])}'
             )
-            raise FitError(f"{Place.find(spec, layer).of('skip')} {rule}.")
+            raise FitError(rule, place=Place.find(spec, layer).of("skip"))
 
 
 def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> tuple[OutputLayer, int] | None:
@@ -68,17 +68,17 @@ def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> tuple[Outp
     place = f"{training.where}: evaluation"
     names = [layer.name for layer in network.outputs]
     if evaluation.output is None and len(names) > 1:
-        raise FitError(f"{place}.output must name one of the outputs: {', '.join(names)}.")
+        raise FitError(f"must name one of the outputs: {', '.join(names)}", place=f"{place}.output")
     output = next((layer for layer in network.outputs if layer.name == (evaluation.output or names[0])), None)
     if output is None:
-        raise FitError(f'{place}.output must be one of {", ".join(names)}; got "{evaluation.output}".')
+        raise FitError(f"must be one of {', '.join(names)}", place=f"{place}.output", value=evaluation.output)
     try:
         k = check_metric(evaluation.metric)
     except OptionError as error:
-        raise DocumentError(f"{place}.metric: {error}") from None
+        raise DocumentError(str(error), place=f"{place}.metric") from None
     if evaluation.metric.partition("@")[0] not in LARGER_IS_BETTER:
         rule = f"must be a metric that is better when larger ({', '.join(LARGER_IS_BETTER)})"
-        raise DocumentError(f'{place}.metric {rule}; got "{evaluation.metric}". Use "ndcg@{k}".')
+        raise DocumentError(rule, place=f"{place}.metric", value=evaluation.metric)
     return output, k
 
 
@@ -130,13 +130,13 @@ def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[
         place = Place.find(spec, layer)
         if layer.field not in fields:
             raise FitError(
-                f"{place.of('field')}: the dataset has no field"
-                f' "{layer.field}".{did_you_mean(layer.field, fields)}'
+                f'the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}',
+                place=place.of("field"),
             )
         facts = fields[layer.field]
         if layer.units != "auto" and layer.units < facts.width:
             rule = f'must be at least the width of the field "{layer.field}", {facts.width}'
-            raise FitError(f'{place.of("units")} {rule}; got {layer.units}. Use "auto".')
+            raise FitError(rule, place=place.of("units"), value=layer.units)
         units[layer.name] = facts.width if layer.units == "auto" else layer.units
         if isinstance(layer, InputLayer):
             _check_input(place, layer, facts)
@@ -149,82 +149,67 @@ def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
     if facts.kind == "sequence":
         _check_sequence(place, layer)
     elif layer.last is not None:
-        remedy = "Ingest with `sequence=True` where the order of the features matters, else remove it."
-        raise FitError(
-            f'{place.of("last")} needs a sequence field; "{layer.field}" is {facts.kind}. {remedy}'
-        )
+        raise FitError(f'needs a sequence field; "{layer.field}" is {facts.kind}', place=place.of("last"))
     sparse_only = {"denoise": layer.denoise, "popularity_damping": layer.popularity_damping}
     for name, value in sparse_only.items():
         if value and facts.kind == "dense":
-            raise FitError(f'{place.of(name)} needs a sparse field; "{layer.field}" is dense. Remove it.')
+            raise FitError(f'needs a sparse field; "{layer.field}" is dense', place=place.of(name))
     if layer.dropout and facts.kind == "sparse":
-        raise FitError(
-            f'{place.of("dropout")} needs a dense field; "{layer.field}" is sparse. Use "denoise".'
-        )
+        raise FitError(f'needs a dense field; "{layer.field}" is sparse', place=place.of("dropout"))
     if layer.shape is not None and facts.kind != "dense":
-        raise FitError(
-            f'{place.of("shape")} needs a dense field; "{layer.field}" is {facts.kind}. Remove it.'
-        )
+        raise FitError(f'needs a dense field; "{layer.field}" is {facts.kind}', place=place.of("shape"))
     if facts.kind == "dense" and layer.units != "auto" and layer.units != facts.width:
         raise FitError(
-            f"{place.of('units')} of a dense field must be its width, {facts.width}; got {layer.units}. Use"
-            ' "auto".'
+            f"of a dense field must be its width, {facts.width}", place=place.of("units"), value=layer.units
         )
 
 
 def _check_sequence(place: Place, layer: InputLayer) -> None:
     for name, value in {"denoise": layer.denoise, "dropout": layer.dropout}.items():
         if value:
-            raise FitError(
-                f'{place.of(name)} does not go with a sequence field; "{layer.field}" is one. Use "dropout"'
-                " of the next layer."
-            )
+            raise FitError(f'does not go with a sequence field; "{layer.field}" is one', place=place.of(name))
     if layer.scale != "none":
         raise FitError(
-            f'{place.of("scale")} must be "none" over a sequence, which has one feature at each position; got'
-            f' "{layer.scale}".'
+            'must be "none" over a sequence, which has one feature at each position',
+            place=place.of("scale"),
+            value=layer.scale,
         )
 
 
 def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: int) -> None:
     if layer.others == "ignore" and facts.kind == "dense":
-        raise FitError(
-            f'{place.of("others")} "ignore" needs a sparse field; "{layer.field}" is dense. Remove it.'
-        )
+        raise FitError(f'"ignore" needs a sparse field; "{layer.field}" is dense', place=place.of("others"))
     if layer.sample is not None and facts.kind == "dense":
-        raise FitError(f'{place.of("sample")} needs a sparse field; "{layer.field}" is dense. Remove it.')
+        raise FitError(f'needs a sparse field; "{layer.field}" is dense', place=place.of("sample"))
     if layer.sample is not None and layer.sample.units > units:
-        rule = f"must be at most the width, {units}; got {layer.sample.units}"
         raise FitError(
-            f'{place.of("sample.units")} {rule}. Lower it, or remove "sample" to train on all units.'
+            f"must be at most the width, {units}", place=place.of("sample.units"), value=layer.sample.units
         )
     if layer.neighbourhood is not None and facts.kind == "dense":
         raise FitError(
-            f'{place.of("neighbourhood")} needs a sparse field or a sequence; "{layer.field}" is dense.'
-            " Remove it."
+            f'needs a sparse field or a sequence; "{layer.field}" is dense', place=place.of("neighbourhood")
         )
     if layer.neighbourhood is not None and layer.neighbourhood.in_order and facts.kind != "sequence":
         order = layer.neighbourhood.order
         rule = f'"{order}" needs a sequence field; "{layer.field}" is {facts.kind}'
-        remedy = "Remove it, or ingest with `sequence=True` where the order of the features matters."
-        raise FitError(f"{place.of('neighbourhood.order')} {rule}. {remedy}")
+        raise FitError(rule, place=place.of("neighbourhood.order"))
     if layer.values == "ignore" and facts.kind != "dense":
         return
     low, high = facts.min_value, facts.max_value
-    remedy = "Use another loss." if facts.kind == "dense" else 'Use "values": "ignore", or another loss.'
     if (
         layer.loss.kind == "cross_entropy"
         and layer.activation.kind == "sigmoid"
         and not 0 <= low <= high <= 1
     ):
         raise FitError(
-            f"{place.of('loss')}: cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to"
-            f" {high:g}. {remedy}"
+            f"cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}",
+            place=place.of("loss"),
         )
     if layer.activation.kind == "softmax" and layer.loss.kind.endswith("cross_entropy") and low < 0:
         raise FitError(
-            f"{place.of('loss')}: {layer.loss.kind} under a softmax needs targets of at least 0; got {low:g}."
-            f" {remedy}"
+            f"{layer.loss.kind} under a softmax needs targets of at least 0",
+            place=place.of("loss"),
+            value=low,
         )
 
 
@@ -245,7 +230,7 @@ def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFa
         if is_sparse_input(spec, source, fields):
             beside = " beside other sources" if isinstance(layer, OutputLayer) and len(sources) > 1 else ""
             cannot = f'{kind} cannot take the sparse input "{source}" directly{beside}'
-            raise FitError(f"{Place.find(spec, layer).of(key)}: {cannot}. Put a hidden layer between them.")
+            raise FitError(cannot, place=Place.find(spec, layer).of(key))
 
 
 def _check_weightless(
@@ -258,7 +243,7 @@ def _check_weightless(
             f'of a weightless output must be as many as "{source}" has, {prod(shapes[source])}; got'
             f" {units[layer.name]}"
         )
-        raise FitError(f"{Place.find(spec, layer).of('units')} {rule}. Name a source of as many units.")
+        raise FitError(rule, place=Place.find(spec, layer).of("units"))
 
 
 def _field_kind(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> str | None:
@@ -272,8 +257,8 @@ def _check_direct(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
     for name in ("cosine", "sample", "weight_norm", "weights"):
         if getattr(layer, name) is not None:
             raise FitError(
-                f'{place.of(name)} needs a hidden layer between the output and the sparse input "{source}".'
-                " Add one, or remove it."
+                f'needs a hidden layer between the output and the sparse input "{source}"',
+                place=place.of(name),
             )
     if any(
         share.layer == layer.name for other in spec.layers for share in getattr(other, "weights", None) or ()
@@ -282,4 +267,4 @@ def _check_direct(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
             "shares weights with others, and so needs a hidden layer between it and the sparse input"
             f' "{source}"'
         )
-        raise FitError(f"{place.of('source')} {rule}. Add one.")
+        raise FitError(rule, place=place.of("source"))

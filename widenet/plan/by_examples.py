@@ -41,9 +41,10 @@ def layers_by_examples(layout: Layout) -> tuple[str, ...]:
     for layer in network.hidden:
         if plan_of(layer).must_be_divided(layer) and layer.name not in divided:
             raise FitError(
-                f"{Place.find(network, layer).of('split')} must not be true here: from the input to this"
-                " layer there must be only convolutions without dropout, normalization, sparseness,"
-                " delta_norm and shared weights, and pooling layers. Remove it."
+                "must not be true here: from the input to this layer there must be only convolutions "
+                "without dropout, normalization, sparseness, delta_norm and shared weights, and pooling "
+                "layers",
+                place=Place.find(network, layer).of("split"),
             )
     units = sum(layout.units[name] for name in divided)
     weights = [

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from widenet.errors import FitError, did_you_mean
+from widenet.errors import FitError, nearest
 from widenet.plan.layout import Layout, Weight, is_sparse_input
 from widenet.plan.windows import Place
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
@@ -87,7 +87,7 @@ def _check(layout: Layout, layer: Layer) -> None:
         sources = _sparse_sources(layout, layer)
         if len(sources) != 1:
             rule = f"needs one source that is a sparse input; it has {len(sources)}"
-            raise FitError(f"{place.of('described_by')} {rule}. Move it to a layer with one, or remove it.")
+            raise FitError(rule, place=place.of("described_by"))
         owner = layout.network.layer(sources[0])
         assert isinstance(owner, InputLayer)
         field = owner.field
@@ -95,28 +95,22 @@ def _check(layout: Layout, layer: Layer) -> None:
         field = layer.field
         if layout.weights[layer.name].by_columns:
             raise FitError(
-                f"{place.of('described_by')} needs a hidden layer between the output and a sparse input. Add"
-                " one, or remove it."
+                "needs a hidden layer between the output and a sparse input", place=place.of("described_by")
             )
     known = getattr(layout.fields[field], "described", {})
     for name in _names(layer):
         if name not in known:
-            remedy = did_you_mean(name, known) or (
-                " Ingest with `items`, and `items_sparse` or `items_dense`, which make one."
-            )
             raise FitError(
-                f'{place.of("described_by")}: items of the field "{field}" have no description'
-                f' "{name}".{remedy}'
+                f'items of the field "{field}" have no description "{name}".{nearest(name, known)}',
+                place=place.of("described_by"),
             )
     training = layout.training
     for key, value in (("l1", training.l1), ("l2", training.l2)):
         if value:
-            raise FitError(
-                f"{place.of('described_by')} needs {key} 0 in {training.where}; got {value:g}. Remove one of"
-                " them."
-            )
+            raise FitError(f"needs {key} 0 in {training.where}", place=place.of("described_by"), value=value)
     if training.optimizer.kind in _SHRINKING:
         raise FitError(
-            f"{place.of('described_by')} needs an optimizer in {training.where} that shrinks no weights; got"
-            f' "{training.optimizer.kind}". Use "adam".'
+            f"needs an optimizer in {training.where} that shrinks no weights",
+            place=place.of("described_by"),
+            value=training.optimizer.kind,
         )

@@ -63,8 +63,8 @@ def check_host(job: Job, num_local: int, available_bytes: int) -> None:
     held = elsewhere_bytes(job, 0) * num_local
     if job.weights_in == "host" and held > available_bytes:
         raise CapacityError(
-            f"The plan keeps {amount(held)} of weights and optimizer state in this machine's memory; it has"
-            f" {amount(available_bytes)} to give. Use more devices or machines, or {_cheaper(job).lower()}."
+            f"The plan keeps {amount(held)} of weights and optimizer state in this machine's memory; "
+            f"it has {amount(available_bytes)} to give"
         )
 
 
@@ -104,13 +104,17 @@ def check_fits(job: Job, device_bytes: int) -> None:
     devices = "1 device" if job.num_processes == 1 else f"each of {job.num_processes} devices"
     need = (
         f"The plan needs {amount(needed.total)} on {devices} ({mostly(needed)}); each has"
-        f" {amount(device_bytes)}."
+        f" {amount(device_bytes)}"
     )
+    fitting = smallest(job, device_bytes)
+    if fitting is None:
+        held = f"no number of devices up to {MOST_SHARDS} holds it"
+    else:
+        held = f"{fitting.num_processes} devices with {fitting.training.shards} shards hold it"
     other = elsewhere(job) if job.weights_in == "device" else None
-    streamed = ""
     if other is not None:
-        streamed = f" With `weights_in='{other.weights_in}'` it needs {amount(least(other).total)}."
-    raise CapacityError(f"{need} {_remedy(job, device_bytes)}{streamed}")
+        held += f", and with weights_in {other.weights_in} it needs {amount(least(other).total)}"
+    raise CapacityError(f"{need}; {held}")
 
 
 def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
@@ -119,18 +123,12 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
     if (needed.total - needed.program) * num_local <= available_bytes:
         return
     need = f"{num_local} processes of {amount(needed.total)}" if num_local > 1 else amount(needed.total)
-    raise CapacityError(
-        f"The plan needs {need} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to"
-        f" give. {_cheaper(job)},{_on_disk(job, num_local, available_bytes)} or divide it among several"
-        " machines: widenet plan tells how many of a size that `device_memory` names."
-    )
-
-
-def _on_disk(job: Job, num_local: int, available_bytes: int) -> str:
-    """Name the option for weights on a disk, if they would fit then."""
     other = elsewhere(job) if job.weights_in == "device" else None
     fits = other is not None and fits_here(other, num_local, available_bytes)
-    return " keep the weights on a disk (`weights_in='disk'`)," if fits else ""
+    raise CapacityError(
+        f"The plan needs {need} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to give"
+        f"{', which weights on a disk fit' * fits}"
+    )
 
 
 def fits_in_memory(job: Job, available_bytes: int | None) -> bool:
@@ -151,8 +149,9 @@ def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
     """
     if sum(needed) > free_bytes:
         raise CapacityError(
-            f"{folder} must have room for {amount(sum(needed))} of weights and optimizer state; it has"
-            f" {amount(free_bytes)}. Free some space, or name a folder on another disk with `scratch`."
+            f"must have room for {amount(sum(needed))} of weights and optimizer state; it has "
+            f"{amount(free_bytes)}",
+            place=folder,
         )
 
 
@@ -161,22 +160,3 @@ def mostly(needed: Memory) -> str:
     parts = {WORDS.get(name, name): size for name, size in asdict(needed).items()}
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     return f"{first} {amount(parts[first])}, {second} {amount(parts[second])}"
-
-
-def _remedy(job: Job, device_bytes: int) -> str:
-    fitting = smallest(job, device_bytes)
-    if fitting is None:
-        return f"{_cheaper(job)}: no number of devices up to {MOST_SHARDS} holds it."
-    more = (
-        "" if fitting.training.shards == job.training.shards else f' and "shards": {fitting.training.shards}'
-    )
-    return f"Use {fitting.num_processes} devices{more}."
-
-
-def _cheaper(job: Job) -> str:
-    lighter = (
-        '"batch_size"'
-        if not job.training.optimizer.state
-        else '"batch_size", take an optimizer with less state ("sgd" has none)'
-    )
-    return f'Lower "units" or {lighter}'

@@ -176,6 +176,5 @@ def check_processes(num_shards: int, num_processes: int) -> None:
     """Raise OptionError unless every process has a shard to hold."""
     if not 1 <= num_processes <= num_shards:
         raise OptionError(
-            f"the number of processes must be from 1 to {num_shards}, the number of shards; got"
-            f' {num_processes}. Start fewer processes, or train with more "shards".'
+            f"must be from 1 to {num_shards}, the number of shards", option="processes", value=num_processes
         )

@@ -43,8 +43,7 @@ def available_threads(num_processes: int | None = None) -> int:
         return own if sharing == 1 else max(1, min(own, len(os.sched_getaffinity(os.getppid())) // sharing))
     if not re.fullmatch("0*[1-9][0-9]*", override):
         raise OptionError(
-            "the environment variable WIDENET_THREADS must be a whole number of at least 1; got"
-            f' "{override}".'
+            "the environment variable WIDENET_THREADS must be a whole number of at least 1", value=override
         )
     return int(override)
 
@@ -53,10 +52,7 @@ def announced_number(name: str, default: int) -> int:
     """Return a number that a launcher has put into the environment; raises OptionError if it is none."""
     text = os.environ.get(name) or f"{default}"
     if not text.isdecimal():
-        raise OptionError(
-            f'the environment variable {name} must be a whole number; got "{text}". Unset it, or start by'
-            " torchrun."
-        )
+        raise OptionError(f"the environment variable {name} must be a whole number", value=text)
     return int(text)
 
 

@@ -31,7 +31,7 @@ def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, s
         if len(set(along)) > 1:
             odd = next(source for source, other in zip(sources, along, strict=True) if other != along[0])
             rule = f'must all go along one sequence, or none; "{sources[0]}" and "{odd}" do not'
-            raise FitError(f"{place.of('source')} {rule}. Give each a layer of its own.")
+            raise FitError(rule, place=place.of("source"))
         _check(place, layer, along[0], spec, fields)
         if along[0] is not None:
             along_by_layer[layer.name] = along[0]
@@ -56,25 +56,23 @@ def _check(
 ) -> None:
     if layer.goes_along and along is None:
         raise FitError(
-            f"{place.of('source')} must lead to an input of a sequence field, for {layer.words} goes"
-            " along one. Ingest with `sequence=True`, or use a hidden layer."
+            f"must lead to an input of a sequence field, for {layer.words} goes along one",
+            place=place.of("source"),
         )
     if not isinstance(layer, OutputLayer):
         return
     is_sequence = fields[layer.field].kind == "sequence"
     if is_sequence != (layer.predict == "next"):
         rule = f'must be "next" where the field is a sequence, as "{layer.field}" is; got "{layer.predict}"'
-        remedy = 'Add "predict": "next" to this layer.'
         if not is_sequence:
             rule = f'"next" needs a sequence; the field "{layer.field}" is {fields[layer.field].kind}'
-            remedy = "Ingest with `sequence=True`, or remove it."
-        raise FitError(f"{place.of('predict')} {rule}. {remedy}")
+        raise FitError(rule, place=place.of("predict"))
     if not is_sequence:
         return
     read = next((source.field for source in spec.inputs if source.name == along), None)
     if read != layer.field:
         got = "no sequence" if read is None else f'the sequence "{read}"'
         raise FitError(
-            f'{place.of("predict")}: "next" must follow an input of the same field, "{layer.field}"; its'
-            f" sources read {got}."
+            f'"next" must follow an input of the same field, "{layer.field}"; its sources read {got}',
+            place=place.of("predict"),
         )

@@ -42,22 +42,16 @@ def file_vectors(layout: Layout) -> dict[str, FileVectors]:
         place = Place.find(layout.network, layer).of("initializer")
         if len(weights) != 1:
             raise FitError(
-                f'{place} "file" needs a layer that owns one weight with a vector for each feature: a'
-                f" hidden layer over a sparse input, or an output over a hidden layer; got {len(weights)}."
-                f" {_remedy(layer)}"
+                '"file" needs a layer that owns one weight with a vector for each feature: a hidden '
+                "layer over a sparse input, or an output over a hidden layer",
+                place=place,
+                value=len(weights),
             )
         weight = layout.weights[weights[0]]
         if layout.is_described(weights[0]):
-            raise FitError(f'{place} "file" does not go with "described_by". Remove one of them.')
+            raise FitError('"file" does not go with "described_by"', place=place)
         found[weights[0]] = FileVectors(initializer, layout.rows_field(weight), weight.row_length, place)
     return found
-
-
-def _remedy(layer: Layer) -> str:
-    shares = getattr(layer, "weights", None)
-    return (
-        f'Move it to "{shares[0].layer}", which owns the weights.' if shares else "Use another initializer."
-    )
 
 
 def _has_vectors(layer: Layer, weight: Weight) -> bool:

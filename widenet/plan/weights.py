@@ -45,22 +45,21 @@ def check_share(
     if wanted != offered:
         turned = " transposed" if share.transposed else ""
         sizes = f"{times(wanted)} weights; those of {owner.name!r}{turned} are {times(offered)}"
-        raise FitError(
-            f"{place.of('weights')} must match in size. It needs {sizes}. Change {layer.sized_by}."
-        )
+        raise FitError(f"must match in size; it needs {sizes}", place=place.of("weights"))
     wide = [
         isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields)
         for start, end in ((source, layer), (owner_source, owner))
     ]
     if wide[0] != wide[1]:
         raise FitError(
-            f"{place.of('weights')}: those of sparse inputs and of outputs are cut into shards and can be"
-            " shared only among themselves."
+            "those of sparse inputs and of outputs are cut into shards and can be shared only among "
+            "themselves",
+            place=place.of("weights"),
         )
     if wide[0] and (isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)) != share.transposed:
         raise FitError(
-            f'{place.of("weights")}: an input and an output share weights with "transposed": true, two of a'
-            " kind with false."
+            'an input and an output share weights with "transposed": true, two of a kind with false',
+            place=place.of("weights"),
         )
 
 
@@ -99,8 +98,9 @@ def check_split(layout: Layout, layer: HiddenLayer) -> None:
     if layer.split and all(weight.wide and not weight.split for weight in weights):
         place = Place.find(layout.network, layer).of("split")
         raise FitError(
-            f"{place} must not be true where a layer reads sparse inputs alone, whose weights are cut into"
-            " shards anyway. Remove it."
+            "must not be true where a layer reads sparse inputs alone, whose weights are cut into "
+            "shards anyway",
+            place=place,
         )
     for source in layout.network.sources(layer):
         link = layout.links[layer.name, source]
@@ -109,8 +109,7 @@ def check_split(layout: Layout, layer: HiddenLayer) -> None:
         if layer.split and not is_owned and (weight.split or not weight.wide):
             place = Place.find(layout.network, layer).of("split")
             raise FitError(
-                f'{place} must not be true where layers share a weight, here the one from "{source}". Remove'
-                ' it, or "weights".'
+                f'must not be true where layers share a weight, here the one from "{source}"', place=place
             )
 
 
@@ -152,11 +151,12 @@ def with_frozen(layout: Layout) -> dict[str, Weight]:
     for weight in weights.values():
         if weight.describes is not None and not weights[weight.describes].trained:
             raise FitError(
-                f"{place} must be false where the weights of features follow their attributes, as those of"
-                f' "{weight.layer}" do. Remove it, or "described_by".'
+                'must be false where the weights of features follow their attributes, as those of "'
+                f'{weight.layer}" do',
+                place=place,
             )
     if not any(weight.trained and weight.numbers for weight in weights.values()):
-        raise FitError(f"{place} must leave weights to train; all are frozen. Set it to false in one layer.")
+        raise FitError("must leave weights to train; all are frozen", place=place)
     return weights
 
 

@@ -86,10 +86,7 @@ def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, 
     if len(source) == 1:
         if not isinstance(kernel, tuple) or len(kernel) > 1:
             rule = f'needs channels and axes, but "{name}" is flat'
-            raise FitError(
-                f'{place.of("source")} {rule}. Give the input a "shape" such as [1, 28, 28], or make "kernel"'
-                " a list of one."
-            )
+            raise FitError(rule, place=place.of("source"))
         source = (1, *source)
     num = len(source) - 1
     stride = kernel if layer.stride is None else layer.stride
@@ -97,8 +94,9 @@ def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, 
     for key, value in written.items():
         if isinstance(value, tuple) and len(value) != num:
             raise FitError(
-                f'{place.of(key)} must have one number for each of the {num} axes of "{name}"; got'
-                f" {len(value)}."
+                f'must have one number for each of the {num} axes of "{name}"',
+                place=place.of(key),
+                value=len(value),
             )
     kernels, strides = (value if isinstance(value, tuple) else (value,) * num for value in (kernel, stride))
     paddings = layer.padding if isinstance(layer.padding, tuple) else (layer.padding,) * num
@@ -108,7 +106,7 @@ def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, 
             rule = (
                 f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}'
             )
-            raise FitError(f'{place.of("kernel")} {rule}. Make it smaller, or use "padding": "same".')
+            raise FitError(rule, place=place.of("kernel"))
     return Windows(source[0], axes)
 
 

@@ -30,7 +30,7 @@ def check_order(name: str, value: Any, reason: str) -> None:
         reason: Why the order counts, for the message.
     """
     if isinstance(value, set | frozenset):
-        raise OptionError(f"{name} must be in order, because {reason}; got a set. Write a list.")
+        raise OptionError(f"must be in order, because {reason}; got a set", option=name)
 
 
 def checked_items(items: Any, name: str = "items") -> list[str | int]:
@@ -42,32 +42,30 @@ def checked_items(items: Any, name: str = "items") -> list[str | int]:
     """
     if not is_list(items):
         what = "the text " * isinstance(items, str)
-        raise OptionError(f"{name} must be a list of ids or titles; got {what}{items!r}. Write [{items!r}].")
+        raise OptionError(f"must be a list of ids or titles; got {what}{items!r}", option=name)
     named = list(items)
     if not named:
-        raise OptionError(f'{name} must name at least one item, such as ["The Hobbit"]; got none.')
-    return checked_names(f"{name} must be a list of ids or titles", named)
+        raise OptionError("must name at least one item", option=name)
+    return checked_names(name, named)
 
 
-def checked_names(rule: str, names: Iterable[Any]) -> list[str | int]:
-    """Return names as texts and whole numbers; raise OptionError that begins with `rule` for another one.
+def checked_names(option: str, names: Iterable[Any]) -> list[str | int]:
+    """Return names as texts and whole numbers; raise OptionError about an option for another one.
 
     A number such as 7.0 is the whole number 7, as in tables: a column of whole numbers with gaps has such.
     """
     plain = [name.as_py() if hasattr(name, "as_py") else name for name in names]
-    return [name if isinstance(name, str) else _whole(rule, name) for name in plain]
+    return [name if isinstance(name, str) else _whole(option, name) for name in plain]
 
 
-def _whole(rule: str, name: Any) -> int:
+def _whole(option: str, name: Any) -> int:
     """Return a number as a whole one; raise OptionError for anything else."""
     is_number = isinstance(name, Real) and not isinstance(name, bool)
     if is_number and (isinstance(name, Integral) or float(name).is_integer()):
         return int(name)
-    is_missing = name is None or str(name) in ("nan", "<NA>", "NaT")
-    remedy = "Leave out what is missing." if is_missing else f"Write {str(name)!r}."
-    if not is_missing and not is_number:
-        remedy = "Name an id or a title."
-    raise OptionError(f"{rule}, each a text or a whole number; got {name!r}. {remedy}")
+    raise OptionError(
+        "must be a list of ids or titles, each a text or a whole number", option=option, value=name
+    )
 
 
 def checked_values(values: Any, number: int) -> list[float]:
@@ -80,14 +78,14 @@ def checked_values(values: Any, number: int) -> list[float]:
     check_order("values", values, "each belongs to an item")
     listed: list[float] = list(values) if is_list(values) else [values]
     if len(listed) != number:
-        raise OptionError(f"values must be one number for each of {number} items; got {len(listed)}.")
+        raise OptionError(
+            f"must be one number for each of {number} items", option="values", value=len(listed)
+        )
     for value in listed:
         if not isinstance(value, Real) or isinstance(value, bool):
-            raise OptionError(f"values must be numbers; got {value!r}.")
+            raise OptionError("must be numbers", value=value)
         if not math.isfinite(value) or abs(value) > LARGEST:
-            raise DataError(
-                f"values must be finite numbers that a float32 can hold; got {value!r}. Leave the item out."
-            )
+            raise DataError("must be finite numbers that a float32 can hold", option="values", value=value)
     return [float(value) for value in listed]
 
 
@@ -118,7 +116,7 @@ def ordered_history(
     """
     if is_sequence:
         if numbers is not None:
-            raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
+            raise OptionError("do not go with a network that reads a sequence", option="values")
         return list(indices), None
     if numbers is None:
         return sorted(set(indices)), None

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, nearest
 from widenet.regular_files import check_new
 from widenet.stores.durable import appearing
 from widenet.stores.publish import file_out
-from widenet.stores.uri import is_uri, shown
+from widenet.stores.uri import is_uri
 
 SCHEMA = pa.schema(
     [("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())]
@@ -68,8 +68,8 @@ class Writer:
             row = bad[0]
             user, item = block.users[block.owners()[row]], block.items[row]
             raise DataError(
-                f"{self._path}: scores must be finite;"
-                f' got {block.scores[row]} for user "{user}", item "{item}". Train the network again.'
+                f'scores must be finite; got {block.scores[row]} for user "{user}", item "{item}"',
+                place=self._path,
             )
         self._sink.append(block)
 
@@ -92,7 +92,7 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
     open_sink = _FORMATS[_known_format(path, file_format)]
     if is_uri(path):
         if overwrite:
-            raise OptionError(f"`overwrite` is for local files; got {shown(path)}. Choose another `out`.")
+            raise OptionError("is for local files", option="overwrite", value=str(path))
         with file_out(path) as place, open_results(place, file_format or _known_format(path, None)) as writer:
             yield writer
         return
@@ -103,7 +103,7 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
             file = stack.enter_context(appearing(path))
         except OSError as error:
             raise OptionError(
-                f"{path}: its folder must be one to write to; got: {error.strerror}. Choose another."
+                f"its folder must be one to write to; got: {error.strerror}", place=path
             ) from error
         sink = open_sink(path, file)
         try:
@@ -118,24 +118,19 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
 
 def _known_format(path: Path, file_format: str | None) -> str:
     if path == Path("-"):
-        raise OptionError("recommendations go to a file, not to standard output. Name a file.")
+        raise OptionError("recommendations go to a file, not to standard output")
     if not is_uri(path) and path.is_dir():
-        raise OptionError(
-            f"{path}: must be a file; got a directory."
-            f" Name a file in it, such as {path / 'recommendations.parquet'}."
-        )
+        raise OptionError("must be a file; got a directory", place=path)
     if file_format is not None:
         if file_format not in _FORMATS:
-            suggestion = did_you_mean(file_format, _FORMATS)
-            raise OptionError(f'"{file_format}" is not a known format of recommendations.{suggestion}')
+            raise OptionError(
+                f"must be one of {', '.join(_FORMATS)}.{nearest(file_format, _FORMATS)}", option="file_format"
+            )
         return file_format
     extension = path.suffix.lower()
     if extension not in _EXTENSIONS:
         known = ", ".join(_EXTENSIONS)
-        raise OptionError(
-            f'{path}: the extension must be one of {known}; got "{extension}".'
-            " Rename the file, or give its `file_format`."
-        )
+        raise OptionError(f"the extension must be one of {known}", place=path, value=extension)
     return _EXTENSIONS[extension]
 
 
@@ -299,8 +294,7 @@ def _refuse(path: Path, kind: str, names: pa.StringArray, pattern: str, characte
     if len(bad):
         name = json.dumps(bad[0].as_py())
         raise DataError(
-            f"{path}: in DSSTNE text, the name of {kind} must not hold {characters}; got {name}."
-            " Write CSV or JSON lines."
+            f"in DSSTNE text, the name of {kind} must not hold {characters}", place=path, value=name
         )
 
 

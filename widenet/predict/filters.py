@@ -29,8 +29,8 @@ IdsByUser: TypeAlias = str | Path | Mapping[str | int, Sequence[str | int]]
 """A CSV file with the columns user and item, or a list of ids for each user."""
 _SHOWN = 3
 """Largest number of unknown ids that a note lists."""
-_Row: TypeAlias = tuple[str, tuple[str, ...]]
-"""The place of a row, for messages, and its cells."""
+_Row: TypeAlias = tuple[int | None, tuple[str, ...]]
+"""The line of a row in a file, for messages, and its cells."""
 
 
 def filter_of(
@@ -70,8 +70,9 @@ def check_weighable(output: Ranked) -> None:
     """Raise FitError if an output's scores may be negative, so that factors make no sense."""
     if definition(output.spec.activation).signed:
         raise FitError(
-            "weights need scores of at least 0, such as a sigmoid or softmax; output"
-            f' "{output.spec.name}" has "{output.spec.activation.kind}".'
+            "need scores of at least 0, such as a sigmoid or softmax; output"
+            f' "{output.spec.name}" has "{output.spec.activation.kind}"',
+            option="weights",
         )
 
 
@@ -118,8 +119,8 @@ def names_none(place: str, vocabulary: Vocabulary, first: str | None = None) -> 
     """
     got = "it names none" if first is None else f"it names none of them, but {first!r}"
     return DataError(
-        f"{place} must name at least one of the {len(vocabulary):,} items, such as"
-        f" {vocabulary.ids([0])[0]!r}; {got}. Write ids, not titles."
+        f"must name at least one of the {len(vocabulary):,} items, such as {vocabulary.ids([0])[0]!r}; {got}",
+        place=place,
     )
 
 
@@ -140,14 +141,15 @@ def read_weights(weights: Weights, vocabulary: Vocabulary, width: int, notes: li
         numbers = [checked_factor(item, weight) for item, weight in weights.items()]
     else:
         rows = list(_rows(Path(weights), ("item", "weight"), header=True))
-        items = [(place, item) for place, (item, _) in rows]
-        numbers = [_number(place, weight) for place, (_, weight) in rows]
-    units = _units(_place("weights", weights), [item for _, item in items], vocabulary, notes)
+        items = [(line, item) for line, (item, _) in rows]
+        numbers = [_number(str(weights), line, weight) for line, (_, weight) in rows]
+    place = _place("weights", weights)
+    units = _units(place, [item for _, item in items], vocabulary, notes)
     known = np.flatnonzero(units >= 0)
     repeated = np.setdiff1d(known, known[np.unique(units[known], return_index=True)[1]])
     if len(repeated):
-        place, item = items[repeated[0]]
-        raise DataError(f"{place}: the item {item!r} must have one weight; it has one before. Remove one.")
+        line, item = items[repeated[0]]
+        raise DataError(f"the item {item!r} must have one weight; it has one before", place=place, line=line)
     factors = torch.ones(width)
     factors[units[known]] = torch.tensor(numbers, dtype=torch.float32)[known]
     return factors
@@ -176,7 +178,7 @@ class PerUser:
         self._name = _place(option, by_user)
         if isinstance(by_user, Mapping):
             rows: list[_Row] = [
-                (self._name, (str(user), item))
+                (None, (str(user), item))
                 for user, items in by_user.items()
                 for _, item in _listed_ids(option, items)
             ]
@@ -231,40 +233,32 @@ def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[_Row]:
             missing = [name for name in columns if name not in names]
             if missing:
                 listed = ", ".join(names) or "nothing"
-                rule = f'{path}: column "{missing[0]}" is missing; the first line has {listed}.'
-                other = next((each for each in ";\t|" if each in listed), None)
-                if len(names) == 1 and other is not None:
-                    rule += (
-                        f" Part the columns with commas, not with {other!r}, and write numbers with a point."
-                    )
-                    raise DataError(rule)
-                raise DataError(f"{rule} Add it.")
+                rule = f"is missing; the first line has {listed}"
+                raise DataError(rule, place=path, column=missing[0])
             for row in reader:
                 if not row:
                     continue
                 if len(row) < len(present) or (len(row) > len(present) and not header):
                     expected = "1 column" if len(present) == 1 else f"{len(present)} columns"
-                    raise DataError(
-                        f"{path}: line {reader.line_num}: must have {expected}; got {len(row)}. Fix the line."
-                    )
-                yield f"{path}: line {reader.line_num}", tuple(row[names[name]] for name in columns)
+                    raise DataError(f"must have {expected}", place=path, line=reader.line_num, value=len(row))
+                yield reader.line_num, tuple(row[names[name]] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path} cannot be read: {reason}. Check the path and the file.") from None
+        raise DataError(f"cannot be read: {reason}", place=path) from None
 
 
-def _ids(option: str, ids: Ids) -> list[tuple[str, str]]:
-    """The place and the id of each line of a file, or of each entry of a list."""
+def _ids(option: str, ids: Ids) -> list[tuple[int | None, str]]:
+    """The line and the id of each line of a file, or of each entry of a list."""
     if isinstance(ids, str | PathLike):
-        return [(place, item) for place, (item,) in _rows(Path(ids), ("item",), header=False)]
+        return [(line, item) for line, (item,) in _rows(Path(ids), ("item",), header=False)]
     return _listed_ids(option, ids)
 
 
-def _listed_ids(option: str, ids: Any) -> list[tuple[str, str]]:
-    """The place and the id of each entry of a list; raises OptionError for anything but a list of ids."""
+def _listed_ids(option: str, ids: Any) -> list[tuple[int | None, str]]:
+    """No line, and the id, of each entry of a list; raises OptionError for anything but a list of ids."""
     if not is_list(ids):
-        raise OptionError(f"{option} must have a list of ids; got {ids!r}. Write [{str(ids)!r}].")
-    return [(f"`{option}`", str(item)) for item in checked_names(f"{option} must be a list of ids", ids)]
+        raise OptionError("must have a list of ids", option=option, value=ids)
+    return [(None, str(item)) for item in checked_names(option, ids)]
 
 
 def checked_factor(item: object, weight: Any) -> float:
@@ -273,28 +267,28 @@ def checked_factor(item: object, weight: Any) -> float:
     is_number = isinstance(number, Real) and not isinstance(number, bool)
     if not is_number or not 0 <= number <= LARGEST:
         raise DataError(
-            f"`weights`: a weight must be a number from 0 to {LARGEST:.2g}; got {number!r} for {item!r}."
-            " Write a number below 1 to show an item less, or leave the item out."
+            f"must be numbers from 0 to {LARGEST:.2g}; got {number!r} for {item!r}", option="weights"
         )
     return float(number)
 
 
-def _number(place: str, text: str) -> float:
+def _number(place: str, line: int | None, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if number < 0:
-        rule = 'column "weight" must be at least 0, for never shown'
-        raise DataError(f'{place}: {rule}; got "{text}". Write a number below 1 to show an item less.')
+        raise DataError(
+            "must be at least 0, for never shown", place=place, line=line, column="weight", value=text
+        )
     if not number <= torch.finfo(torch.float32).max:
-        raise DataError(f'{place}: column "weight" must be a finite number; got "{text}". Fix the line.')
+        raise DataError("must be a finite number", place=place, line=line, column="weight", value=text)
     return number
 
 
 def _place(option: str, filtered: Any) -> str:
     """The name of a filter in messages: its file, or its argument."""
-    return str(filtered) if isinstance(filtered, str | PathLike) else f"`{option}`"
+    return str(filtered) if isinstance(filtered, str | PathLike) else option
 
 
 def _units(place: str, items: Sequence[str], vocabulary: Vocabulary, notes: list[str]) -> np.ndarray:

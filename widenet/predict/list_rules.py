@@ -95,13 +95,17 @@ def rules_of(
         OptionError: A rule is wrong, or names an unknown attribute.
     """
     if not 0 <= diversity <= 1:
-        raise OptionError(f"`diversity` must be 0 to 1; got {diversity!r}.")
+        raise OptionError("must be 0 to 1", option="diversity", value=diversity)
     if diversity and output.spec.weightless:
-        raise FitError(f'`diversity` compares vectors, which output "{output.spec.name}" does not have.')
+        raise FitError(
+            f'compares vectors, which output "{output.spec.name}" does not have', option="diversity"
+        )
     limits: list[Limit] = []
     for name, most in (at_most or {}).items():
         if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
-            raise OptionError(f'`at_most` must give a whole number from 1 on for "{name}"; got {most!r}.')
+            raise OptionError(
+                f'must give a whole number from 1 on for "{name}"', option="at_most", value=most
+            )
         categories, number = existing(attributes, "at_most").categories(name)
         category_LM = torch.full((output.width, categories.shape[1]), number - 1)
         category_LM[: len(categories)] = torch.from_numpy(categories)
@@ -129,8 +133,5 @@ def banned_by(
 def existing(attributes: Attributes | None, option: str) -> Attributes:
     """Return the attributes; raises FitError that names an option which needs them if there are none."""
     if attributes is None:
-        raise FitError(
-            f"`{option}` needs attributes of the items, and the run has none. Ingest with `items=FILE`, and"
-            " train again."
-        )
+        raise FitError("needs attributes of the items, and the run has none", option=option)
     return attributes

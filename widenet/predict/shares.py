@@ -30,7 +30,7 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     """
     if reason := why_no_shares(network.spec):
         rule = "A network can be explained if it reads one field and is linear up to its logits"
-        raise FitError(f"{rule}; {reason}. `similar` shows what is near an item in any network.")
+        raise FitError(f"{rule}; {reason}")
     layer = network.spec.inputs[0]
     if layer.values == "ignore":
         example = example.with_values(None)

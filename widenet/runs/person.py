@@ -95,7 +95,7 @@ def with_items(
         )
     for name, value in (fields or {}).items():
         if run.fields[name].kind != "sparse":
-            check_order(f'field "{name}"', value, f"it is a {run.fields[name].kind} field")
+            check_order(name, value, f"it is a {run.fields[name].kind} field")
     named = checked_items(items) if not inputs or not _is_empty(items) else []
     if named:
         field = field_of_items(run, output)
@@ -190,7 +190,7 @@ def _is_empty(items: object) -> bool:
 
 
 def _names(field: str, values: Sequence[Any]) -> list[str | int]:
-    return checked_names(f'field "{field}" takes ids or titles', values)
+    return checked_names(field, values)
 
 
 def numbers_of(field: str, values: Sequence[Any], width: int) -> list[float]:

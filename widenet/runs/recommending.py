@@ -281,7 +281,7 @@ def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
     is_one = isinstance(ids, str | Integral)
     if is_table_of_baskets(ids) or not (is_one or is_list(ids)):
         raise OptionError("must be an id or a list of ids", option=name, value=ids)
-    return checked_names(f"{name} must be ids", [ids] if is_one else ids), is_one
+    return checked_names(name, [ids] if is_one else ids), is_one
 
 
 def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bool) -> Baskets:

@@ -244,7 +244,7 @@ class Engine:
         """
         units = self.items.places(ids, "skip", known.skipped)
         if ids and not any(unit is not None for unit in units) and ask.unknown == "refuse":
-            raise names_none(f"`{name}`", self.catalogue.vocabulary, ids[0])
+            raise names_none(name, self.catalogue.vocabulary, ids[0])
         return units
 
     def _only(self, ask: Recommend, known: Inputs) -> list[int] | None:
@@ -253,7 +253,7 @@ class Engine:
             return None
         units = [unit for unit in self._units("only", ask.only, ask, known) if unit is not None]
         if not units:
-            raise names_none("`only`", self.catalogue.vocabulary, next(iter(ask.only), None))
+            raise names_none("only", self.catalogue.vocabulary, next(iter(ask.only), None))
         return units
 
     def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:

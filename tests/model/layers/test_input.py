@@ -71,14 +71,6 @@ def test_damping_divides_by_the_count_relative_to_the_mean_count():
     )
 
 
-def test_damping_comes_before_the_scale():
-    factors = torch.tensor([2.0, 1, 1, 1, 1, 1])
-    found = scaled(
-        layer(popularity_damping=0.5, scale="unit"), SparseBatch.from_lists([[0, 1]], [[2.0, 3.0]]), factors
-    )
-    assert found.values.tolist() == pytest.approx([0.8, 0.6])
-
-
 def test_what_is_hidden_and_what_stays_are_the_batch_once():
     stays, hidden = hide(layer(denoise=0.5), BATCH, RANDOM)
     for example in range(3):
@@ -90,27 +82,6 @@ def test_what_is_hidden_and_what_stays_are_the_batch_once():
             BATCH.indices[BATCH.indptr[example] : BATCH.indptr[example + 1]].tolist()
         )
     assert torch.equal(stays.to_dense(6) + hidden.to_dense(6), BATCH.to_dense(6))
-
-
-def test_about_the_asked_share_is_hidden_and_each_step_hides_another():
-    big = SparseBatch.from_lists([list(range(50_000))])
-    _, hidden = hide(layer(denoise=0.3), big, RANDOM)
-    assert hidden.num_entries == pytest.approx(15_000, abs=4 * math.sqrt(50_000 * 0.21))
-    _, again = hide(layer(denoise=0.3), big, RANDOM)
-    assert torch.equal(hidden.indices, again.indices)
-    others = [
-        hide(layer(denoise=0.3), big, random)[1]
-        for random in (StepRandom(6, 1, 2), StepRandom(5, 2, 2), StepRandom(5, 1, 3))
-    ]
-    overlaps = [len(set(hidden.indices.tolist()) & set(other.indices.tolist())) for other in others]
-    assert overlaps == [pytest.approx(4_500, abs=4 * math.sqrt(50_000 * 0.09))] * 3
-
-
-def test_rescaling_keeps_the_expected_sum():
-    stays, hidden = hide(layer(denoise=0.2, denoise_rescale=True), BATCH, RANDOM)
-    plain, _ = hide(layer(denoise=0.2), BATCH, RANDOM)
-    assert stays.values.tolist() == pytest.approx([value / 0.8 for value in plain.values.tolist()])
-    assert set(hidden.values.tolist()) <= set(BATCH.values.tolist())
 
 
 def test_ignored_values_stay_out_of_the_input_and_in_what_was_hidden():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.model.test_network import BATCH, FIELDS, TOWER_FIELDS, TRAININGS, WIDTH, WISHES, items, network
+from tests.model.test_network import BATCH, TOWER_FIELDS, TRAININGS, WISHES, items
 from tests.model.twin import assert_step_matches_twin
 from widenet.kernels import gather_sum
 from widenet.model.layers import output
@@ -81,18 +81,6 @@ def test_a_weightless_output_takes_the_units_of_its_source(output, training):
         ]
     }
     assert_step_matches_twin(document, {**TOWER_FIELDS, **WISHES}, BATCH, training, torch.linspace(0.2, 2, 9))
-
-
-@pytest.mark.parametrize("output", [{}, {"activation": "sigmoid"}], ids=str)
-@pytest.mark.parametrize(("shards", "limit"), [(1, None), (1, 0.1), (3, None)])
-def test_a_weightless_output_leaves_what_its_source_gave(output, shards, limit):
-    document = network(
-        hidden={"units": WIDTH, "activation": "tanh"}, output={"bias": False, "weightless": True, **output}
-    )
-    batch = {
-        "items": items() if shards == 1 else SparseBatch.from_lists([[2, 5, 20]])
-    }  # a tile of everything, and tiles of one example
-    assert_step_matches_twin(document, FIELDS, batch, {"shards": shards, "gradient_norm_limit": limit})
 
 
 def test_an_output_may_stand_directly_on_a_dense_input():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from widenet.model.layers.pooling import _Largest, _MeanOfChannels, forward, largest
+from widenet.model.layers.pooling import forward
 from widenet.plan.windows import Place, windows_of
 from widenet.spec.spatial import PoolingLayer
 
@@ -39,31 +39,6 @@ def test_windows_are_pooled_as_by_torch(kind, places, stride, padding):
     torch.testing.assert_close(found, expected)
     towards = torch.randn_like(expected)
     torch.testing.assert_close(*(torch.autograd.grad(end, x, towards)[0] for end in (found, expected)))
-
-
-@pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize("padding", [0, 1])
-def test_planes_have_the_bits_of_other_windows(stride, padding):
-    """Windows of 20 places overlap in up to 20 others, and many of their values are equal."""
-    layer = PoolingLayer(
-        kind="pooling", name="p", function={"kind": "max"}, kernel=(5, 4), stride=stride, padding=padding
-    )
-    windows = windows_of(Place("", 0, "p"), layer, "in", (3, 17, 13))
-    x = torch.randn(4, 3, 17, 13).mul(2).round().requires_grad_()
-    found, expected = largest(x, windows), _Largest.apply(x, windows)
-    assert torch.equal(found, expected)
-    towards = torch.randn_like(expected)
-    assert torch.equal(*(torch.autograd.grad(end, x, towards)[0] for end in (found, expected)))
-
-
-@pytest.mark.parametrize("n", [1, 2, 4, 5, 7])
-def test_means_of_channels_have_the_bits_of_torchs(n):
-    x = torch.rand(2, 6, 11).requires_grad_()
-    whole = functional.pad(x[:, None], (0, 0, n // 2, (n - 1) // 2))
-    found, expected = _MeanOfChannels.apply(x, n), functional.avg_pool2d(whole, (n, 1), 1).squeeze(1)
-    assert torch.equal(found, expected)
-    towards = torch.randn_like(expected)
-    assert torch.equal(*(torch.autograd.grad(end, x, towards)[0] for end in (found, expected)))
 
 
 def test_padding_is_neither_the_largest_nor_counted():
@@ -130,9 +105,3 @@ def test_gradients_are_central_differences(kind):
     assert torch.autograd.gradcheck(
         lambda *given: pooled({"kind": kind}, given, (3, 4, 5), **CASES[kind]), sources
     )
-
-
-@pytest.mark.parametrize("kind", CASES)
-def test_a_batch_of_no_examples_stays_one(kind):
-    sources = [torch.zeros(0, 60)] * (1 if kind in ("max", "average", "lrn") else 3)
-    assert len(pooled({"kind": kind}, sources, (3, 4, 5), **CASES[kind])) == 0

@@ -53,10 +53,7 @@ class AttentionPlan(LayerPlan[AttentionLayer]):
         units = layout.units[layer.name]
         if units % layer.heads:
             place = Place.find(layout.network, layer).of("heads")
-            remedy = f"Take one of {', '.join(map(str, _divisors(units)))}."
-            raise FitError(
-                f"{place} must divide the units of its source, {units}; got {layer.heads}. {remedy}"
-            )
+            raise FitError(f"must divide the units of its source, {units}", place=place, value=layer.heads)
 
     def activations(self, job: Job, layer: AttentionLayer) -> int:
         """Return 12 numbers for each unit, 2 for each inner one, and 2 for each head and earlier position.
@@ -86,11 +83,6 @@ def matrices(layer: AttentionLayer, units: int) -> list[tuple[str, int, int]]:
 def inner_units(layer: AttentionLayer, units: int) -> int:
     """Return the units of the first fully connected layer."""
     return units if layer.feed_forward is None else layer.feed_forward
-
-
-def _divisors(units: int) -> list[int]:
-    """Return the numbers up to 16 that divide a number."""
-    return [number for number in range(1, 17) if not units % number]
 
 
 def _newest(layout: Layout, layer: AttentionLayer) -> int:

@@ -20,8 +20,9 @@ class ConvolutionPlan(ActivatedPlan[ConvolutionLayer]):
         other = next((name for name in positions if positions[name] != first), None)
         if other is not None:
             raise FitError(
-                f'{place.of("source")} must each give as many positions as "{first_name}", {times(first)};'
-                f' "{other}" gives {times(positions[other])}.'
+                f'must each give as many positions as "{first_name}", {times(first)}; "{other}" gives '
+                f"{times(positions[other])}",
+                place=place.of("source"),
             )
         return layer.filters, *first
 

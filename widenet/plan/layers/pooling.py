@@ -20,10 +20,7 @@ class PoolingPlan(LayerPlan[PoolingLayer]):
         first_name, first = next(iter(sources.items()))
         if layer.function.kind == "lrn":
             if len(first) == 1:
-                raise FitError(
-                    f'{place.of("source")} needs channels; "{first_name}" is flat. Take a convolution, or'
-                    ' give the input a "shape".'
-                )
+                raise FitError(f'needs channels; "{first_name}" is flat', place=place.of("source"))
             return first
         if layer.kernel is not None:
             windows = windows_of(place, layer, first_name, first)
@@ -31,8 +28,8 @@ class PoolingPlan(LayerPlan[PoolingLayer]):
         for name, shape in sources.items():
             if prod(shape) != prod(first):
                 raise FitError(
-                    f'{place.of("source")} must have equally many units; "{first_name}" has {prod(first)},'
-                    f' "{name}" {prod(shape)}.'
+                    f'must have equally many units; "{first_name}" has {prod(first)}, "{name}" {prod(shape)}',
+                    place=place.of("source"),
                 )
         if layer.function.kind == "maxout":
             return first if all(shape == first for shape in sources.values()) else (prod(first),)
