@@ -83,7 +83,7 @@ def checked_values(values: Any, number: int) -> list[float]:
         )
     for value in listed:
         if not isinstance(value, Real) or isinstance(value, bool):
-            raise OptionError("must be numbers", value=value)
+            raise OptionError("must be numbers", option="values", value=value)
         if not math.isfinite(value) or abs(value) > LARGEST:
             raise DataError("must be finite numbers that a float32 can hold", option="values", value=value)
     return [float(value) for value in listed]
