@@ -11,7 +11,6 @@ import pytest
 from widenet.kernels import compiled
 from widenet.kernels.ahead import compile_ahead, compile_usual
 from widenet.kernels.compiled import leave_to, made_once
-from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import usual_network, usual_training
 
 ROOT = Path(__file__).parent.parent.parent
@@ -105,5 +104,3 @@ def test_a_helper_that_fails_stops_nobody(ends, monkeypatch):
     assert make(1) == 2
     if helper is not None:
         assert helper.wait() == -9
-
-
