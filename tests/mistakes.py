@@ -13,7 +13,7 @@ def mistake(kind, place=None, option=None, line=None, column=None):
 
     Args:
         kind: The class.
-        place: The place, or the end of it, such as the name of a file or the path of a field.
+        place: The place, or a part of it, such as the name of a file or the path of a field.
         option: Python name of the option; None: not checked.
         line: Line of the place; None: not checked.
         column: Column of the line; None: not checked.
@@ -28,7 +28,7 @@ def mistake(kind, place=None, option=None, line=None, column=None):
     if isinstance(error, WidenetError):
         # An error that does not carry its facts yet has them in its sentence.
         if place is not None:
-            assert error.place.endswith(str(place)) if error.place is not None else str(place) in sentence
+            assert str(place) in (error.place if error.place is not None else sentence)
         if option is not None:
             assert error.option == option if error.option is not None else option in sentence
         if line is not None:

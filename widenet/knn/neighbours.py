@@ -352,7 +352,7 @@ def _check_finite(vectors_ND: Tensor, source: Source, start: int, stored: str) -
         row = int(wrong_N.nonzero()[0, 0])
         vector = source.rows(start + row, start + row + 1)[0].tolist()
         number = vector[int((~torch.isfinite(vectors_ND[row])).nonzero()[0, 0])]
-        raise DataError(f"numbers must be finite in {stored}", place=source.place(start + row), value=number)
+        raise DataError(f"{source.place(start + row)}: numbers must be finite in {stored}", value=number)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
