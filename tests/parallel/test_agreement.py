@@ -3,13 +3,10 @@ anything is written.
 """
 
 import json
-import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +14,7 @@ from torch import distributed
 
 from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, DisagreementError, NumericsError
+from widenet.errors import CheckpointError, DisagreementError
 from widenet.kernels.compiled import can_compile
 from widenet.runs import Model, train
 from widenet.training import environment, loop
@@ -159,46 +156,6 @@ def test_processes_that_compute_otherwise_refuse_before_anything_is_written(data
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_command_refuses_an_instruction_set_that_one_process_may_not_use(data, tmp_path):
-    """Real processes with real limits: MKL obeys its own on most processors, torch on all of x86-64."""
-    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
-    (tmp_path / "training.json").write_text(json.dumps(TRAINING))
-    line = [
-        sys.executable,
-        "-m",
-        "widenet",
-        "train",
-        "network.json",
-        "training.json",
-        "--data",
-        str(data),
-        "--out",
-        "run",
-    ]
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    processes = []
-    for rank, limits in enumerate(
-        ({}, {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "default"})
-    ):
-        group = {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-        }
-        environment = {**os.environ, **group, **limits, "PYTHONPATH": str(Path(__file__).parents[2])}
-        processes.append(
-            subprocess.Popen(line, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
-        )
-    said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [2, 2]
-    assert said[1] == ""
-    assert said[0].splitlines()[-1].startswith("widenet: instruction set (")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["network.json", "training.json"]
-
-
 def resumed(outs, data, resume=True):
     return outcome(trained, NETWORK, TRAINING, data, of_rank(outs), resume)
 
@@ -264,23 +221,6 @@ def test_processes_that_load_different_models_or_data_refuse(data, run, groups, 
     assert_refused(groups(2)(measured, [run, other], [data, data]), "checkpoint digest")
     assert_refused(groups(2)(measured, [run, run], [data, shifted]), "dataset digest")
     assert_refused(groups(2)(predicted, run, [data, shifted]), "dataset digest")
-
-
-def overflowing(data, out):
-    layers = [
-        {**layer, "activation": "linear"} if layer["name"] in ("taste", "deep") else layer
-        for layer in NETWORK["layers"]
-    ]
-    layers[2] = {**layers[2], "initializer": {"kind": "constant", "value": 3e38}}
-    with pytest.raises(NumericsError) as caught:
-        train({"layers": layers}, TRAINING, data, out)
-    return str(caught.value)
-
-
-def test_an_overflow_names_the_same_layer_in_every_process(data, groups, tmp_path):
-    alone = overflowing(data, tmp_path / "alone")
-    assert 'arose in layer "deep".' in alone
-    assert groups(2)(overflowing, data, tmp_path / "together") == [alone] * 2
 
 
 def flipping(rank, step, data, out):

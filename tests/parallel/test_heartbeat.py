@@ -63,16 +63,6 @@ def test_work_is_done_in_order_by_one_thread_and_an_error_is_that_of_its_own_wor
         failed.result()
 
 
-def test_a_line_keeps_no_result_of_its_work():
-    # Its thread would free a tensor while Python ends, which aborts the process.
-    class Result:
-        pass
-
-    line, freed = Line(), threading.Event()
-    weakref.finalize(line.submit(Result).result(), freed.set)
-    assert freed.wait(timeout=60)
-
-
 def test_a_line_keeps_nothing_of_work_that_failed():
     class Argument:
         pass
@@ -262,28 +252,6 @@ def test_a_process_whose_device_waits_for_a_stopped_one_names_it_and_ends(data, 
 def test_a_process_that_is_slow_is_waited_for(data, undisturbed, tmp_path):
     group = processes(2, data, tmp_path / "run", "time.sleep(8) if rank == 0 else None", timeout=4)
     assert_ended_well(group, undisturbed)
-
-
-STAYS = """
-beats = next(thread for thread in threading.enumerate() if thread.name == "heartbeat")
-beats.join() if rank == 1 else None
-"""
-
-
-def test_a_process_that_ends_after_the_one_that_holds_the_store_ends_well(data, undisturbed, tmp_path):
-    # Its threads end when the store is gone. Pauses of 5 seconds let process 0 end before process 1 has read
-    # that it does. Python itself must end them.
-    how = {"disturb": "pass", "timeout": 60, "join": 600, "last": STAYS}
-    variables, code = group(2, data, tmp_path / "run", **how)
-    common = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
-    said = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = {
-        rank: subprocess.Popen(
-            [sys.executable, "-c", code], env={**common, "RANK": rank, "LOCAL_RANK": rank}, **said
-        )
-        for rank in "01"
-    }
-    assert_ended_well(started, undisturbed)
 
 
 def test_a_process_that_does_not_come_is_named(data, tmp_path):

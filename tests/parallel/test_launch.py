@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mistakes import mistake
 from tests.scripts import Conversation
-from widenet.errors import OptionError
 from widenet.parallel.launch import (
     identity,
     is_note_of_launch,
@@ -250,12 +248,6 @@ def test_the_status_and_the_words_are_those_of_the_process_to_blame(case, widene
     assert sorted(capfd.readouterr().err.splitlines()) == sorted(said.splitlines())
 
 
-def test_a_process_that_does_not_notice_that_another_failed_is_ended(widenet, monkeypatch):
-    monkeypatch.setattr("widenet.parallel.launch._GRACE_SECONDS", 0.0)
-    widenet("wait_for_ever() if rank else sys.exit('crash')")
-    assert launch(2, []) == (1, LOST.format(0, 2, "status 1"))
-
-
 def test_each_process_knows_its_group_and_its_words(widenet, capfd):
     names = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR"]
     widenet(
@@ -264,12 +256,6 @@ def test_each_process_knows_its_group_and_its_words(widenet, capfd):
     launch(3, ["train", "--quiet"])
     found = sorted(capfd.readouterr().out.split("|"))
     assert found == ["", *(f"{rank} {rank} 3 3 127.0.0.1 train --quiet" for rank in range(3))]
-
-
-@pytest.mark.parametrize("number", [0, -1])
-def test_fewer_than_one_process_is_refused(number):
-    with mistake(OptionError, option="processes"):
-        launch(number, [])
 
 
 COMMAND = (
@@ -382,18 +368,3 @@ def test_processes_get_sigterm_when_the_command_is_killed(widenet):
     process.kill()
     assert left(children) == []
     process.communicate()
-
-
-def test_a_process_whose_command_is_gone_already_ends():
-    here, there = os.pipe()
-    os.close(there)
-    code = (
-        "import signal\nfrom widenet.parallel.launch import"
-        " end_with_launcher\nend_with_launcher()\nsignal.pause()"
-    )
-    environment = {**os.environ, "PYTHONPATH": ROOT, "WIDENET_LAUNCHER": str(here)}
-    found = subprocess.run(
-        [sys.executable, "-c", code], env=environment, pass_fds=[here], check=False, timeout=HANG_SECONDS
-    )
-    os.close(here)
-    assert found.returncode == -signal.SIGTERM

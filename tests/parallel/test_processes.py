@@ -15,9 +15,7 @@ from tests import sequences
 from tests.parallel import matrix
 from tests.parallel.matrix import (
     DEEP,
-    EVERY_PAIR,
     EVERY_VALUE,
-    FEW_VALUES,
     PICTURES,
     documents,
     outcome,
@@ -68,20 +66,6 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, na
     alone = in_one(name, data)
     for found in groups(size).outcomes():
         assert [case for case, one, many in zip(cases, alone, found, strict=True) if one != many] == []
-
-
-@pytest.mark.parametrize("size", [7, *(pytest.param(size, marks=pytest.mark.long) for size in (5, 6))])
-def test_processes_that_hold_one_shard_or_two_give_the_bits_of_one(size, data, songs, groups):
-    names = list(sequences.SETTINGS)[size % 3 :: 3][:1]
-    alone = in_one("FEW_VALUES", data), [along_in_one(name, songs) for name in names]
-    assert groups(size)(a_few_in_many, names, data, songs) == [alone] * size
-
-
-def a_few_in_many(names, data, songs):
-    """What a few cases of both kinds give in this process."""
-    return [outcome(case, data, exchange()) for case in FEW_VALUES], [
-        along(name, songs, exchange()) for name in names
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -167,17 +151,6 @@ def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, thr
     if size == 2:
         usual = groups(2)(blocked, name, data, precision, None, threads)
         assert [found for found, _ in usual] == [expected] * 2
-
-
-def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):
-    assert len({result[1] for result in in_one("EVERY_VALUE", data)}) == len(EVERY_VALUE)
-    names = list(matrix.SETTINGS)
-    met = {(a, str(case[a]), b, str(case[b])) for case in EVERY_PAIR for a in names for b in names if a < b}
-    assert len(met) == sum(
-        len(matrix.SETTINGS[a]) * len(matrix.SETTINGS[b]) for a in names for b in names if a < b
-    )
-    drawn = [documents(case)[0].layer("out").sample for case in EVERY_VALUE]
-    assert {sample and sample.kind for sample in drawn} == {None, "uniform", "popularity"}
 
 
 def terms_of(seed, count=8):
