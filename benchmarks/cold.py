@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, diags
 
 from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, Model, ingest, train
-from widenet.evaluate import truths
+from widenet.baselines.evaluate import truths
 from widenet.metrics.ranking import Metrics, RankingMetrics
 from widenet.predict.rows import Histories, known_parts
 from widenet.predict.top_k import Filter

@@ -13,8 +13,8 @@ from benchmarks.latest import cut_latest, print_resemblance
 from benchmarks.places import presets, workplace
 from benchmarks.usual import SETS, default_documents, set_units
 from widenet import Dataset, split, train
+from widenet.baselines.evaluate import evaluate
 from widenet.data.manifest import Part
-from widenet.evaluate import evaluate
 from widenet.metrics.ranking import Metrics
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network

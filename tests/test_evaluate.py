@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from widenet.baselines.evaluate import evaluate
 from widenet.baselines.popularity import evaluate_popularity
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError, OptionError
-from widenet.evaluate import evaluate
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind

@@ -9,10 +9,10 @@ from threading import Event
 
 import pytest
 
-from widenet import kernel_queue
-from widenet.kernel_queue import KernelQueue
-from widenet.rooms import map_memory
-from widenet.scratch import PAGE_BYTES, Scratch
+from widenet.kernels import kernel_queue
+from widenet.kernels.kernel_queue import KernelQueue
+from widenet.kernels.rooms import map_memory
+from widenet.kernels.scratch import PAGE_BYTES, Scratch
 
 SIZE, PLACES = 64 * 1024, 40
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from tests.scratches import Failing, cached, fail, is_mapped, now, refuse_direct, resident, stored
-from widenet import rooms
 from widenet.errors import CapacityError
-from widenet.model.sweep import FileSweep
-from widenet.scratch import (
+from widenet.kernels import rooms
+from widenet.kernels.scratch import (
     PAGE_BYTES,
     Scratch,
     fetch_rows,
@@ -21,6 +20,7 @@ from widenet.scratch import (
     store,
     unmap,
 )
+from widenet.model.sweep import FileSweep
 
 ROWS, COLUMNS = 10_000, 33
 

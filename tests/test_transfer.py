@@ -9,8 +9,8 @@ import torch
 
 from tests.simulated import streams
 from tests.simulated.device import OnDevice, launches, simulated
+from widenet.devices import ON_HOST, Ahead, sent, sent_together, tensors_of
 from widenet.sparse import SparseBatch
-from widenet.transfer import ON_HOST, Ahead, sent, sent_together, tensors_of
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 

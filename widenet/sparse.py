@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from widenet.arguments import typed
+from widenet.devices import sent
 from widenet.errors import DataError
-from widenet.transfer import sent
 
 
 @dataclass(frozen=True, slots=True)

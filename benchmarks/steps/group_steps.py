@@ -10,8 +10,8 @@ from torch import Tensor, distributed
 
 from benchmarks.steps.ranks import Steps, in_step
 from benchmarks.steps.widenet_steps import document, steps_of
+from widenet.kernels.exchange import Pending
 from widenet.kernels.fixed_point import Terms
-from widenet.model.exchange import Pending
 from widenet.parallel.local import Here, LocalExchange
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.threads import one_thread_an_operation

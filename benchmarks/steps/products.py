@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widenet.one_thread import keep_to_one_thread
+from widenet.devices import keep_to_one_thread
 
 _LARGEST_BLOCK = 2**27
 _CACHED_BLOCK = 2**17

@@ -10,10 +10,11 @@ import torch
 from benchmarks.worker import status_bytes
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream, ahead
+from widenet.devices import Ahead
 from widenet.kernels.bits import Bits, choose_bits
+from widenet.kernels.exchange import Exchange
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
-from widenet.model.exchange import Exchange
 from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
 from widenet.model.preparation import Prepared
@@ -28,7 +29,6 @@ from widenet.training.checkpoint import fingerprint
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
-from widenet.transfer import Ahead
 
 _EPOCHS = 10_000
 

@@ -9,10 +9,10 @@ import torch
 
 from tests.scratches import cached, resident
 from widenet.errors import CapacityError
+from widenet.kernels.scratch import Scratch, load, release, scratch_of, store
 from widenet.model import sweep as file_sweep
 from widenet.model.sweep import Course, FileSweep
 from widenet.plan import streaming
-from widenet.scratch import Scratch, load, release, scratch_of, store
 
 ROWS, COLUMNS, REQUEST = 8_000, 64, 32 * 1024
 AROUND = 5

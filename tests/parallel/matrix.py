@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from tests.parallel.covering import covering
+from widenet.baselines.evaluate import evaluate
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
-from widenet.evaluate import evaluate
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.rule import StepNumbers

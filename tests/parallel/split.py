@@ -9,9 +9,9 @@ from tests.parallel.matrix import SHARDS, outcome_in
 from tests.parallel.workers import exchange
 from tests.sequences import EMBEDDED, NEXT, gru
 from widenet.data.dataset import Dataset
+from widenet.kernels.scratch import Scratch
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.scratch import Scratch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -9,6 +9,7 @@ from tests.parallel.split import DIVIDED, GATES, SPLIT
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
+from widenet.kernels.scratch import Scratch
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.rule import StepNumbers
@@ -20,7 +21,6 @@ from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.report import report
-from widenet.scratch import Scratch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer

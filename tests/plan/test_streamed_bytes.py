@@ -8,13 +8,13 @@ from tests import described
 from tests.runs.test_place_of_weights import MORE
 from tests.trainings import SETTINGS, books
 from widenet.data.dataset import Dataset
+from widenet.kernels.scratch import load, store
 from widenet.model import sweep as file_sweep
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.work import streamed_bytes
 from widenet.runs import train
-from widenet.scratch import load, store
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import loop

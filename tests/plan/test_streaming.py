@@ -10,6 +10,7 @@ import pytest
 from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
 from tests.plan.test_memory import Part, size
 from tests.scratches import now
+from widenet.kernels.scratch import Scratch, load, scratch_of, store
 from widenet.model import sweep as file_sweep
 from widenet.model.build import build
 from widenet.plan import streaming, tiles
@@ -19,7 +20,6 @@ from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.streaming import elsewhere_bytes, window_bytes
 from widenet.plan.work import streamed_bytes
-from widenet.scratch import Scratch, load, scratch_of, store
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer

@@ -20,13 +20,13 @@ from tests.scratches import refuse_direct
 from tests.scripts import Script
 from tests.test_runs import After, outcome
 from tests.trainings import DEEP, SETTINGS, UNTIED, Heard, books, document
-from widenet import scratch
 from widenet.errors import OptionError
+from widenet.kernels import scratch
+from widenet.kernels.scratch import load
 from widenet.model import part as part_module
 from widenet.model import sweep as file_sweep
 from widenet.plan import streaming, tiles
 from widenet.runs import train
-from widenet.scratch import load
 
 WIDTH = 4_500
 """Features: rows of several tiles, and of more pages than a chunk has."""

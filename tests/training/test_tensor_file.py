@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.scratches import Failing
-from widenet import scratch
 from widenet.errors import CapacityError
-from widenet.scratch import Scratch
+from widenet.kernels import scratch
+from widenet.kernels.scratch import Scratch
 from widenet.training import tensor_file
 from widenet.training.tensor_file import read_into, write
 

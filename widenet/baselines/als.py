@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from widenet.baselines.lists import Lists, best_of_dense
-from widenet.optional import installed
+from widenet.late_imports import installed
 from widenet.sparse import SparseBatch
 
 FACTORS, FEWEST_FACTORS = 128, 4

@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from widenet.baselines.evaluate import truths
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.evaluate import truths
 from widenet.metrics.ranking import Metrics, RankingMetrics
 from widenet.predict.rows import known_parts, seen_entries
 from widenet.sparse import SparseBatch
@@ -36,7 +36,7 @@ def evaluate_lists(
     exclude_seen: bool = True,
     in_order: bool = False,
 ) -> Metrics:
-    """Compute the metrics of a baseline as `widenet.evaluate.evaluate` does those of a network.
+    """Compute the metrics of a baseline as `widenet.baselines.evaluate.evaluate` does those of a network.
 
     As there, the history is the training part, and of a sequence everything before `part`.
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from widenet.baselines.evaluate import check_part
 from widenet.baselines.lists import Lists, best_unseen, evaluate_lists, training_entries
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.evaluate import check_part
 from widenet.metrics.ranking import Metrics
 from widenet.sparse import SparseBatch
 from widenet.spec.metric_names import DEFAULT_KS

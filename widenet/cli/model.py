@@ -203,7 +203,7 @@ def predict(
 
 def _width(model: "Model", output: str | None) -> int:
     """Number of items that an output can recommend."""
-    from widenet.evaluate import output_name
+    from widenet.baselines.evaluate import output_name
 
     name = output_name(model.network, output)
     return model.run.fields[model.network.outputs[name].spec.field].width

@@ -21,7 +21,7 @@ def serve(**words: Any) -> None:
     A newer model of the run replaces the one that answers, between two batches.
     SIGTERM and Ctrl-C end the service after the last answer.
     """
-    from widenet.optional import optional
+    from widenet.late_imports import optional
 
     arguments = ServeArguments(**values_of(ServeArguments, words))
     with optional("starlette", "serve"):
@@ -39,7 +39,7 @@ def ui(**words: Any) -> None:
     Without --allow-training the pages change nothing on disk. SIGTERM and Ctrl-C end them; trainings that
     they have started go on.
     """
-    from widenet.optional import optional
+    from widenet.late_imports import optional
 
     arguments = UiArguments(**values_of(UiArguments, words))
     with optional("starlette", "serve"):

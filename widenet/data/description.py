@@ -16,7 +16,7 @@ from widenet.data.manifest import Field, Manifest, Part, column
 from widenet.data.mapped import MappedFile, batches_with, damaged
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import OptionError
-from widenet.optional import optional
+from widenet.late_imports import optional
 from widenet.stores.fetch import readable
 
 QUANTILES = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "90%": 0.9, "99%": 0.99, "max": 1.0}

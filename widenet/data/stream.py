@@ -13,8 +13,8 @@ from torch import Tensor
 from widenet import randomness
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
+from widenet.devices import keep_to_one_thread
 from widenet.errors import DataError, OptionError
-from widenet.one_thread import keep_to_one_thread
 from widenet.plan.job import BATCHES_AHEAD, steps_per_epoch
 from widenet.sparse import SparseBatch
 

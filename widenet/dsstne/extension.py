@@ -9,7 +9,7 @@ from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
 from widenet.extensions import Command, Translated
 from widenet.interop.formats import ImportOptions, Likeness
-from widenet.optional import optional
+from widenet.late_imports import optional
 
 COMMAND = Command("DSSTNE's commands, with its flags and files", "widenet.dsstne.commands.app:app")
 _SUFFIXES = (".nc", ".cdf", ".netcdf")

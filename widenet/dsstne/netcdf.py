@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from widenet.dsstne.index_file import write_index
 from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.errors import DataError, OptionError, unwritten
-from widenet.optional import optional
+from widenet.late_imports import optional
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
 from widenet.stores.durable import appearing_together

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from widenet.interop.formats import ImportOptions, Likeness, text_of
-from widenet.optional import optional
+from widenet.late_imports import optional
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 

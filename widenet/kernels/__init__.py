@@ -6,7 +6,7 @@ device: torch, Numba's compiled code on CPUs, or Triton's kernels on GPUs (in `t
 
 from typing import TYPE_CHECKING
 
-from widenet.late import late_names
+from widenet.late_imports import late_names
 
 if TYPE_CHECKING:
     from widenet.kernels.bags import RowGradient, Touched, gather_sum, row_gradient

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from widenet.errors import CapacityError
-from widenet.scratch import scratch_of
+from widenet.kernels.scratch import scratch_of
 
 
 def roomy(

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from widenet.errors import DataError, OptionError
 from widenet.knn.neighbours import Neighbours, check_choice
+from widenet.late_imports import optional
 from widenet.metrics.ranking import checked_k
-from widenet.optional import optional
 from widenet.parallel.group import num_processes
 from widenet.regular_files import check_new
 from widenet.stores.durable import appearing_together

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.devices import keep_to_one_thread
 from widenet.kernels import roomy
+from widenet.kernels.exchange import Exchange
+from widenet.kernels.scratch import Scratch, release
 from widenet.model.description import Description, clear_unknown, last_known
-from widenet.model.exchange import Exchange
 from widenet.model.host_memory import HostMemory
 from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
@@ -23,13 +25,11 @@ from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import Pieces, TrunkWeight
 from widenet.model.wide_weight import WideWeight
-from widenet.one_thread import keep_to_one_thread
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
 from widenet.plan.shards import Shards
 from widenet.randomness import stream
-from widenet.scratch import Scratch, release
 from widenet.sparse import SparseBatch
 from widenet.spec.initializers import (
     CaffeXavier,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, Touched, gather_sum
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.shards import Shards, as_slice

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from widenet.devices import sent
 from widenet.kernels import exact_sum, sum_by
-from widenet.model.exchange import Pending
+from widenet.kernels.exchange import Pending
 from widenet.model.fused_tiles import FusedPasses, formula_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.output_step import OutputStep, RowWise
 from widenet.model.part import Part
 from widenet.model.row_sum import RowSum, over_shards
 from widenet.model.wide_weight import WHOLE
-from widenet.transfer import sent
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.span import Span

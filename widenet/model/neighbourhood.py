@@ -8,9 +8,9 @@ from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.data.together import Neighbours, neighbours
+from widenet.kernels.exchange import Exchange
 from widenet.kernels.powers import power
 from widenet.kernels.table import runner
-from widenet.model.exchange import Exchange
 from widenet.model.sharding import split
 from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch, indptr_of

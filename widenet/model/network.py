@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from widenet.devices import sent_together
 from widenet.kernels import Touched
+from widenet.kernels.exchange import Exchange, Pending
+from widenet.kernels.scratch import read_around, release
 from widenet.model import preparation, touched_rows
 from widenet.model.by_examples import Stack
 from widenet.model.convolution import convolution
 from widenet.model.description import Description
-from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import Flow, kind_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.normalization import Statistics, running
@@ -29,11 +31,9 @@ from widenet.plan.by_examples import ends_of
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.scratch import read_around, release
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
-from widenet.transfer import sent_together
 
 _BLOCK_NUMBERS = 2**22
 """Numbers of a weight that are gathered together."""

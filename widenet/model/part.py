@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import gather_sum, roomy
+from widenet.kernels.scratch import fetch_rows, unmap
 from widenet.model.host_memory import HostMemory
 from widenet.model.rule import Rule
 from widenet.model.sweep import Course, Sweep, sweep_over, swept
 from widenet.plan.streaming import block_rows
-from widenet.scratch import fetch_rows, unmap
 from widenet.sparse import SparseBatch
 
 

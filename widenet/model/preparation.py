@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widenet.devices import ON_HOST
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
@@ -18,7 +19,6 @@ from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer
-from widenet.transfer import ON_HOST
 
 Values = SparseBatch | Tensor
 """A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""

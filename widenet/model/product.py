@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.model.exchange import Exchange, Pending
+from widenet.kernels.exchange import Exchange, Pending
 from widenet.model.operands import fill_product, filled, matrix_product, product_by_rows, rounded, wide_enough
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.narrow import edges, num_blocks

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import exact_sum
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
 from widenet.model.operands import filled_columns
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient
-from widenet.model.exchange import Pending
+from widenet.kernels.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.output_step import OutputStep
 from widenet.model.part import Part

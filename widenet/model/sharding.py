@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.devices import ON_HOST
 from widenet.kernels import stable_sort
 from widenet.kernels.order import cut
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, stacked
-from widenet.transfer import ON_HOST
 
 
 def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.devices import sent
 from widenet.randomness import stream
-from widenet.transfer import sent
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+from widenet.kernels.scratch import load, release, scratch_of, store
 from widenet.model.host_memory import HostMemory, HostSweep
 from widenet.plan.streaming import around_bytes, chunk_rows
-from widenet.scratch import load, release, scratch_of, store
 
 
 class Course:

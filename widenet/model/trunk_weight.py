@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
 from widenet.model.limits import shorten_rows
 from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.by_examples import Stretch, piece_numbers, stretches, weights_by_examples

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from widenet.kernels import RowGradient
 from widenet.kernels.rows import copied
+from widenet.kernels.scratch import read_around, release, scratch_of
 from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
 from widenet.model.part import Part
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
-from widenet.scratch import read_around, release, scratch_of
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps

@@ -29,7 +29,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 
 from widenet.errors import GroupError, OptionError, WidenetError
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
 from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat, line
 from widenet.parallel.launch import LAUNCHER, launcher_identity, launcher_variable, started_by_mpi
 from widenet.parallel.local import LocalExchange

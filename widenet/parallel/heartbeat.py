@@ -17,8 +17,8 @@ from functools import cache, partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from widenet.devices import keep_to_one_thread
 from widenet.errors import GroupError
-from widenet.one_thread import keep_to_one_thread
 
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels import exact_sum
+from widenet.kernels.exchange import Pending
 from widenet.kernels.fixed_point import Terms
-from widenet.model.exchange import Pending
 from widenet.parallel.threads import Workers
 from widenet.plan.by_examples import ROW_NUMBERS, long_rows
 
@@ -31,7 +31,7 @@ class Here(Generic[T]):
     find: Callable[[], T]
 
     def result(self) -> T:
-        """See `model.exchange.Pending.result`."""
+        """See `kernels.exchange.Pending.result`."""
         return self.find()
 
 
@@ -48,24 +48,24 @@ class LocalExchange:
         self.workers = Workers(num_threads)
 
     def each(self, work: Callable[[int], T]) -> list[T]:
-        """See `model.exchange.Exchange.each`."""
+        """See `kernels.exchange.Exchange.each`."""
         return self.workers.run(work, self.shards)
 
     def at(self, place: str) -> None:
-        """See `model.exchange.Exchange.at`; does nothing, since no other process can be lost."""
+        """See `kernels.exchange.Exchange.at`; does nothing, since no other process can be lost."""
 
     def start_sum(self, *terms: Terms, where: str) -> Here[list[Tensor]]:
-        """See `model.exchange.Exchange.start_sum`."""
+        """See `kernels.exchange.Exchange.start_sum`."""
         sums = [self.sum(of_shards, where) for of_shards in terms]
         return Here(lambda: sums)
 
     def sum(self, terms: Terms, where: str) -> Tensor:
-        """See `model.exchange.Exchange.sum`."""
+        """See `kernels.exchange.Exchange.sum`."""
         del where
         return exact_sum(terms)
 
     def sum_by_pieces(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
-        """See `model.exchange.Exchange.sum_by_pieces`."""
+        """See `kernels.exchange.Exchange.sum_by_pieces`."""
         del where
         count = len(self.shards)
         rows = [in_rows(term, count) for term in terms]
@@ -73,36 +73,36 @@ class LocalExchange:
 
     @property
     def alone(self) -> "LocalExchange":
-        """See `model.exchange.Exchange.alone`."""
+        """See `kernels.exchange.Exchange.alone`."""
         return LocalExchange(1)
 
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Here[Tensor]:
-        """See `model.exchange.Exchange.start_blocks`."""
+        """See `kernels.exchange.Exchange.start_blocks`."""
         del inner, where
         self.workers.run(lambda block: fill(edges[block], edges[block + 1]), range(len(edges) - 1))
         return Here(lambda: result)
 
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
-        """See `model.exchange.Exchange.gather`."""
+        """See `kernels.exchange.Exchange.gather`."""
         del where
         return list(terms)
 
     def fetch(
         self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
     ) -> Tensor:
-        """See `model.exchange.Exchange.fetch`."""
+        """See `kernels.exchange.Exchange.fetch`."""
         del shard, shape, device, where
         assert term is not None
         return term
 
     def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Pending[list[bool]]:
-        """See `model.exchange.Exchange.start_any`."""
+        """See `kernels.exchange.Exchange.start_any`."""
         del where
         return Here(lambda: [ask() for ask in questions])
 
     def collect(self, value: Any, where: str) -> list[Any]:
-        """See `model.exchange.Exchange.collect`."""
+        """See `kernels.exchange.Exchange.collect`."""
         del where
         return [value]

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, distributed
 
 from widenet.errors import GroupError
+from widenet.kernels.exchange import Pending
 from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
-from widenet.model.exchange import Pending
 from widenet.parallel.heartbeat import Heartbeat, line
 from widenet.parallel.local import Here, LocalExchange, in_rows
 from widenet.parallel.threads import Workers
@@ -75,11 +75,11 @@ class ProcessExchange:
         self.lost: GroupError | None = None
 
     def each(self, work: Callable[[int], T]) -> list[T]:
-        """See `model.exchange.Exchange.each`."""
+        """See `kernels.exchange.Exchange.each`."""
         return self.workers.run(work, self.shards)
 
     def at(self, place: str) -> None:
-        """See `model.exchange.Exchange.at`."""
+        """See `kernels.exchange.Exchange.at`."""
         self.place = place
         self._note(place)
 
@@ -88,7 +88,7 @@ class ProcessExchange:
         return line().submit(self._on_line, work, f"{self.place}, {where}")
 
     def start_sum(self, *terms: Terms, where: str) -> Future[list[Tensor]]:
-        """See `model.exchange.Exchange.start_sum`."""
+        """See `kernels.exchange.Exchange.start_sum`."""
 
         def summed() -> list[Tensor]:
             num = self.num_shards
@@ -104,11 +104,11 @@ class ProcessExchange:
         return self.begin(summed, where)
 
     def sum(self, terms: Terms, where: str) -> Tensor:
-        """See `model.exchange.Exchange.sum`."""
+        """See `kernels.exchange.Exchange.sum`."""
         return self.start_sum(terms, where=where).result()[0]
 
     def sum_by_pieces(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
-        """See `model.exchange.Exchange.sum_by_pieces`."""
+        """See `kernels.exchange.Exchange.sum_by_pieces`."""
 
         def summed() -> list[Tensor]:
             rows = [in_rows(term, self.num_shards) for term in terms]
@@ -142,13 +142,13 @@ class ProcessExchange:
 
     @property
     def alone(self) -> LocalExchange:
-        """See `model.exchange.Exchange.alone`."""
+        """See `kernels.exchange.Exchange.alone`."""
         return LocalExchange(1)
 
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Pending[Tensor]:
-        """See `model.exchange.Exchange.start_blocks`.
+        """See `kernels.exchange.Exchange.start_blocks`.
 
         The processes take the blocks in order, each about equally many.
         """
@@ -162,7 +162,7 @@ class ProcessExchange:
         return Here(lambda: result)
 
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
-        """See `model.exchange.Exchange.gather`."""
+        """See `kernels.exchange.Exchange.gather`."""
 
         def gathered() -> list[Tensor]:
             size = distributed.get_world_size()
@@ -182,7 +182,7 @@ class ProcessExchange:
     def fetch(
         self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
     ) -> Tensor:
-        """See `model.exchange.Exchange.fetch`."""
+        """See `kernels.exchange.Exchange.fetch`."""
 
         def fetched() -> Tensor:
             result = torch.empty(shape, device=device) if term is None else term.contiguous()
@@ -193,7 +193,7 @@ class ProcessExchange:
         return self.begin(fetched, where).result()
 
     def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Future[list[bool]]:
-        """See `model.exchange.Exchange.start_any`."""
+        """See `kernels.exchange.Exchange.start_any`."""
         own = torch.tensor([int(ask()) for ask in questions], device=self.device)
 
         def answers() -> list[bool]:
@@ -203,7 +203,7 @@ class ProcessExchange:
         return self.begin(answers, where)
 
     def collect(self, value: Any, where: str) -> list[Any]:
-        """See `model.exchange.Exchange.collect`."""
+        """See `kernels.exchange.Exchange.collect`."""
 
         def collected() -> list[Any]:
             values: list[Any] = [None] * distributed.get_world_size()

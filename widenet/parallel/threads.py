@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import torch
 
+from widenet.devices import keep_to_one_thread
 from widenet.kernels.cuda_products import cuda_products
-from widenet.one_thread import keep_to_one_thread
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.devices import sent_together
 from widenet.kernels.running_top_k import running_top_k, unpacked
 from widenet.model.activations import definition
 from widenet.model.layers.output import WideOutput
@@ -19,7 +20,6 @@ from widenet.predict.swept_shards import SweptShards, is_sweepable
 from widenet.predict.tiles import Tiles
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
-from widenet.transfer import sent_together
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from widenet.late import late_names
+from widenet.late_imports import late_names
 
 if TYPE_CHECKING:
     from widenet.runs.model import Model

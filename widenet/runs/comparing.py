@@ -1,9 +1,9 @@
 """Comparison of two trained models on the same users."""
 
 from widenet.arguments import with_fields_of
+from widenet.baselines.evaluate import check_part, evaluate
 from widenet.data.dataset import Dataset
 from widenet.errors import FitError
-from widenet.evaluate import check_part, evaluate
 from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.ranking import Metrics, check_ks
 from widenet.parallel.threads import fixed_arithmetic

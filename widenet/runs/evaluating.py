@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from widenet.baselines.evaluate import evaluate, output_name
 from widenet.baselines.measure import measured
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.overlap import known_before, trained_on
 from widenet.errors import FitError, OptionError, WidenetError, warn_user
-from widenet.evaluate import evaluate, output_name
 from widenet.metrics.kept import Evaluated, keep
 from widenet.metrics.propensity import Propensity
 from widenet.metrics.ranking import Metrics, check_ks

@@ -4,7 +4,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.group import by_all, by_some
 from widenet.stores.runs import RunMirror

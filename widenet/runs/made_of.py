@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from widenet.arguments import check_local, typed
+from widenet.baselines.evaluate import output_name
 from widenet.data.dataset import Dataset
 from widenet.data.known import RUN_FIELDS
 from widenet.errors import CheckpointError, FitError, OptionError
-from widenet.evaluate import output_name
 from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits

@@ -10,9 +10,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from widenet.baselines.evaluate import output_name
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream, ahead
-from widenet.evaluate import output_name
+from widenet.devices import Ahead
 from widenet.kernels.ahead import compile_ahead
 from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
@@ -32,7 +33,6 @@ from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 from widenet.training.tensor_file import write
-from widenet.transfer import Ahead
 
 _WARM_UP, _FEWEST, _SECONDS = 2, 3, 10.0
 """Steps that do not count, the fewest that do, and how long steps are measured."""

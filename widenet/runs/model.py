@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from widenet.arguments import method_with_fields_of, typed
+from widenet.baselines.evaluate import output_name
 from widenet.data.dataset import Dataset
 from widenet.errors import FitError, OptionError
-from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.metrics.ranking import Metrics, checked_k
 from widenet.model.build import build
@@ -132,7 +132,7 @@ class Model:
 
     @method_with_fields_of(EvaluateArguments, Dataset)
     def evaluate(self, arguments: EvaluateArguments) -> Metrics:
-        """Compute ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`.
+        """Compute ranking metrics on a set-aside part of a dataset; see `baselines.evaluate.evaluate`.
 
         Returns:
             The metrics by name, such as "ndcg@10", and with `interval` their confidence intervals in

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from widenet.errors import OptionError
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
+from widenet.kernels.scratch import Scratch
 from widenet.model.host_memory import HostMemory
 from widenet.parallel.group import by_all, check_room_on_disk
 from widenet.plan.job import Job, WeightsIn
@@ -16,7 +17,6 @@ from widenet.plan.streaming import NAMES, elsewhere_bytes
 from widenet.plan.work import streamed_bytes
 from widenet.runs.arguments import LoadArguments, TrainArguments
 from widenet.runs.documents import path_of
-from widenet.scratch import Scratch
 from widenet.stores.uri import shown
 from widenet.training.saved_facts import in_8_bits
 

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
+from widenet.baselines.evaluate import check_part, output_name, output_of
 from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import OptionError, nearest, warn_user
-from widenet.evaluate import check_part, output_name, output_of
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours, Trained, check_layer, field_of
+from widenet.late_imports import installed
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
-from widenet.optional import installed
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
 from widenet.predict.filters import PerUser, filter_of, joined

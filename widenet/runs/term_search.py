@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from widenet.baselines.evaluate import evaluate
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.together import Neighbours
-from widenet.evaluate import evaluate
 from widenet.metrics.resampling import intervals
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network

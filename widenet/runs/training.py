@@ -8,14 +8,15 @@ from functools import partial
 import torch
 
 from widenet.arguments import with_fields_of
+from widenet.baselines.evaluate import evaluate
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
-from widenet.evaluate import evaluate
 from widenet.kernels.ahead import compile_ahead
 from widenet.kernels.bits import choose_bits
+from widenet.kernels.exchange import Exchange
+from widenet.kernels.scratch import Scratch
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
-from widenet.model.exchange import Exchange
 from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
 from widenet.parallel.group import (
@@ -42,7 +43,6 @@ from widenet.runs.place_of_weights import check_place, check_scratch, chosen, el
 from widenet.runs.prepared import prepared
 from widenet.runs.resume import agreed, restored_state
 from widenet.runs.term_search import fit_terms, unfitted
-from widenet.scratch import Scratch
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

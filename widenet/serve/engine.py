@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 import torch
 
+from widenet.baselines.evaluate import output_name
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError, WidenetError
-from widenet.evaluate import output_name
 from widenet.kernels.table import load_compiled
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic

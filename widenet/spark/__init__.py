@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from widenet.late import late_names
-from widenet.optional import optional
+from widenet.late_imports import late_names, optional
 
 with optional("pyspark", "spark"):
     import pyspark  # noqa: F401 all modules need it

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from widenet.errors import OptionError
-from widenet.optional import optional
+from widenet.late_imports import optional
 from widenet.stores.faults import ATTEMPTS, CONNECT_SECONDS, SILENT_SECONDS, Absent, Fault
 from widenet.stores.servers import account, connection
 from widenet.stores.uri import Uri

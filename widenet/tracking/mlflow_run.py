@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from widenet.optional import optional
+from widenet.late_imports import optional
 
 EXPERIMENT = "widenet"
 """The experiment, unless MLFLOW_EXPERIMENT_NAME names another."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
 from widenet.parallel.group import by_all, by_some
 from widenet.parallel.launch import identity, launch_id, restarted
 from widenet.plan.descriptions import described_weights

@@ -10,7 +10,7 @@ import torch
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import sha256_of
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
 from widenet.parallel.agreement import Facts, check_agreement
 from widenet.parallel.group import exchange_for, num_processes
 from widenet.spec.document import Document

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from widenet.data.stream import Batch, Stream, ahead
+from widenet.devices import Ahead
 from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.preparation import Prepared
@@ -36,7 +37,6 @@ from widenet.training.weights import (
     regularization,
     settle,
 )
-from widenet.transfer import Ahead
 
 Evaluate = Callable[[Network], dict[str, float]]
 AfterEpoch = Callable[[Network, int], bool | None]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.devices import sent
 from widenet.kernels import RowGradient, roomy_beside
 from widenet.kernels.compiled_steps import CompiledSteps, Penalties, TileStep, compiled_steps
 from widenet.kernels.powers import powers
@@ -18,7 +19,6 @@ from widenet.model.rule import StepNumbers, Stepped
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, Nesterov, OfMoments, Rmsprop, Sgd
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
-from widenet.transfer import sent
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from widenet.errors import CheckpointError, StoreError, WidenetError
-from widenet.model.exchange import Exchange
+from widenet.kernels.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.group import by_some
 from widenet.stores.durable import force_to_disk, put_in_place

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from widenet.devices import keep_to_one_thread
 from widenet.model.network import Network
-from widenet.one_thread import keep_to_one_thread
 from widenet.parallel.group import by_all
 from widenet.training.checkpoint import (
     TRUNK,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from widenet.kernels import RowGradient, Touched
 from widenet.kernels.cuda_products import cuda_products
-from widenet.model.exchange import Pending
+from widenet.kernels.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
 from widenet.model.output_step import OutputStep

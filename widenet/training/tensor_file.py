@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from widenet.scratch import read_around, release
+from widenet.kernels.scratch import read_around, release
 
 _BLOCK_BYTES = 2**25
 _LARGEST_NUMBER = 8

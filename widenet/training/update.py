@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from widenet.devices import sent
 from widenet.kernels import RowGradient, Touched
 from widenet.model.description import DescriptionStep
 from widenet.model.limits import shortening
@@ -24,7 +25,6 @@ from widenet.model.wide_weight import WideWeight
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
 from widenet.training.weights import norm_of, norm_of_squares
-from widenet.transfer import sent
 
 
 class Update:

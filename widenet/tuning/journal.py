@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from widenet.errors import CheckpointError, damage_of
-from widenet.optional import optional
+from widenet.late_imports import optional
 from widenet.spec.space import SpaceSpec
 from widenet.training.checkpoint import writing
 from widenet.tuning.rungs import Rungs, Trial

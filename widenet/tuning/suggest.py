@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, filterwarnings
 
-from widenet.optional import optional
+from widenet.late_imports import optional
 from widenet.randomness import stream
 from widenet.spec.space import Choice, From, SpaceSpec
 from widenet.tuning.rungs import Rungs, Trial

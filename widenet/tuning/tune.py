@@ -7,7 +7,7 @@ from pathlib import Path
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.errors import FitError, OptionError
-from widenet.optional import optional
+from widenet.late_imports import optional
 from widenet.parallel.group import device_for, num_processes
 from widenet.runs.documents import dataset_of, document, path_of
 from widenet.spec.space import SpaceSpec

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels import RowGradient, Touched, gather_sum
+from widenet.kernels.exchange import Exchange
 from widenet.kernels.quantized import dequantized, quantized_logits
-from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded

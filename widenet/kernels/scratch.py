@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from widenet.errors import NO_ROOM, CapacityError, OptionError
-from widenet.kernel_queue import KernelQueue
-from widenet.rooms import Rooms, map_memory
+from widenet.kernels.kernel_queue import KernelQueue
+from widenet.kernels.rooms import Rooms, map_memory
 
 PAGE_BYTES = 4096
 """Rows are loaded and stored in multiples of this, as disks ask for past the system's cache."""
