@@ -17,7 +17,6 @@ from functools import cache, partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from widenet.devices import keep_to_one_thread
 from widenet.errors import GroupError
 
 if TYPE_CHECKING:
@@ -78,6 +77,8 @@ class Line:
                     future.set_exception(error)
 
     def _serve(self) -> None:
+        from widenet.devices import keep_to_one_thread  # the command line reads the defaults without torch
+
         keep_to_one_thread()
         while True:
             self._do(*self._queue.get())
