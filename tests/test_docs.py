@@ -154,5 +154,5 @@ def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
     assert [int(line.split()[1]) % 2 for line in recommended] == [0, 0, 0]
     exec(compile(documents_example, "python.md", "exec"), {})
     said, _, shown = capsys.readouterr().out.partition("\n")
-    assert said.startswith("my network: layers must ")
+    assert said.startswith("my network: layers")
     assert TrainingSpec.parse(shown).epochs == 3
