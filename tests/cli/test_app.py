@@ -151,4 +151,4 @@ def test_what_a_file_holds_reaches_a_terminal_as_plain_text_on_one_line(widenet,
         tmp_path / "weights.csv",
     )
     assert (ended.status, len(ended.err.splitlines())) == (2, 1)
-    assert r'got "two\nlines \x1b[31mred \x9b".' in ended.err
+    assert ended.err.removesuffix("\n").isprintable()

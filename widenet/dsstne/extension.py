@@ -1,4 +1,4 @@
-"""What widenet knows of DSSTNE before it loads its libraries: commands, documents and files of NetCDF."""
+"""What widenet knows of DSSTNE before it loads its libraries: documents and files of NetCDF."""
 
 import json
 from collections.abc import Sequence
@@ -7,11 +7,10 @@ from typing import Any
 
 from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
-from widenet.extensions import Command, Translated
+from widenet.extensions import Translated
 from widenet.interop.formats import ImportOptions, Likeness
 from widenet.late_imports import optional
 
-COMMAND = Command("DSSTNE's commands, with its flags and files", "widenet.dsstne.commands.app:app")
 _SUFFIXES = (".nc", ".cdf", ".netcdf")
 
 
