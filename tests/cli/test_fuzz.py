@@ -195,7 +195,7 @@ def a_changed_dsstne_network_is_translated_or_refused(_, document):
     with suppress(WidenetError):
         values = NetworkSpec.values_of(json.dumps(document), "config.json")
         if is_dsstne(values):
-            NetworkSpec.of(translation(values, "config.json", "dsstne").network)
+            NetworkSpec.of(translation(values, "config.json").network)
 
 
 def any_text_is_a_document_or_refused(_, text):

@@ -17,7 +17,6 @@ EXAMPLES["train"] = {"report": "", **EXAMPLES["runs"]["runs"][0]}
 del EXAMPLES["train"]["differences"]
 
 WITHOUT = {
-    "widenet new": "names the files that it made, for people",
     "widenet demo": "tells a story",
     "widenet schema": "prints JSON anyway",
     "widenet serve": "answers over HTTP",

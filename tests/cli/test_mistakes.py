@@ -184,7 +184,7 @@ LINES = [
     ("evaluate run --data data --output nxt", FitError),
     ("predict run --data whole --part heldout --out OUT.csv", FitError, "whole"),
     ("report run --out likes.csv", OptionError, "likes.csv"),
-    ("dsstne predict -d gl -n x -i x -o x -r x -f x -s bad", OptionError, "-s", "s"),
+    ("dsstne predict -d gl -n x -i x -o x -r x -f x -s bad", OptionError, "bad"),
     ("predict run --data data --out OUT.csv --never bad/never.txt", DataError, "bad/never.txt"),
     ("predict run --data data --out OUT.csv --never bad", DataError, "bad"),
     ("predict run --data data --out OUT.csv --weights bad/headless.csv", DataError, "bad/headless.csv"),
