@@ -59,7 +59,7 @@ def test_few_bits_of_normal_numbers_lose_as_little_as_the_best_even_steps(bits, 
     assert np.square(rounded - vectors).mean() / np.square(vectors).mean() == pytest.approx(
         published, rel=0.01
     )
-    assert num_bytes == 40 * (2000 * bits // 8 + 4)
+    assert num_bytes == 400 * (2000 * bits // 8 + 4)
 
 
 def test_8_bits_move_no_number_by_more_than_half_the_scale(values):
