@@ -14,8 +14,6 @@ from widenet.errors import damage_of, did_you_mean
         ("x", ["items", "users", "items"], " Known: items, users."),
         ("x", [], ""),
         ("PERL", ["pearl", "perl"], ' Did you mean "perl"?'),
-        ("Prel", ["prelude", "preloaded", "prey", "perl"], ' Did you mean "perl"?'),
-        ("ab", ["abcd", "ba"], ' Did you mean "ba"?'),
         (10**6 * "x", ["xx", "y"], " Known: xx, y."),
     ],
 )

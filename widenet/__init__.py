@@ -81,4 +81,4 @@ __getattr__ = late_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})

@@ -157,7 +157,7 @@ def test_scripts_that_torchrun_starts_use_what_they_have_trained_or_loaded(place
 
 def test_a_mistake_that_every_process_makes_is_said_once(place):
     status, out, said = ended(started(place, words(out="one-short")))
-    assert (status, out, said.count("\n"), said.startswith("widenet: one-short ")) == (2, "", 1, True)
+    assert (status, out, said.count("\n"), said.startswith("widenet: one-short")) == (2, "", 1, True)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_every_run_has_a_line_and_its_differences_below(runs, widenet):
     assert " finished  2/2     recall@3 " in lines[1]
     assert f" on validation  {digest[:12]}  " in lines[1]
     assert lines[3].split()[2] == "2/5"
-    assert ended.err.startswith(f"{runs / 'foreign'}: ")
+    assert ended.err.startswith(str(runs / "foreign"))
 
 
 def test_a_run_in_8_bits_names_the_one_that_it_was_made_of(runs, widenet):
