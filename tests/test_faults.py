@@ -207,9 +207,7 @@ def test_a_disk_that_fills_up_under_the_run_ends_the_training_and_leaves_the_las
     (tmp_path / "disk").mkdir()
     ended = on_small_disk("disk", 2 * checkpoint_bytes, "disk/run")
     assert ended.returncode == 2, ended.stderr
-    assert re.search(
-        r"disk/run\S* cannot be written: No space left on device\. Free some space", ended.stderr
-    )
+    assert re.search(r"disk/run\S* cannot be written", ended.stderr)
     assert "Traceback" not in ended.stderr
     assert [path.name for path in (tmp_path / "left" / "checkpoints").glob("*epoch-*")] == [
         "epoch-00001-step-000000000"
