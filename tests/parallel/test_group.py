@@ -471,7 +471,7 @@ def a_run_of_which_the_best_alone_was_saved(out, data):
     shutil.rmtree(out / "checkpoints")
 
 
-ANEW, ON = "starts over, since it has no checkpoint yet", "resumes from its newest checkpoint"
+ANEW, ON = "starts over", "resumes"
 
 
 LEFT = {
@@ -491,7 +491,7 @@ def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(
     leave(tmp_path / "run", data)
     leader, other = groups(2)(trained_again, "momentum", data, tmp_path / "run")
     assert leader[0] == other[0] == undisturbed["momentum"]
-    assert (leader[1][1], other[1]) == (f"torchrun has restarted this training; it {said}.", [])
+    assert (said in leader[1][0], other[1]) == (True, [])
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 

@@ -12,6 +12,7 @@ from tests.trainings import SETTINGS, STEPS, WIDTH, Heard, books
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.runs import train
 from widenet.training.checkpoint import Checkpoint
+from widenet.training.environment import COMPILED, NOT_COMPILED
 from widenet.training.run_directory import RunDirectory
 
 
@@ -105,26 +106,29 @@ def test_resuming_without_any_whole_checkpoint_is_refused_and_changes_nothing(tw
     assert log(out) == before
 
 
-def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_checkpoints, monkeypatch):
+def began_elsewhere(monkeypatch, **changed):
+    """Let checkpoints say that another environment began the training."""
     opened = Checkpoint.open
+
+    def elsewhere(path):
+        found = opened(path)
+        return replace(found, facts=found.facts | {"environment": found.facts["environment"] | changed})
+
+    monkeypatch.setattr(Checkpoint, "open", elsewhere)
+
+
+def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_checkpoints, monkeypatch):
     assert RunDirectory.open(two_checkpoints[-1]).latest().facts["environment"]["device"] == "cpu"
-    monkeypatch.setattr(
-        Checkpoint, "open", lambda path: replace(opened(path), facts={**opened(path).facts, "device": "cuda"})
-    )
+    began_elsewhere(monkeypatch, device="cuda")
     with mistake(OptionError):
         train(*two_checkpoints, resume=True, device="cpu")
 
 
-@pytest.mark.parametrize(("begun", "here"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("begun", "here"), [("by numba", False), (NOT_COMPILED, True)])
 def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_way_round(
     begun, here, two_checkpoints, monkeypatch
 ):
-    opened = Checkpoint.open
-    monkeypatch.setattr(
-        Checkpoint,
-        "open",
-        lambda path: replace(opened(path), facts={**opened(path).facts, "compiled": begun}),
-    )
+    began_elsewhere(monkeypatch, **{COMPILED: begun})
     monkeypatch.setattr("widenet.runs.resume.is_compiled", lambda _: here)
     with mistake(FitError):
         train(*two_checkpoints, resume=True)
