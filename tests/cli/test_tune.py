@@ -54,12 +54,12 @@ def test_a_study_is_refused_as_a_run_by_name(widenet, files, tmp_path):
     study = tmp_path / "study"
     for path in (study, study / "best"):
         refused = widenet("fingerprint", path)
-        assert (refused.status, refused.err.startswith(f"widenet: {path} ")) == (2, True)
+        assert (refused.status, refused.err.startswith(f"widenet: {path}")) == (2, True)
     documents = [study / "best" / name for name in ("network.json", "training.json")]
     before = sorted(study.rglob("*"))
     for path, *more in ((study / "best",), (study / "best", "--overwrite"), (study,)):
         refused = widenet("train", *documents, "--data", tmp_path / "data", "--out", path, *more)
-        assert (refused.status, refused.err.startswith(f"widenet: {path} ")) == (2, True)
+        assert (refused.status, refused.err.startswith(f"widenet: {path}")) == (2, True)
     assert sorted(study.rglob("*")) == before
     listed = json.loads(widenet("runs", study, "--json").out)
     assert {run["name"] for run in listed["runs"]} == {"trials/00000", "trials/00001"}

@@ -100,10 +100,12 @@ class Update:
         """Return the norms of the gradients, by "gradients/" and the name of the weight; all must call this.
 
         They are those of the loss, without penalties, before `within` shortens them. The gradient of a weight
-        that an output multiplies with is known only tile by tile and is left out.
+        that an output multiplies with is known only tile by tile and is left out, as are rows of the host's
+        memory, which belong to no single shard.
         """
         exchange = self.network.exchange
         names = [name for name in dict.fromkeys([*self.rows, *self.split]) if name not in self.stepped]
+        names = [name for name in names if -1 not in self.rows.get(name, {})]
         terms = [exchange.each(self._squares(name)) for name in names]
         divided = [*self.network.pieces.weights] if self.pieces else []
         terms += [exchange.each(partial(self._squares_of_piece, name)) for name in divided]
