@@ -21,7 +21,7 @@ from widenet.model.sweep import in_turn
 from widenet.model.trunk_weight import TrunkWeight, update
 from widenet.model.wide_loss import gradient as tile_gradient
 from widenet.model.wide_loss import rows_together
-from widenet.model.wide_weight import WideWeight
+from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
 from widenet.training.weights import norm_of, norm_of_squares
@@ -105,7 +105,7 @@ class Update:
         """
         exchange = self.network.exchange
         names = [name for name in dict.fromkeys([*self.rows, *self.split]) if name not in self.stepped]
-        names = [name for name in names if -1 not in self.rows.get(name, {})]
+        names = [name for name in names if WHOLE not in self.rows.get(name, {})]
         terms = [exchange.each(self._squares(name)) for name in names]
         divided = [*self.network.pieces.weights] if self.pieces else []
         terms += [exchange.each(partial(self._squares_of_piece, name)) for name in divided]
