@@ -189,7 +189,7 @@ def recall(blocks, truth, k):
 
 
 @pytest.mark.parametrize("part", ["validation", "heldout"])
-@pytest.mark.filterwarnings("ignore:.*does not hold the examples")
+@pytest.mark.filterwarnings("ignore:.*was trained on")
 def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(part, model, tmp_path):
     random = np.random.default_rng(3)
     shuffled = [random.permutation(WIDTH).tolist() for _ in ROWS]
