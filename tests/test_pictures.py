@@ -56,7 +56,7 @@ def mnist():
     return folder
 
 
-@pytest.mark.filterwarnings("ignore:.*does not hold the examples")
+@pytest.mark.filterwarnings("ignore:.*was trained on")
 def test_a_small_convolutional_network_learns_digits_with_the_same_bits_each_time(mnist, tmp_path):
     pixels, labels = digits(mnist, "train", 500)
     shown = dataset_from_lists(tmp_path / "shown", labels, width=10, dense={"pixels": pixels})
