@@ -126,7 +126,8 @@ def test_the_model_of_an_interrupted_run_has_its_idle_rows_up_to_date(name, data
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
-from widenet.cli import main, progress
+from widenet.cli import main
+from widenet.runs import progress
 
 by, at, seen = getattr(signal, os.environ["BY"]), os.environ["AT"], 0
 

@@ -147,7 +147,7 @@ def test_a_row_that_does_not_exist_is_refused(tmp_path, rows):
         lambda: dataset.dense("age", rows),
         lambda: dataset.ids(rows),
     ):
-        with mistake(OptionError, place="rows"):
+        with mistake(OptionError, option="rows"):
             read()
 
 

@@ -25,10 +25,7 @@ SPILLS = {"row_step": 1, "output_products": 32, "weight_step": 96}
 """Spilled registers of kernels that have any. On an H200, those that multiply are faster with some, since two
 programs then share a multiprocessor."""
 BOUNDS = {
-    "attention": (128, 16, 16),
-    "attention_distances": (128, 16, 4),
-    "attention_keys": (128, 16, 16),
-    "attention_queries": (128, 16, 16),
+    "attention": (128, 16, 4),
     "gather_sum": (64, 16, 16),
     "hidden_gradient": (240, 128, 16),
     "output_products": (208, 128, 16),

@@ -56,7 +56,7 @@ def torch_tile(spec, logits_ET, batch, target_E, other_E):
     """Loss, deltas and bias gradient of a tile by the formulas in torch; of a target that is named twice
     the last counts.
     """
-    loss = loss_of(spec.loss, spec.activation)
+    loss = loss_of(spec.loss)
     t_ET, is_target_ET = torch.zeros_like(logits_ET), torch.zeros_like(logits_ET, dtype=torch.bool)
     a_ET = activate(spec.activation, logits_ET)
     value_ET, slope_ET = loss.others(logits_ET, a_ET)
@@ -81,7 +81,7 @@ def torch_tile(spec, logits_ET, batch, target_E, other_E):
 def triton_tile(spec, products_ET, bias_T, batch, target_E, other_E, device):
     own, formula = (
         ByUnit.of(batch.to(device)),
-        formula_of(spec, loss_of(spec.loss, spec.activation).slope_of_logit),
+        formula_of(spec, loss_of(spec.loss).slope_of_logit),
     )
     products_ET, target_E, other_E = (tensor.to(device) for tensor in (products_ET, target_E, other_E))
     bias_T = None if bias_T is None else bias_T.to(device)
