@@ -10,7 +10,7 @@ from benchmarks.changes import Change, Documents
 from benchmarks.places import workplace
 from benchmarks.results import processor
 from widenet import Dataset, split, train
-from widenet.data.catalogue import write_catalogue_csv
+from widenet.data.invented_books import write_catalogue_csv
 
 _SHARE = 0.1
 """Share of each user's items for validation."""

@@ -12,7 +12,7 @@ from benchmarks.commands import COLUMNS, measured, row, widenet
 from benchmarks.places import presets
 from benchmarks.results import Table, publish
 from benchmarks.synthetic import draw_interactions
-from widenet.data.fetch import Published
+from widenet.data.published import Published
 
 USERS, MOVIES, RATED, RATINGS = 138_493, 27_278, 26_744, 20_000_263
 _LARGEST_ID = 131_262

@@ -14,7 +14,7 @@ from benchmarks.places import DATA, workplace
 from benchmarks.results import processor
 from benchmarks.usual import default_documents
 from widenet import Dataset, ingest, split, train
-from widenet.baselines.lists import evaluate_lists
+from widenet.baselines.evaluated_lists import evaluate_lists
 from widenet.baselines.successors import successors
 from widenet.metrics.ranking import Metrics
 

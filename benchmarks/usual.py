@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import days, goodbooks, gowalla
 from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, Model, ingest, split, train
-from widenet.data.catalogue import write_catalogue_csv
+from widenet.data.invented_books import write_catalogue_csv
 from widenet.runs.documents import documents
 from widenet.runs.term_search import set_term
 from widenet.spec.network import NetworkSpec

@@ -17,7 +17,7 @@ CONTEXT.set_forkserver_preload(
         "tests.parallel.workers",
         "tests.parallel.matrix",
         "widenet.serve.service",
-        "widenet.ui.service",
+        "widenet.ui.start_site",
         "tests.parallel.preload",
     ]
 )

@@ -299,6 +299,16 @@ def test_names_of_files_say_something():
     assert [path for path in FILES if EMPTY_NAMES & set(Path(path).with_suffix("").parts)] == []
 
 
+FOLDERS_OF_KINDS = {"cli", "commands", "formats", "layers", "spec", "triton"}
+"""Folders whose files are named after the kinds of layers, commands, formats and operations."""
+
+
+def test_a_name_of_a_file_is_given_once():
+    paths = [Path(path) for path in MODULES]
+    names = [path.stem for path in paths if path.parent.name not in FOLDERS_OF_KINDS]
+    assert {name for name in names if names.count(name) > 1} - {"__init__", "__main__"} == set()
+
+
 def flags(tree: ast.AST) -> list[str]:
     """The texts of a module that name an option with the dashes of the command line."""
     constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]

@@ -7,7 +7,7 @@ import pytest
 
 import widenet.demo
 from widenet.cli import main
-from widenet.data.catalogue import write_catalogue_csv
+from widenet.data.invented_books import write_catalogue_csv
 from widenet.demo import Demo
 from widenet.runs import Silence
 

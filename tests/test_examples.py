@@ -19,7 +19,7 @@ from tests.commands import blocks, commands
 from tests.data.web import served
 from tests.extreme import LABELS, write_points
 from widenet.cli import main
-from widenet.data import fetch
+from widenet.data import published as fetch
 from widenet.data.dataset import Dataset
 
 ROOT = Path(__file__).parent.parent

@@ -6,12 +6,12 @@ from widenet.late_imports import late_names
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
-    from widenet.data.description import describe
     from widenet.data.extreme import ingest_extreme
     from widenet.data.held_users import split_users
     from widenet.data.ingest import ingest
     from widenet.data.lists import dataset_from_lists
     from widenet.data.split import split
+    from widenet.data.statistics import describe
     from widenet.errors import WidenetError
     from widenet.knn.batched import BatchedNeighbours
     from widenet.knn.neighbours import Neighbours
@@ -37,7 +37,7 @@ _HOME = {
     "WidenetError": "widenet.errors:WidenetError",
     "compare": "widenet.runs.comparing:compare",
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
-    "describe": "widenet.data.description:describe",
+    "describe": "widenet.data.statistics:describe",
     "fit": "widenet.runs.fitting:fit",
     "fit_neighbourhood": "widenet.runs.made_of:fit_neighbourhood",
     "ingest": "widenet.data.ingest:ingest",

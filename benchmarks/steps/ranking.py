@@ -18,7 +18,7 @@ from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.plan.shards import as_slice
-from widenet.predict.rows import Histories, known_parts
+from widenet.predict.dataset_rows import Histories, known_parts
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from widenet.baselines.lists import best_of_dense
+from widenet.baselines.evaluated_lists import best_of_dense
 from widenet.sparse import SparseBatch
 
 

@@ -8,7 +8,7 @@ import pytest
 import widenet
 from tests.baselines.conftest import HELDOUT, HISTORY, WIDTH
 from widenet.baselines import measure
-from widenet.baselines.lists import evaluate_lists
+from widenet.baselines.evaluated_lists import evaluate_lists
 from widenet.baselines.measure import measured, omitted
 from widenet.baselines.popularity import evaluate_popularity
 from widenet.metrics.ranking import RankingMetrics

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.scripts import Conversation
-from widenet.data import fetch
+from widenet.data import published as fetch
 from widenet.data.dataset import Dataset
 
 
@@ -209,7 +209,7 @@ def test_the_command_line_names_descriptions_after_their_columns(tmp_path, widen
 
 UNPRIVILEGED = """
 import os, sys
-import widenet.runs.progress, widenet.data.fetch, widenet.dsstne.data
+import widenet.runs.progress, widenet.data.published, widenet.dsstne.data
 from widenet.cli import main
 if os.geteuid() == 0:
     os.setgid(65534)

@@ -19,7 +19,7 @@ from widenet.cli.declared import values_of, with_flags_of
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.split import SplitArguments
 from widenet.errors import OptionError
-from widenet.runs.arguments import (
+from widenet.runs.run_arguments import (
     CompareArguments,
     EvaluateArguments,
     LoadArguments,
@@ -27,7 +27,7 @@ from widenet.runs.arguments import (
     RecommendArguments,
     TrainArguments,
 )
-from widenet.tuning.arguments import TuneArguments
+from widenet.tuning.tune_arguments import TuneArguments
 
 FACES = [
     pytest.param(["data", "ingest"], widenet.ingest, IngestArguments, id="ingest"),

@@ -3,7 +3,7 @@
 import csv
 from collections import Counter, defaultdict
 
-from widenet.data.catalogue import write_catalogue_csv
+from widenet.data.invented_books import write_catalogue_csv
 
 
 def rows(path):

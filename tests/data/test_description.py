@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.mistakes import mistake
-from widenet.data.description import Spread, describe
 from widenet.data.lists import dataset_from_lists
+from widenet.data.statistics import Spread, describe
 from widenet.errors import DataError, OptionError
 
 

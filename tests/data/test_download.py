@@ -6,7 +6,7 @@ import pytest
 
 from tests.data.web import served
 from tests.mistakes import mistake
-from widenet.data.fetch import download
+from widenet.data.published import download
 from widenet.errors import DataError
 
 BODY = bytes(range(256)) * 40

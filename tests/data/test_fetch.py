@@ -9,7 +9,7 @@ import pytest
 
 from tests.data.web import served
 from tests.mistakes import mistake
-from widenet.data import fetch
+from widenet.data import published as fetch
 from widenet.data.dataset import Dataset
 from widenet.errors import DataError, OptionError
 

@@ -8,8 +8,8 @@ from tests.dsstne.test_model import scores
 from tests.mistakes import mistake
 from widenet import train
 from widenet.data.lists import dataset_from_lists
-from widenet.dsstne.model import import_model
 from widenet.dsstne.model_export import export_model
+from widenet.dsstne.model_import import import_model
 from widenet.errors import DataError, FitError
 
 SPARSE = 1

@@ -11,8 +11,8 @@ from tests.mistakes import mistake
 from widenet import train
 from widenet.data.lists import dataset_from_lists
 from widenet.dsstne.layer_attributes import merged_attributes
-from widenet.dsstne.model import import_model
 from widenet.dsstne.model_export import export_model
+from widenet.dsstne.model_import import import_model
 from widenet.errors import FitError
 from widenet.spec.network import NetworkSpec
 

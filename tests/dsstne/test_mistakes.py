@@ -16,7 +16,7 @@ from widenet.dsstne import netcdf as netcdf_module
 from widenet.dsstne.data import import_data
 from widenet.dsstne.encoder import encoder
 from widenet.dsstne.export import export_data
-from widenet.dsstne.model import import_model
+from widenet.dsstne.model_import import import_model
 from widenet.dsstne.spec.network import translation
 from widenet.dsstne.text import generate
 from widenet.errors import DataError, DocumentError, OptionError

@@ -9,8 +9,8 @@ from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_mo
 from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.dsstne.model import import_model
 from widenet.dsstne.model_export import export_model
+from widenet.dsstne.model_import import import_model
 from widenet.errors import FitError, OptionError
 from widenet.interop.import_network import import_network
 from widenet.predict.top_k import top_k

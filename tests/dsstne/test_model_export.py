@@ -13,8 +13,8 @@ from widenet import train
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.dsstne.data import import_data
-from widenet.dsstne.model import import_model
 from widenet.dsstne.model_export import export_model
+from widenet.dsstne.model_import import import_model
 from widenet.errors import FitError
 from widenet.model import network as network_module
 from widenet.parallel.local import LocalExchange

@@ -9,9 +9,9 @@ import pytest
 from tests.dsstne.models import fully, write_model
 from tests.dsstne.test_model import scores
 from tests.mistakes import mistake
-from widenet.dsstne.model import import_model
 from widenet.dsstne.model_export import export_model
 from widenet.dsstne.model_file import read_model
+from widenet.dsstne.model_import import import_model
 from widenet.errors import DataError
 
 CONVOLVED = "layer0_type"

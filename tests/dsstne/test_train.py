@@ -13,7 +13,7 @@ from tests.dsstne.test_model_export import assert_readable_by_dsstne
 from tests.model.twin import CPU, Real, dense, entries_of, random_batch, snapshot, sparse
 from widenet.data.dataset import Dataset
 from widenet.dsstne.data import import_data
-from widenet.dsstne.model import import_model
+from widenet.dsstne.model_import import import_model
 from widenet.dsstne.train import network_of, train
 from widenet.runs import Silence
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels.neighbours import neighbour_means
+from widenet.kernels.compiled_neighbours import neighbour_means
 from widenet.model import neighbourhood
 from widenet.model.neighbourhood import EMPTY, History, Neighbourhood
 from widenet.parallel.local import LocalExchange

@@ -6,7 +6,7 @@ import torch
 from tests.model.test_wide_loss import document, name_of, targets_of
 from tests.model.twin import assert_step_matches_twin, random_batch, sparse
 from widenet.kernels import table
-from widenet.model import compiled_tiles
+from widenet.model import compiled_passes as compiled_tiles
 
 
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values"])

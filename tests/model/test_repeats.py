@@ -9,7 +9,7 @@ from widenet.errors import DocumentError
 from widenet.model.neighbourhood import Repeats
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.shards import Shards
-from widenet.predict.tiles import layer_values
+from widenet.predict.logit_tiles import layer_values
 from widenet.predict.top_k import top_k
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch, indptr_of

@@ -17,11 +17,11 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.all_weights import norm_of, norms_of_weights, settle
 from widenet.training.checkpoint import fingerprint
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
-from widenet.training.weights import norm_of, norms_of_weights, settle
 
 SHARDS, STEPS, EXAMPLES = 8, 2, 12
 SETTINGS = {

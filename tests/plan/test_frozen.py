@@ -23,10 +23,10 @@ from widenet.plan.memory import memory
 from widenet.plan.report import report
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.all_weights import regularization, settle
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
-from widenet.training.weights import regularization, settle
 
 PLAIN = {**LINEAR, "output": {}, "data": "ones", "noise": "none"}
 

@@ -10,7 +10,7 @@ from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
-from widenet.plan.positions import along_of, sequences_of
+from widenet.plan.sequence_layers import along_of, sequences_of
 from widenet.plan.work import work
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

@@ -8,9 +8,9 @@ from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
-from widenet.predict import lists as module
+from widenet.predict import filtered_lists as module
+from widenet.predict.filtered_lists import best_lists
 from widenet.predict.list_rules import Limit, ListRules
-from widenet.predict.lists import best_lists
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

@@ -10,7 +10,7 @@ from widenet.kernels.compiled_quantized import multiplies_bytes
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict import swept_shards, top_k
-from widenet.predict.tiles import Tiles
+from widenet.predict.logit_tiles import Tiles
 from widenet.predict.top_k import Filter
 from widenet.runs.made_of import put_in_8_bits
 from widenet.sparse import SparseBatch

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.pages import Page
-from widenet.report.comparison import curves_over_each_other, differences, final_numbers, lines_of
+from widenet.report.several_runs import curves_over_each_other, differences, final_numbers, lines_of
 from widenet.report.subject import Subject
 from widenet.runs.made_of import quantize
 from widenet.training.run_directory import RunDirectory

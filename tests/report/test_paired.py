@@ -6,7 +6,7 @@ import pytest
 
 import widenet
 from tests.pages import Page
-from widenet.report.comparison import paired_differences
+from widenet.report.several_runs import paired_differences
 from widenet.report.subject import Subject
 from widenet.training.run_directory import RunDirectory
 

@@ -5,8 +5,8 @@ import pytest
 
 from widenet import dataset_from_lists, train
 from widenet.data.dataset import Dataset
-from widenet.report import sample
-from widenet.report.sample import K, sampled
+from widenet.report import recommendations as sample
+from widenet.report.recommendations import K, sampled
 from widenet.runs import Model
 
 

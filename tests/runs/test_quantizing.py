@@ -14,7 +14,7 @@ from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs.made_of import num_bytes
 from widenet.serve.engine import Engine
-from widenet.serve.messages import Recommend
+from widenet.serve.requests import Recommend
 from widenet.training.checkpoint import Checkpoint
 
 WIDTH, USERS = 60, 90

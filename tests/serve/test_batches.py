@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from widenet.serve.batches import Measurements, ModelThread, Rhythm
-from widenet.serve.messages import Answer, RefusedError, Similar
+from widenet.serve.requests import Answer, RefusedError, Similar
 
 
 class Stopped:

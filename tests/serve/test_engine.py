@@ -16,7 +16,7 @@ from widenet.runs import Model, train
 from widenet.runs.made_of import quantize
 from widenet.serve import engine as module
 from widenet.serve.engine import Engine
-from widenet.serve.messages import Explain, Recommend, RefusedError, Score, Similar
+from widenet.serve.requests import Explain, Recommend, RefusedError, Score, Similar
 
 
 @pytest.fixture(scope="module")

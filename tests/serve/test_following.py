@@ -13,7 +13,7 @@ from widenet.runs import Model, train
 from widenet.serve.batches import Measurements, ModelThread, Rhythm
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower, state_of
-from widenet.serve.messages import RefusedError
+from widenet.serve.requests import RefusedError
 
 MOVING = """
 from pathlib import Path

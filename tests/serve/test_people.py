@@ -7,7 +7,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs import train
 from widenet.serve.engine import Engine
-from widenet.serve.messages import Recommend
+from widenet.serve.requests import Recommend
 
 WIDTH, NUM = 40, 30
 RANDOM = np.random.default_rng(6)

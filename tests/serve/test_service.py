@@ -14,7 +14,7 @@ from tests.mistakes import mistake
 from tests.serve.conftest import STOPPING, TOKEN, service
 from widenet.cli.services import serve
 from widenet.errors import CheckpointError, OptionError
-from widenet.serve.arguments import ServeArguments
+from widenet.serve.serve_arguments import ServeArguments
 from widenet.serve.service import serve as start
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"

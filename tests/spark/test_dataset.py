@@ -78,7 +78,7 @@ def awkward_rows(users, items, num_rows=3000):
     ],
 )
 def test_awkward_names_and_repeated_rows_give_the_bytes_of_ingest(spark, tmp_path, monkeypatch, options):
-    monkeypatch.setattr("widenet.spark.dataset.ROWS_PER_TASK", 700)
+    monkeypatch.setattr("widenet.spark.dataset_directory.ROWS_PER_TASK", 700)
     by_spark, by_ingest = write_both(spark, tmp_path, awkward_rows(AWKWARD, AWKWARD), **options)
     assert by_spark == by_ingest
 
@@ -87,7 +87,7 @@ def test_awkward_names_and_repeated_rows_give_the_bytes_of_ingest(spark, tmp_pat
 def test_a_dataset_in_a_store_has_the_bytes_of_ingest(spark, store, tmp_path, monkeypatch):
     from widenet.spark import write_dataset
 
-    monkeypatch.setattr("widenet.spark.dataset.ROWS_PER_TASK", 700)
+    monkeypatch.setattr("widenet.spark.dataset_directory.ROWS_PER_TASK", 700)
     rows, options = awkward_rows(AWKWARD, AWKWARD), {"value": "score", "time": "at", "keep_times": True}
     path = tmp_path / "rows.parquet"
     pq.write_table(rows, path)

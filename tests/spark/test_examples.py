@@ -29,7 +29,7 @@ def cut(batch, lengths):
 @pytest.mark.parametrize("rows_at_once", [1, 2, 50, 10_000])
 @pytest.mark.parametrize("lengths", [[500], [1] * 500, [0, 7, 0, 493], [250, 250]])
 def test_batches_change_nothing(rows_at_once, lengths):
-    from widenet.spark.contents import examples
+    from widenet.spark.partition_contents import examples
 
     rows = rows_of(500)
     expected = {}
@@ -44,7 +44,7 @@ def test_batches_change_nothing(rows_at_once, lengths):
 
 
 def test_memory_holds_the_rows_of_few_users():
-    from widenet.spark.contents import whole
+    from widenet.spark.partition_contents import whole
 
     batches = list(whole(cut(rows_of(500), [10] * 50), "user", 20))
     assert sum(batch.num_rows for batch in batches) == 500

@@ -16,7 +16,7 @@ from widenet.errors import DataError, StoreError
 from widenet.stores import cache
 from widenet.stores.bucket import Content
 from widenet.stores.fetch import readable
-from widenet.stores.manifest import StoreManifest
+from widenet.stores.store_manifest import StoreManifest
 
 ROWS = b"user,item\na,x\na,y\nb,x\n"
 

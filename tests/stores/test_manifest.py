@@ -8,7 +8,7 @@ import pytest
 from tests.mistakes import mistake
 from widenet.errors import StoreError
 from widenet.stores.bucket import Content
-from widenet.stores.manifest import StoreManifest, digest_of
+from widenet.stores.store_manifest import StoreManifest, digest_of
 
 GOOD = StoreManifest("dataset", {"a/b.arrow": Content(3, "0" * 64)}, frozenset({"1" * 64}))
 

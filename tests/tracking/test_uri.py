@@ -4,7 +4,7 @@ import pytest
 
 from tests.mistakes import mistake
 from widenet.errors import OptionError
-from widenet.tracking.uri import TrackingUri
+from widenet.tracking.tracker_uri import TrackingUri
 
 SECRET = "hunter2"
 

@@ -11,7 +11,7 @@ from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import NumericsError
 from widenet.runs import train
-from widenet.training.weights import Launched
+from widenet.training.all_weights import Launched
 
 HISTORY = {"name": "history", "kind": "input", "field": "items"}
 NEXT = {"name": "next", "kind": "output", "field": "items"}

@@ -7,9 +7,9 @@ import pytest
 from tests.pages import Page
 from tests.tuning.studies import SPACE
 from widenet.spec.network import NetworkSpec
-from widenet.tuning.page import page, short_names, write_results
 from widenet.tuning.rungs import Trial
 from widenet.tuning.study import Facts, Study
+from widenet.tuning.study_page import page, short_names, write_results
 
 UNITS, RATE = "network.layers[1].units", "training.optimizer.learning_rate"
 TRIALS = [

@@ -11,13 +11,14 @@ from tests.scripts import Conversation
 from tests.tuning.studies import SPACE, Heard, people, with_training
 from widenet.errors import GroupError
 from widenet.runs import train
-from widenet.tuning import processes
+from widenet.tuning import worker_processes as processes
 from widenet.tuning.tune import tune
 
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from widenet.tuning import __main__, processes
+from widenet.tuning import __main__
+from widenet.tuning import worker_processes as processes
 
 print("a library says something")
 

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tests.ui.conftest import training
-from widenet.ui import following
-from widenet.ui.following import Following
+from widenet.ui import events as following
+from widenet.ui.events import Following
 from widenet.ui.known_runs import KnownRuns
 
 

@@ -20,7 +20,7 @@ from tests.ui.conftest import pages
 from widenet.cli.services import train_command
 from widenet.data.dataset import Dataset
 from widenet.runs.documents import documents
-from widenet.serve.messages import RefusedError
+from widenet.serve.requests import RefusedError
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.existing_run import is_locked

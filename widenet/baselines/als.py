@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from widenet.baselines.lists import Lists, best_of_dense
+from widenet.baselines.evaluated_lists import Lists, best_of_dense
 from widenet.late_imports import installed
 from widenet.sparse import SparseBatch
 

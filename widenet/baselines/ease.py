@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import embedding_bag
 
 from widenet.baselines.cooccurrence import cooccurrences
-from widenet.baselines.lists import Lists, best_of_dense
+from widenet.baselines.evaluated_lists import Lists, best_of_dense
 from widenet.errors import CapacityError
 from widenet.plan.numbers import amount
 from widenet.sparse import SparseBatch

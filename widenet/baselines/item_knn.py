@@ -1,7 +1,7 @@
 """Item-based nearest neighbours under the cosine of co-occurrence."""
 
+from widenet.baselines.evaluated_lists import Lists
 from widenet.baselines.item_weights import nearest
-from widenet.baselines.lists import Lists
 from widenet.sparse import SparseBatch
 
 NUM_NEIGHBOURS = 100

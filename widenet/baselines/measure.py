@@ -5,8 +5,8 @@ from importlib.util import find_spec
 
 from widenet.baselines.als import als
 from widenet.baselines.ease import MOST_ITEMS, dense, ease, too_wide
+from widenet.baselines.evaluated_lists import Lists, evaluate_lists, training_entries
 from widenet.baselines.item_knn import item_knn
-from widenet.baselines.lists import Lists, evaluate_lists, training_entries
 from widenet.baselines.popularity import popularity
 from widenet.baselines.slim import MOST_PAIRS, TOO_LONG, most_pairs, slim
 from widenet.baselines.successors import successors

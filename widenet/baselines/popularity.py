@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.baselines.evaluate import check_part
-from widenet.baselines.lists import Lists, best_unseen, evaluate_lists, training_entries
+from widenet.baselines.evaluated_lists import Lists, best_unseen, evaluate_lists, training_entries
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.metrics.ranking import Metrics

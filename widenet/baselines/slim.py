@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from widenet.baselines.cooccurrence import cooccurrences, ranges
+from widenet.baselines.evaluated_lists import Lists
 from widenet.baselines.item_weights import ONE, ItemWeights, nearest
-from widenet.baselines.lists import Lists
 from widenet.errors import CapacityError
 from widenet.sparse import SparseBatch
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.baselines.lists import Lists, best_unseen
+from widenet.baselines.evaluated_lists import Lists, best_unseen
 from widenet.sparse import SparseBatch
 
 

@@ -155,8 +155,8 @@ def fetch(
 
     The command shows the licence first, which you must accept.
     """
-    from widenet.data.fetch import Published, published
-    from widenet.data.fetch import fetch as run
+    from widenet.data.published import Published, published
+    from widenet.data.published import fetch as run
 
     if show_names and as_json:
         print_json([{"name": known.name, "about": known.about} for known in published().values()])
@@ -282,7 +282,7 @@ def describe(
     ] = None,
 ) -> None:
     """Describe a dataset: its size, its density and the distribution of its interactions."""
-    from widenet.data.description import describe as run
+    from widenet.data.statistics import describe as run
 
     described = run(source, plot)
     if as_json:

@@ -10,7 +10,7 @@ import typer
 
 from widenet.arguments import IN_STORES, Argument, declared, must_be_local
 from widenet.errors import OptionError
-from widenet.runs.arguments import EvaluateArguments, LoadArguments
+from widenet.runs.run_arguments import EvaluateArguments, LoadArguments
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ import typer
 from widenet.cli.declared import Run
 from widenet.cli.output import AsJson, print_json
 from widenet.cli.processes import speaks
-from widenet.runs.arguments import CHOOSING_METRIC, CHOOSING_USERS
+from widenet.runs.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 
 if TYPE_CHECKING:
     from widenet.runs.made_of import Fitted

@@ -11,7 +11,7 @@ from widenet.arguments import IN_STORES
 from widenet.cli.declared import IncludeSeen, Run, values_of, with_flags_of
 from widenet.cli.output import AsJson, print_json, say
 from widenet.cli.processes import Processes, run_in_processes
-from widenet.runs.arguments import CompareArguments, EvaluateArguments, LoadArguments, PredictArguments
+from widenet.runs.run_arguments import CompareArguments, EvaluateArguments, LoadArguments, PredictArguments
 from widenet.spec.metric_names import DEFAULT_KS
 from widenet.stores.uri import shown
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from widenet.metrics.ranking import Metrics
+    from widenet.predict.dataset_rows import Block
     from widenet.predict.files import Writer
-    from widenet.predict.rows import Block
     from widenet.runs import Model
 
 

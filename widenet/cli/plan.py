@@ -265,7 +265,7 @@ def _facts(
         return layout, manifest.entries_per_example, manifest.num_examples
     from widenet.plan.binding import bind
     from widenet.plan.layout import Width
-    from widenet.plan.positions import sequences_of
+    from widenet.plan.sequence_layers import sequences_of
 
     fields = network.fields
     pairs = [_width(text, fields) for text in widths]

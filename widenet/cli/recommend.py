@@ -10,7 +10,7 @@ import typer
 from widenet.cli.declared import Device, IncludeSeen, Run, values_of, with_flags_of
 from widenet.cli.model import warnings_as_sentences
 from widenet.cli.output import AsJson, print_json
-from widenet.runs.arguments import RecommendArguments
+from widenet.runs.run_arguments import RecommendArguments
 
 if TYPE_CHECKING:
     from widenet.runs import Model, Recommendation

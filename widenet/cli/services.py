@@ -8,8 +8,8 @@ from typing import Any
 import typer
 
 from widenet.cli.declared import values_of, with_flags_of
-from widenet.serve.arguments import ServeArguments
-from widenet.ui.arguments import UiArguments
+from widenet.serve.serve_arguments import ServeArguments
+from widenet.ui.site_arguments import UiArguments
 
 
 @with_flags_of(ServeArguments)
@@ -43,7 +43,7 @@ def ui(**words: Any) -> None:
 
     arguments = UiArguments(**values_of(UiArguments, words))
     with optional("starlette", "serve"):
-        from widenet.ui.service import serve as run
+        from widenet.ui.start_site import serve as run
 
     run(arguments, lambda url: typer.echo(f"Showing {arguments.folder} at {url}", err=True), train_command)
 

@@ -14,7 +14,7 @@ from widenet.cli.declared import with_flags_of
 from widenet.cli.output import AsJson, print_json, say
 from widenet.cli.processes import Processes, is_one_of_several, run_in_processes, speaks
 from widenet.cli.report import leave_interim_report, leave_report
-from widenet.runs.arguments import TrainArguments
+from widenet.runs.run_arguments import TrainArguments
 from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _print_resume_command(
         earlier: Identity of the directory that was at the path before.
     """
     from widenet.runs.documents import run_of
-    from widenet.tracking.uri import TrackingUri
+    from widenet.tracking.tracker_uri import TrackingUri
     from widenet.training.cut import taken
     from widenet.training.replacing import identity
 

@@ -15,7 +15,7 @@ from widenet.cli.declared import with_flags_of
 from widenet.cli.output import AsJson, print_json, say
 from widenet.cli.train import next_command
 from widenet.stores.uri import shown
-from widenet.tuning.arguments import TuneArguments
+from widenet.tuning.tune_arguments import TuneArguments
 
 
 class StudyProgress:

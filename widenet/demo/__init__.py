@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from widenet.baselines.popularity import evaluate_popularity
-from widenet.data.catalogue import write_catalogue_csv
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
+from widenet.data.invented_books import write_catalogue_csv
 from widenet.data.split import split
 from widenet.errors import DataError, OptionError
 from widenet.kernels.ahead import compile_ahead

@@ -13,7 +13,7 @@ from torch import Tensor
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.dsstne.data import import_data
-from widenet.dsstne.model import import_model
+from widenet.dsstne.model_import import import_model
 from widenet.dsstne.spec.network import without_comments
 from widenet.dsstne.spec.settings import Settings
 from widenet.dsstne.train import SEED, network_of, outputs_of, train
@@ -25,7 +25,7 @@ from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.layout import Layout
-from widenet.predict.rows import rows_a_block
+from widenet.predict.dataset_rows import rows_a_block
 from widenet.predict.top_k import top_k
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec

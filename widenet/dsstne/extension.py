@@ -74,7 +74,7 @@ class Networks:
     def import_model(path: Path, out: Path, options: ImportOptions) -> Any:
         """See `NetworkFormat.import_model`."""
         with optional("netCDF4", "dsstne"):
-            from widenet.dsstne.model import import_model as run
+            from widenet.dsstne.model_import import import_model as run
         return run(
             path,
             out,

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from widenet.dsstne.index_file import read_names
-from widenet.dsstne.model import import_model
+from widenet.dsstne.model_import import import_model
 from widenet.dsstne.shared_folder import joined, shared_folder
 from widenet.errors import DataError, OptionError, nearest
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.rows import rows_a_block
-from widenet.predict.tiles import layer_values
+from widenet.predict.dataset_rows import rows_a_block
+from widenet.predict.logit_tiles import layer_values
 from widenet.predict.top_k import Filter, top_k
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.runs import Model

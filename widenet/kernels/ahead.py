@@ -118,9 +118,9 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
 
 def _later() -> list[Kernel]:
     """Return the kernels that a training needs for its first evaluation, and a run for recommendations."""
+    from widenet.kernels.compiled_neighbours import compiled_neighbours
     from widenet.kernels.compiled_ranking import compiled_ranking
     from widenet.kernels.compiled_search import compiled_choice
-    from widenet.kernels.neighbours import compiled_neighbours
 
     return [(compiled_ranking, ()), (compiled_choice, ()), (compiled_neighbours, ())]
 

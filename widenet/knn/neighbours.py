@@ -17,7 +17,7 @@ from widenet.errors import DataError, FitError, OptionError, nearest
 from widenet.kernels.exchange import Exchange
 from widenet.kernels.running_top_k import unpacked
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
-from widenet.knn.part import Part
+from widenet.knn.shard_vectors import Part
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.group import by_all, device_for, exchange_for, join

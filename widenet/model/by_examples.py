@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.exchange import Exchange
-from widenet.plan.by_examples import ROW_NUMBERS, fields_by_examples, long_rows
 from widenet.plan.layout import Layout
 from widenet.plan.narrow import edges
+from widenet.plan.picture_layers import ROW_NUMBERS, fields_by_examples, long_rows
 
 Compute = Callable[[int, int, Mapping[str, Tensor]], Mapping[str, Tensor]]
 """Computes the layers of the examples from start to stop - 1 with the given weights."""

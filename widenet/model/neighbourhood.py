@@ -180,7 +180,7 @@ class Neighbourhood:
         """
         units = logits_ET.shape[1]
         if runner("neighbour_means", logits_ET.device, logits_ET.numel()) == "numba":
-            from widenet.kernels.neighbours import neighbour_means
+            from widenet.kernels.compiled_neighbours import neighbour_means
 
             part, size = self.parts[shard], self.shards.size(shard)
             tile = size, start, units, _FRACTION_BITS

@@ -27,8 +27,8 @@ from widenet.model.step_random import StepRandom
 from widenet.model.touched_rows import TouchedRows
 from widenet.model.trunk_weight import Pieces, TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
-from widenet.plan.by_examples import ends_of
 from widenet.plan.layout import Key, Layout
+from widenet.plan.picture_layers import ends_of
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.sparse import SparseBatch, stacked

@@ -13,8 +13,8 @@ from torch import Tensor
 from widenet.kernels.exchange import Exchange
 from widenet.model.limits import shorten_rows
 from widenet.model.rule import Rule, StepNumbers
-from widenet.plan.by_examples import Stretch, piece_numbers, stretches, weights_by_examples
 from widenet.plan.layout import Layout
+from widenet.plan.picture_layers import Stretch, piece_numbers, stretches, weights_by_examples
 
 
 @dataclass

@@ -18,7 +18,7 @@ from torch import Tensor
 from widenet.kernels import RowGradient, exact_sum, sum_by
 from widenet.kernels.exchange import Pending
 from widenet.kernels.table import tile_runner
-from widenet.model.compiled_tiles import CompiledPasses
+from widenet.model.compiled_passes import CompiledPasses
 from widenet.model.fused_output import FusedOutput, takes
 from widenet.model.fused_tiles import FusedPasses
 from widenet.model.layers.output import WideOutput

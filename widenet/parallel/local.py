@@ -12,7 +12,7 @@ from widenet.kernels import exact_sum
 from widenet.kernels.exchange import Pending
 from widenet.kernels.fixed_point import Terms
 from widenet.parallel.threads import Workers
-from widenet.plan.by_examples import ROW_NUMBERS, long_rows
+from widenet.plan.picture_layers import ROW_NUMBERS, long_rows
 
 T = TypeVar("T")
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from math import prod
 
 from widenet.errors import DocumentError, FitError, OptionError, did_you_mean
-from widenet.plan.by_examples import layers_by_examples
 from widenet.plan.descriptions import weights_of_descriptions
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
-from widenet.plan.positions import along_of
-from widenet.plan.vectors import file_vectors
+from widenet.plan.picture_layers import layers_by_examples
+from widenet.plan.sequence_layers import along_of
+from widenet.plan.starting_vectors import file_vectors
 from widenet.plan.weights import check_share, links_of, weights_of, windows_between, with_frozen
 from widenet.plan.windows import Place, Shape
 from widenet.spec.layers import InputLayer, Layer, OutputLayer, Trunk

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from widenet.plan.by_examples import (
+from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
+from widenet.plan.job import BATCHES_AHEAD, Job
+from widenet.plan.layers import plan_of
+from widenet.plan.layout import Weight
+from widenet.plan.narrow import workspace
+from widenet.plan.neighbour_lists import counting_bytes, fitting_bytes, neighbours_bytes
+from widenet.plan.picture_layers import (
     ends_of,
     fields_by_examples,
     most_examples,
     stretches,
     weights_by_examples,
 )
-from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
-from widenet.plan.job import BATCHES_AHEAD, Job
-from widenet.plan.layers import plan_of
-from widenet.plan.layout import Weight
-from widenet.plan.narrow import workspace
-from widenet.plan.neighbours import counting_bytes, fitting_bytes, neighbours_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, GRADIENT_NUMBERS, are_kept, tile_units

@@ -7,7 +7,7 @@ from widenet.plan.binding import bind
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory, snapshot_bytes
-from widenet.plan.neighbours import neighbours
+from widenet.plan.neighbour_lists import neighbours
 from widenet.plan.shards import held
 from widenet.plan.streaming import elsewhere_bytes
 from widenet.plan.work import work

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from widenet.plan.by_examples import ends_of, piece_numbers
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
 from widenet.plan.memory import examples_of_shards, keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks, shares
+from widenet.plan.picture_layers import ends_of, piece_numbers
 from widenet.plan.streaming import is_elsewhere, touched_bytes, with_state
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer, OutputLayer

@@ -15,8 +15,8 @@ from torch import Tensor
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import definition
-from widenet.predict.arguments import LARGEST, checked_names, is_list
 from widenet.predict.list_rules import Ranked
+from widenet.predict.ranking_arguments import LARGEST, checked_names, is_list
 from widenet.predict.top_k import Filter, Only
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.sparse import SparseBatch

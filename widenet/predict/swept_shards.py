@@ -14,7 +14,7 @@ from widenet.model.sharding import split
 from widenet.model.sweep import groups, in_turn
 from widenet.plan.shards import as_slice
 from widenet.plan.tiles import PREDICTED_COLUMNS
-from widenet.predict.tiles import Tiles
+from widenet.predict.logit_tiles import Tiles
 from widenet.sparse import SparseBatch
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from widenet.model.row_sum import RowSum
 from widenet.model.sharding import ByUnit, split
 from widenet.model.sweep import in_turn
 from widenet.plan.shards import as_slice
+from widenet.predict.logit_tiles import Tiles
 from widenet.predict.swept_shards import SweptShards, is_sweepable
-from widenet.predict.tiles import Tiles
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 

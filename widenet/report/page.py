@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from widenet.pictures.html import Html, joined, tag
-from widenet.report import comparison, sections
-from widenet.report.comparison import paired_differences
+from widenet.report import sections
+from widenet.report import several_runs as comparison
+from widenet.report.several_runs import paired_differences
 from widenet.report.subject import Subject
 
 

@@ -8,7 +8,7 @@ from widenet.pictures.curves import Drawing, bars, curves
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.plan.layout import Weight
 from widenet.plan.numbers import amount, duration
-from widenet.report.sample import K, Sample, Shown
+from widenet.report.recommendations import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn

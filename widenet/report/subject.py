@@ -11,7 +11,7 @@ from typing import Any
 from widenet.data.manifest import Manifest
 from widenet.data.words import Words, words_of
 from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
-from widenet.report.sample import Sample
+from widenet.report.recommendations import Sample
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_log import best_line, diverged, kept_line

@@ -12,7 +12,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.regular_files import check_new
 from widenet.report.page import page
-from widenet.report.sample import sampled
+from widenet.report.recommendations import sampled
 from widenet.report.subject import Subject
 from widenet.runs import Model
 from widenet.stores.durable import appearing

@@ -7,10 +7,10 @@ from widenet.errors import FitError
 from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.ranking import Metrics, check_ks
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.runs.arguments import CompareArguments
 from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.evaluating import check_has_part, warn_of_trained
 from widenet.runs.model import Model
+from widenet.runs.run_arguments import CompareArguments
 from widenet.training.in_common import check_same_dataset
 from widenet.training.run_directory import RunDirectory
 

@@ -16,9 +16,9 @@ from widenet.parallel.group import (
     join,
     num_processes,
 )
-from widenet.runs.arguments import TrainArguments
 from widenet.runs.documents import run_of
 from widenet.runs.machines import meet
+from widenet.runs.run_arguments import TrainArguments
 from widenet.stores.runs import RunMirror
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard, TypeVar
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
-from widenet.runs.arguments import TrainArguments
+from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -19,8 +19,8 @@ from widenet.metrics.ranking import Metrics, check_ks
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.rows import known_parts
-from widenet.runs.arguments import EvaluateArguments
+from widenet.predict.dataset_rows import known_parts
+from widenet.runs.run_arguments import EvaluateArguments
 from widenet.stores import cache
 from widenet.training.checkpoint import Checkpoint, writing
 from widenet.training.cut import Cut

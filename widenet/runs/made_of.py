@@ -19,9 +19,9 @@ from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.parallel.group import by_leader
-from widenet.runs.arguments import CHOOSING_METRIC, CHOOSING_USERS
 from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.model import Model
+from widenet.runs.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 from widenet.runs.term_search import PART, Choice, Found, able_rows, search
 from widenet.spec.metric_names import MEANS, check_metric
 from widenet.spec.network import NetworkSpec

@@ -23,7 +23,7 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.job import WeightsIn, steps_per_epoch
 from widenet.plan.layout import Layout
 from widenet.plan.report import checkpoint_bytes
-from widenet.predict.rows import Histories, known_parts, rows_a_block
+from widenet.predict.dataset_rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.runs.place_of_weights import elsewhere
 from widenet.runs.training import built, device_of, evaluation_of, job_of, stream_of

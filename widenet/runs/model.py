@@ -17,10 +17,9 @@ from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
+from widenet.predict.dataset_rows import Block, history
 from widenet.predict.list_rules import existing
-from widenet.predict.rows import Block, history
 from widenet.runs import person
-from widenet.runs.arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.evaluating import check_has_part, check_options, evaluated, warn_of_trained
 from widenet.runs.person import Fields
@@ -36,9 +35,11 @@ from widenet.runs.recommending import (
     read_once,
     reasons,
 )
+from widenet.runs.run_arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
+from widenet.training.all_weights import settle
 from widenet.training.checkpoint import Checkpoint, fingerprint
 from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
 from widenet.training.optimizers import Optimizer
@@ -46,7 +47,6 @@ from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_log import log_curves
 from widenet.training.saved_facts import TrainingFacts, in_8_bits
 from widenet.training.schedules import rates
-from widenet.training.weights import settle
 
 if TYPE_CHECKING:
     from widenet.runs.signatures import compares, recommends

@@ -15,8 +15,8 @@ from widenet.plan.job import Job, WeightsIn
 from widenet.plan.numbers import amount
 from widenet.plan.streaming import NAMES, elsewhere_bytes
 from widenet.plan.work import streamed_bytes
-from widenet.runs.arguments import LoadArguments, TrainArguments
 from widenet.runs.documents import path_of
+from widenet.runs.run_arguments import LoadArguments, TrainArguments
 from widenet.stores.uri import shown
 from widenet.training.saved_facts import in_8_bits
 

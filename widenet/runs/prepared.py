@@ -8,7 +8,6 @@ from pathlib import Path
 from widenet.data.dataset import Dataset
 from widenet.parallel.launch import launch_id
 from widenet.plan.layout import Layout
-from widenet.runs.arguments import TrainArguments
 from widenet.runs.documents import (
     dataset_of,
     goes_on,
@@ -20,6 +19,7 @@ from widenet.runs.documents import (
     target_of,
     training_of,
 )
+from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.network import NetworkSpec
 from widenet.spec.usual import further_training
 from widenet.training.check import check_training

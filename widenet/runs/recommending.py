@@ -20,15 +20,21 @@ from widenet.late_imports import installed
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
+from widenet.predict.dataset_rows import Block, recommendations, rows_a_block
+from widenet.predict.filtered_lists import best_lists
 from widenet.predict.filters import PerUser, filter_of, joined
 from widenet.predict.list_rules import ListRules, Ranked, Unloaded, banned_by, rules_of
-from widenet.predict.lists import best_lists
-from widenet.predict.rows import Block, recommendations, rows_a_block
+from widenet.predict.ranking_arguments import (
+    check_order,
+    checked_items,
+    checked_names,
+    checked_values,
+    is_list,
+)
 from widenet.predict.shares import shares
 from widenet.predict.top_k import Filter
 from widenet.runs import person
-from widenet.runs.arguments import PredictArguments, RecommendArguments
+from widenet.runs.run_arguments import PredictArguments, RecommendArguments
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 

@@ -13,6 +13,7 @@ from widenet.parallel.group import by_all, by_leader
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.environment import changes
 from widenet.training.in_common import facts_of_checkpoint
+from widenet.training.load_vectors import load_vectors
 from widenet.training.optimizers import is_compiled
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import (
@@ -21,7 +22,6 @@ from widenet.training.saved_facts import (
 )
 from widenet.training.start import load_start
 from widenet.training.state import ARITHMETIC, LoopState, Report, mixed_arithmetic
-from widenet.training.vectors import load_vectors
 
 T = TypeVar("T")
 

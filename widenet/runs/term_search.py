@@ -17,9 +17,9 @@ from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.plan.neighbours import TRIED
+from widenet.plan.neighbour_lists import TRIED
 from widenet.randomness import stream
-from widenet.runs.arguments import CHOOSING_USERS
+from widenet.runs.run_arguments import CHOOSING_USERS
 from widenet.spec.layers import Neighbourhood as Term
 from widenet.spec.layers import OutputLayer
 from widenet.spec.metric_names import MEANS, check_metric

@@ -35,13 +35,13 @@ from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
 from widenet.plan.streaming import NAMES
-from widenet.runs.arguments import TrainArguments
 from widenet.runs.documents import run_of, start_of
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
 from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
 from widenet.runs.prepared import prepared
 from widenet.runs.resume import agreed, restored_state
+from widenet.runs.run_arguments import TrainArguments
 from widenet.runs.term_search import fit_terms, unfitted
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec

@@ -19,7 +19,9 @@ from widenet.errors import WidenetError, nearest, worded
 from widenet.serve.batches import ModelThread, tell, too_late
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
-from widenet.serve.messages import (
+from widenet.serve.openapi import document
+from widenet.serve.page import PLACES, Page
+from widenet.serve.requests import (
     LONGEST_SEARCH,
     Ask,
     Bounds,
@@ -34,8 +36,6 @@ from widenet.serve.messages import (
     Similar,
     unavailable,
 )
-from widenet.serve.openapi import document
-from widenet.serve.page import PLACES, Page
 
 _T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.serve.engine import Engine
-from widenet.serve.messages import Ask, RefusedError, Result, unavailable
+from widenet.serve.requests import Ask, RefusedError, Result, unavailable
 
 _ROWS = PREDICTED_ROWS["cpu"]
 """Rows that take as long as one of them."""

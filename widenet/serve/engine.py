@@ -19,15 +19,16 @@ from widenet.kernels.table import load_compiled
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
+from widenet.predict.filtered_lists import best_lists
 from widenet.predict.filters import check_weighable, checked_factor, names_none
 from widenet.predict.list_rules import ListRules, banned_by, rules_of
-from widenet.predict.lists import best_lists
 from widenet.predict.shares import shares, why_no_shares
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
 from widenet.runs.person import field_to_explain, item_field, reads_values, unlearnt
 from widenet.serve.catalogue import Catalogue, Names, Scored
-from widenet.serve.messages import (
+from widenet.serve.people import Inputs, People
+from widenet.serve.requests import (
     About,
     Answer,
     Ask,
@@ -45,7 +46,6 @@ from widenet.serve.messages import (
     Score,
     Similar,
 )
-from widenet.serve.people import Inputs, People
 from widenet.sparse import SparseBatch, from_rows
 from widenet.spec.network import NetworkSpec
 from widenet.training.field_records import FieldRecord

@@ -8,7 +8,7 @@ from threading import Event, Lock, Thread
 from widenet.errors import WidenetError
 from widenet.serve.batches import ModelThread
 from widenet.serve.engine import Engine
-from widenet.serve.messages import RefusedError
+from widenet.serve.requests import RefusedError
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from widenet.errors import OptionError
-from widenet.serve.messages import RefusedError
+from widenet.serve.requests import RefusedError
 
 _T = TypeVar("_T")
 

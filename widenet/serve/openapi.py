@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from widenet.serve import messages
-from widenet.serve.messages import (
+from widenet.serve import requests as messages
+from widenet.serve.requests import (
     LISTS,
     LONGEST_SEARCH,
     About,

@@ -11,12 +11,12 @@ from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.serve.app import Service
-from widenet.serve.arguments import ServeArguments
 from widenet.serve.batches import Measurements, ModelThread, Rhythm
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower, state_of
 from widenet.serve.guard import guard_of
-from widenet.serve.messages import Bounds
+from widenet.serve.requests import Bounds
+from widenet.serve.serve_arguments import ServeArguments
 from widenet.serve.server import answer, bound
 from widenet.training.existing_run import check_run
 

@@ -8,14 +8,14 @@ with optional("pyspark", "spark"):
     import pyspark  # noqa: F401 all modules need it
 
 if TYPE_CHECKING:
-    from widenet.spark.dataset import write_dataset
+    from widenet.spark.dataset_directory import write_dataset
+    from widenet.spark.executors import train
     from widenet.spark.predictions import predict
-    from widenet.spark.training import train
 
 _HOME = {
     "predict": "widenet.spark.predictions:predict",
-    "train": "widenet.spark.training:train",
-    "write_dataset": "widenet.spark.dataset:write_dataset",
+    "train": "widenet.spark.executors:train",
+    "write_dataset": "widenet.spark.dataset_directory:write_dataset",
 }
 
 __all__ = ["predict", "train", "write_dataset"]

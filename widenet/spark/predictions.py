@@ -22,13 +22,15 @@ from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import check_device
 from widenet.parallel.launch import leave_launcher
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.predict.dataset_rows import Block, rows_a_block
 from widenet.predict.files import table_of
+from widenet.predict.filtered_lists import best_lists
 from widenet.predict.filters import PerUser, joined
 from widenet.predict.list_rules import ListRules, Unloaded
-from widenet.predict.lists import best_lists
-from widenet.predict.rows import Block, rows_a_block
 from widenet.predict.top_k import Filter
-from widenet.runs.arguments import (
+from widenet.runs.model import Model
+from widenet.runs.recommending import Restrictions, unloaded
+from widenet.runs.run_arguments import (
     AtMost,
     Diversity,
     Never,
@@ -39,10 +41,7 @@ from widenet.runs.arguments import (
     Weights,
     Where,
 )
-from widenet.runs.model import Model
-from widenet.runs.recommending import Restrictions, unloaded
-from widenet.spark.contents import examples, starts_of, whole
-from widenet.spark.dataset import ROWS_PER_TASK
+from widenet.spark.dataset_directory import ROWS_PER_TASK
 from widenet.spark.interactions import (
     PLACE,
     Interactions,
@@ -55,6 +54,7 @@ from widenet.spark.interactions import (
     order_of,
     place_of_row,
 )
+from widenet.spark.partition_contents import examples, starts_of, whole
 from widenet.spark.session import check_executors, session_of, shared_place
 from widenet.sparse import SparseBatch
 from widenet.stores.uri import shown

@@ -8,7 +8,7 @@ from pathlib import Path
 from widenet.errors import DataError, StoreError, WidenetError
 from widenet.stores import cache
 from widenet.stores.bucket import Bucket, Content
-from widenet.stores.manifest import FILE_NAME, Kind, StoreManifest, object_name, read_manifest
+from widenet.stores.store_manifest import FILE_NAME, Kind, StoreManifest, object_name, read_manifest
 from widenet.stores.uri import Uri, check_known_scheme, is_uri
 
 _DIGEST = ".sha256"

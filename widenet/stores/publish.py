@@ -9,8 +9,8 @@ from widenet.errors import DataError, OptionError, StoreError
 from widenet.stores import cache
 from widenet.stores.bucket import Bucket, Content
 from widenet.stores.fetch import adopt
-from widenet.stores.manifest import FILE_NAME, StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.servers import endpoint
+from widenet.stores.store_manifest import FILE_NAME, StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.uri import Uri
 
 Sources = Mapping[str, Path | bytes]

@@ -14,9 +14,9 @@ from widenet.stores import cache
 from widenet.stores.bucket import Bucket, Content
 from widenet.stores.durable import appearing, put_in_place
 from widenet.stores.fetch import fill
-from widenet.stores.manifest import StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.publish import check_ours, send
 from widenet.stores.servers import endpoint
+from widenet.stores.store_manifest import StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.uri import Uri
 
 _WEIGHTS = ("checkpoints", "best", "model")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.tracking.mlflow_run import MlflowRun, check_installed, check_store, load, parameters_of
-from widenet.tracking.uri import TrackingUri
+from widenet.tracking.tracker_uri import TrackingUri
 from widenet.training.existing_run import FITTED
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_log import numbers_of

@@ -20,11 +20,11 @@ from widenet.training import replacing
 from widenet.training.checkpoint import writing
 from widenet.training.cut import take, taken
 from widenet.training.field_records import record_of
+from widenet.training.load_vectors import check_vectors
 from widenet.training.publication import leads_folder
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import launch_note, write_whole
 from widenet.training.start import check_start
-from widenet.training.vectors import check_vectors
 
 
 def begun(

@@ -19,6 +19,14 @@ from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import by_leader
+from widenet.training.all_weights import (
+    Launched,
+    check_weights,
+    norm_of,
+    norms_of_weights,
+    regularization,
+    settle,
+)
 from widenet.training.board import Board
 from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer
@@ -29,14 +37,6 @@ from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Report, Stopwatch
 from widenet.training.step import Step, train_step
 from widenet.training.update import Update
-from widenet.training.weights import (
-    Launched,
-    check_weights,
-    norm_of,
-    norms_of_weights,
-    regularization,
-    settle,
-)
 
 Evaluate = Callable[[Network], dict[str, float]]
 AfterEpoch = Callable[[Network, int], bool | None]

@@ -13,9 +13,9 @@ from widenet.errors import CheckpointError, FitError
 from widenet.model.neighbourhood import EMPTY
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
-from widenet.plan.by_examples import weights_by_examples
 from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
+from widenet.plan.picture_layers import weights_by_examples
 from widenet.plan.shards import as_slice
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec

@@ -22,8 +22,8 @@ from widenet.model.targets import Targets
 from widenet.model.touched_rows import TouchedRows, fetch_rows, let_go_of_rows
 from widenet.model.wide_loss import GradientSinks, output_step, passes, run
 from widenet.model.wide_weight import WideWeight
+from widenet.training.all_weights import Launched
 from widenet.training.update import Update
-from widenet.training.weights import Launched
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from widenet.model.wide_loss import rows_together
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
-from widenet.training.weights import norm_of, norm_of_squares
+from widenet.training.all_weights import norm_of, norm_of_squares
 
 
 class Update:

@@ -6,9 +6,9 @@ from pathlib import Path
 from widenet.data.dataset import Dataset
 from widenet.errors import WidenetError
 from widenet.parallel.launch import end_with_launcher
-from widenet.tuning.processes import Telling
 from widenet.tuning.study import Study
 from widenet.tuning.worker import work
+from widenet.tuning.worker_processes import Telling
 
 
 def main(study: str, data: str, num_trials: str) -> int:

@@ -13,14 +13,14 @@ from widenet.runs.documents import dataset_of, document, path_of
 from widenet.spec.space import SpaceSpec
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA
-from widenet.tuning.arguments import TuneArguments
-from widenet.tuning.processes import run_workers
 from widenet.tuning.reports import Silence, StudyReport
 from widenet.tuning.results import StudyResult, results_of
 from widenet.tuning.rungs import Rungs
 from widenet.tuning.space import check_space, field_to_cut, with_metric
 from widenet.tuning.study import Facts, Study
+from widenet.tuning.tune_arguments import TuneArguments
 from widenet.tuning.worker import work
+from widenet.tuning.worker_processes import run_workers
 
 
 @with_fields_of(TuneArguments, SpaceSpec, Dataset, StudyReport)

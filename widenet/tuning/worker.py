@@ -9,17 +9,17 @@ from typing import Any
 from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError, CheckpointError, DocumentError, FitError, NumericsError
 from widenet.plan.layout import Layout
-from widenet.runs.arguments import TrainArguments
+from widenet.runs.run_arguments import TrainArguments
 from widenet.runs.training import run_training
 from widenet.training.loop import interruption
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_log import kept_line
 from widenet.training.saved_facts import TrainingFacts
 from widenet.training.state import Report
-from widenet.tuning.page import write_results
 from widenet.tuning.reports import StudyReport
 from widenet.tuning.rungs import Trial
 from widenet.tuning.study import Study
+from widenet.tuning.study_page import write_results
 
 _PAUSE_SECONDS = 0.2
 """Seconds between two looks at a study in which there is nothing to do until other workers are done."""

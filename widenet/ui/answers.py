@@ -11,7 +11,7 @@ import widenet.serve.page as shared
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html, tag
 from widenet.serve.guard import Guard
-from widenet.serve.messages import RefusedError
+from widenet.serve.requests import RefusedError
 from widenet.ui.pages import page
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from widenet.data.dataset import Dataset
-from widenet.data.description import Spread, counts
 from widenet.data.manifest import PARTS, Part, time_column
 from widenet.data.selection import LATEST_SECOND
+from widenet.data.statistics import Spread, counts
 from widenet.data.words import Words
 from widenet.errors import DataError
 from widenet.pictures.curves import bars

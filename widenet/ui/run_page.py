@@ -7,9 +7,10 @@ from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.plan.job import DeviceKind, Job
 from widenet.plan.memory import WORDS, memory
 from widenet.plan.numbers import amount
-from widenet.report import comparison, sections
-from widenet.report.comparison import paired_differences
+from widenet.report import sections
+from widenet.report import several_runs as comparison
 from widenet.report.listing import ListedRun
+from widenet.report.several_runs import paired_differences
 from widenet.report.subject import Subject
 from widenet.training.environment import recorded_processes
 from widenet.training.run_directory import RunDirectory

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 
-from widenet.serve.messages import RefusedError
+from widenet.serve.requests import RefusedError
 
 OUTPUT_BYTES = 2**16
 """Longest end of a training's output that a page shows."""

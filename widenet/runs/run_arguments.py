@@ -15,7 +15,7 @@ from widenet.errors import OptionError
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.spec.metric_names import DEFAULT_KS
 from widenet.stores.uri import is_uri, shown
-from widenet.tracking.uri import TrackingUri
+from widenet.tracking.tracker_uri import TrackingUri
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset

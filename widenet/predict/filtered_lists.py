@@ -11,7 +11,7 @@ from widenet.model.network import Network
 from widenet.model.preparation import Values
 from widenet.predict.filters import joined
 from widenet.predict.list_rules import ListRules
-from widenet.predict.tiles import Tiles
+from widenet.predict.logit_tiles import Tiles
 from widenet.predict.top_k import Filter, Full, Only, ranked, top_k
 from widenet.sparse import SparseBatch
 

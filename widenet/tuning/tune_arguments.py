@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from widenet.arguments import Argument, check_bounds
 from widenet.data.split import LARGEST_SEED
-from widenet.runs.arguments import Device
+from widenet.runs.run_arguments import Device
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset

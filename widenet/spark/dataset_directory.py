@@ -26,7 +26,6 @@ from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import publication
 from widenet.errors import WidenetError
-from widenet.spark.contents import Contents, Tally, examples
 from widenet.spark.interactions import (
     Counts,
     Interactions,
@@ -40,6 +39,7 @@ from widenet.spark.interactions import (
     order_of,
     placed_items,
 )
+from widenet.spark.partition_contents import Contents, Tally, examples
 from widenet.spark.session import check_executors, plain_place, session_of
 from widenet.stores.bucket import Bucket
 from widenet.stores.publish import check_vacant

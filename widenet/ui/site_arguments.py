@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from widenet.arguments import Argument, check_bounds
-from widenet.serve.arguments import LOOPBACK, Host, Port
+from widenet.serve.serve_arguments import LOOPBACK, Host, Port
 
 
 @dataclass(frozen=True)

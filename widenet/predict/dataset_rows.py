@@ -12,9 +12,9 @@ from widenet.data.manifest import PARTS, Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.model.network import Network
 from widenet.plan.tiles import RANKED_TOGETHER
+from widenet.predict.filtered_lists import best_lists
 from widenet.predict.filters import PerUser, joined
 from widenet.predict.list_rules import ListRules
-from widenet.predict.lists import best_lists
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.sparse import SparseBatch
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from widenet.errors import OptionError, WidenetError
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
-from widenet.runs.arguments import TrainArguments
 from widenet.runs.prepared import prepared
+from widenet.runs.run_arguments import TrainArguments
 from widenet.runs.training import run_training
 from widenet.spark.session import check_executors, shared_place
 from widenet.spec.network import NetworkSpec

@@ -8,9 +8,9 @@ from widenet.errors import OptionError
 from widenet.serve.guard import guard_of
 from widenet.serve.server import answer, bound
 from widenet.ui.answers import Session
-from widenet.ui.app import Pages
-from widenet.ui.arguments import UiArguments
 from widenet.ui.known_runs import KnownRuns
+from widenet.ui.site import Pages
+from widenet.ui.site_arguments import UiArguments
 from widenet.ui.training_routes import MOST_BYTES, TrainingRoutes
 from widenet.ui.trainings import TrainCommand, Trainings
 

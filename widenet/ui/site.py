@@ -14,11 +14,11 @@ from widenet.data.dataset import Dataset
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html
 from widenet.report.subject import Subject
-from widenet.serve.messages import RefusedError
+from widenet.serve.requests import RefusedError
 from widenet.training.run_directory import RunDirectory
 from widenet.ui.answers import Session, always, html, refusal
 from widenet.ui.data_page import data_page, datasets_page
-from widenet.ui.following import Following
+from widenet.ui.events import Following
 from widenet.ui.known_runs import Known, KnownRuns
 from widenet.ui.run_page import compare_page, run_page
 from widenet.ui.runs_page import runs_page

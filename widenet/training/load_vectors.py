@@ -20,7 +20,7 @@ from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
-from widenet.plan.vectors import FileVectors, file_vectors
+from widenet.plan.starting_vectors import FileVectors, file_vectors
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import VECTORS, values
 from widenet.training.start import RowCopy

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from widenet.arguments import Argument, check_bounds
-from widenet.runs.arguments import Device, Output
+from widenet.runs.run_arguments import Device, Output
 
 Port = Annotated[int, Argument("Port to listen on; 0: a free one.", at_least=0, at_most=65_535)]
 Host = Annotated[
