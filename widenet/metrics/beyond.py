@@ -30,7 +30,6 @@ class BeyondAccuracy:
         self, top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64]
     ) -> None:
         """Count a block of examples; see `RankingMetrics.add`."""
-        del truth_indices
         top_EK = top_EK[np.diff(truth_indptr) > 0]
         self._num_examples += len(top_EK)
         for k, counts in self._counts.items():

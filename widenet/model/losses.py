@@ -37,7 +37,6 @@ class Loss(ABC):
 
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
         """Return loss weights of targets and of other units, float32 [E] each, from those of the examples."""
-        del num_targets_E, width
         return weight_E, weight_E
 
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,7 +50,6 @@ class Loss(ABC):
             t_Z: Its value.
             share_Z: Its share of the sum of the example's values.
         """
-        del log_p_Z, t_Z, share_Z
         raise AssertionError("this loss has no closed form under a softmax")
 
 
@@ -97,7 +95,6 @@ class _MarginalCrossEntropy(Loss):
 
     def _strength(self, value: Tensor, share: Tensor) -> Tensor:
         """Return what each target counts."""
-        del value
         return share
 
 
@@ -105,28 +102,23 @@ class _DataMarginalCrossEntropy(_MarginalCrossEntropy):
     """Targets count by their values."""
 
     def _strength(self, value: Tensor, share: Tensor) -> Tensor:
-        del share
         return value
 
 
 class _L1(Loss):
     def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        del z
         return (a - t).abs(), torch.sign(a - t)
 
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        del z
         return a.abs(), torch.sign(a)
 
 
 class _L2(Loss):
     def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        del z
         difference = a - t
         return 0.5 * difference * difference, difference
 
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        del z
         return 0.5 * a * a, a.clone()
 
 
@@ -134,7 +126,6 @@ class _Hinge(Loss):
     """A margin of one on the right side."""
 
     def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        del z
         value = (1 - t * a).clamp_min(0)
         return value, torch.where(value > 0, -t, 0.0)
 
@@ -146,13 +137,11 @@ class _L2Hinge(Loss):
     """Squared hinge around the target: no cost beyond it."""
 
     def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        del z
         beyond = a - t.abs()
         distance = torch.where(t > 0, beyond.clamp_max(0), beyond.clamp_min(0))
         return 0.5 * distance * distance, distance
 
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        del z
         distance = a.clamp_min(0)
         return 0.5 * distance * distance, distance
 
@@ -168,7 +157,6 @@ class _CosineContrastive(Loss):
         return torch.where(is_target, 1 - a, other_value), torch.where(is_target, -1.0, other_slope)
 
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        del z
         return (a - self.spec.margin).clamp_min(0), (a > self.spec.margin).to(a.dtype)
 
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:

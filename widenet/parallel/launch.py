@@ -247,13 +247,11 @@ class _Group:
 
     def forward(self, number: int, frame: FrameType | None = None) -> None:
         """Send a signal to every process."""
-        del frame
         self.signals.append((number, time.monotonic()))
         self._send(number)
 
     def pause(self, number: int, frame: FrameType | None) -> None:
         """Stop every process and this one; when this one continues, all continue."""
-        del number, frame
         self._send(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
         self._send(signal.SIGCONT)

@@ -147,7 +147,6 @@ class HiddenLayer(Spec, OfLayers):
 
     def check(self, place: str, num_sources: int) -> None:
         """See `OfLayers.check`."""
-        del num_sources
         check_activation(place, self.activation.kind, self.sparseness, self.dropout_form)
 
     def why_not_linear(self) -> str:

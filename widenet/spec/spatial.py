@@ -124,7 +124,6 @@ class ConvolutionLayer(Spec, OfLayers):
 
     def check(self, place: str, num_sources: int) -> None:
         """See `OfLayers.check`."""
-        del num_sources
         check_activation(place, self.activation.kind, self.sparseness, self.dropout_form)
         _check_axes(place, self)
 

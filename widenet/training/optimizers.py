@@ -126,16 +126,14 @@ class _Sgd:
     """Stochastic gradient descent."""
 
     def __init__(self, spec: Sgd) -> None:
-        del spec
+        self.spec = spec
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
-        del number
         return (rate,)
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
     ) -> None:
-        del state, number
         weight.add_(gradient, alpha=-rate)
 
 
@@ -151,14 +149,12 @@ class _Velocity:
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """See `Formula.constants`."""
-        del number
         return self.momentum, self.momentum if self.looks_ahead else 0.0, rate
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
     ) -> None:
         """One step."""
-        del number
         velocity = state["velocity"].mul_(self.momentum).add_(gradient)
         direction = gradient.add_(velocity, alpha=self.momentum) if self.looks_ahead else velocity
         weight.add_(direction, alpha=-rate)
@@ -193,13 +189,11 @@ class _Adagrad:
         self.epsilon, self.floor = guards(spec)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
-        del number
         return rate, self.epsilon, self.floor
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
     ) -> None:
-        del number
         total = state["square_sum"].addcmul_(gradient, gradient)
         weight.addcdiv_(gradient, held(total, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
@@ -212,13 +206,11 @@ class _Rmsprop:
         self.epsilon, self.floor = guards(spec)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
-        del number
         return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
     ) -> None:
-        del number
         decay = self.spec.decay
         square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
         weight.addcdiv_(gradient, held(square, self.floor).sqrt().add_(self.epsilon), value=-rate)
@@ -227,7 +219,6 @@ class _Rmsprop:
         self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
     ) -> None:
         """The mean square fades; the weight stands still."""
-        del weight, rates
         multiply_rows(state["square"], self.fade((until - since_U).double()))
 
     def fade(self, steps_U: Tensor) -> Tensor:
@@ -243,13 +234,11 @@ class _Adadelta:
         self.epsilon, self.floor = guards(spec)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
-        del number
         return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
     ) -> None:
-        del number
         decay, epsilon = self.spec.decay, self.epsilon
         square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
         step_root, root = (
@@ -263,7 +252,6 @@ class _Adadelta:
         self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
     ) -> None:
         """Both mean squares fade; the weight stands still."""
-        del weight, rates
         fade_U = self.fade((until - since_U).double())
         multiply_rows(state["square"], fade_U)
         multiply_rows(state["step_square"], fade_U)

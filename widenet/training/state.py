@@ -1,6 +1,6 @@
 """The state of a training between two steps, and the interface of reports that follow it."""
 
-# ruff: noqa: ARG002 (a method of a report does nothing unless a subclass overrides it)
+
 
 import time
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The interface of reports, which follow a study."""
 
-# ruff: noqa: ARG002 (a method does nothing unless a report overrides it)
+
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable

@@ -45,13 +45,13 @@ FORMAT = Format(opened, (".adj", ".adjacency"))
 class Adjacency(TextSource):
     """An adjacency text; a user without items has one row without an item."""
 
-    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of `user` and `item`."""
         words = f"SELECT {words_of('line')} AS words FROM {sql.lines(self.file)}"
         items = "unnest(CASE WHEN len(words) > 1 THEN words[2:] ELSE [NULL] END)"
         return f'(SELECT words[1] AS "user", {items} AS item FROM ({words}) WHERE len(words) > 0)'
 
-    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:  # noqa: ARG002
+    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
         """Yield the lines that are not UTF-8, are too long or hold a NUL; any other text is valid."""
         yield from unreadable(self.file)
 

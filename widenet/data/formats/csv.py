@@ -98,7 +98,7 @@ class Csv(TextSource):
     delimiter: str = ","
     has_header: bool = True
 
-    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns, as text."""
         columns = ", ".join(f"{sql.literal(name)}: 'VARCHAR'" for name in self.columns)
         self.file.check_end(_LONGEST_LINE_BYTES)
@@ -162,7 +162,7 @@ class Spaced(Csv):
     Lines may begin and end with spaces. Quotes are not allowed.
     """
 
-    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns, as text; DuckDB fails at a line with other columns."""
         listed = ", ".join(
             f"words[{place}] AS {sql.name(name)}" for place, name in enumerate(self.columns, start=1)

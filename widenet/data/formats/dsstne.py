@@ -30,7 +30,7 @@ FORMAT = Format(opened, (".dsstne",))
 class Dsstne(TextSource):
     """DSSTNE's text; a name without features is a user without items, whose value is 1."""
 
-    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of `user`, `item` and `value`."""
         parted = (
             'split_part(line, chr(9), 1) AS "user", rtrim(substr(line, strpos(line, chr(9)) + 1), chr(13)) AS'

@@ -101,11 +101,11 @@ class JsonLines(TextSource):
             return super().prepared(folder)
         return replace(self, file=json_array.as_lines(self.file, copy_in(folder)))
 
-    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all keys, as text."""
         return self._rows(self._lines(), dict.fromkeys(self.columns, "NULL"))
 
-    def typed_rows(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+    def typed_rows(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all keys as JSON or lists of JSON, one row a line."""
         return self._lines()
 

@@ -40,7 +40,7 @@ class Parquet(Source):
 
     path: Path = field(kw_only=True)
 
-    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+    def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns."""
         return sql.read("read_parquet", self.path)
 

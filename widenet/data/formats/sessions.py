@@ -67,6 +67,6 @@ class Sessions(TextSource):
                 yield pa.RecordBatch.from_arrays([numbers, pa.array(lines, pa.string())], schema=_SCHEMA)
                 number += len(lines)
 
-    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:  # noqa: ARG002
+    def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
         """Yield the lines that are not UTF-8, are too long or hold a NUL; any other text is valid."""
         yield from unreadable(self.file)

@@ -80,5 +80,4 @@ class LayerKind(Generic[Spec]):
 
     def fan_out(self, layer: Spec, sums: int) -> int:
         """Return what `out` means to an initializer, for weights to so many sums."""
-        del layer
         return sums

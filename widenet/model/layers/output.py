@@ -238,7 +238,6 @@ class FeatureTile(Tile):
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases, float32 [E, T]."""
-        del direct_EH
         features, columns_FT = self.features, self.vector_TH.T
         # Of a part of a shard. Kernels would copy all columns, not those of the batch alone.
         if not columns_FT.is_contiguous():
@@ -259,7 +258,6 @@ class FeatureTile(Tile):
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> RowGradient:
         """The gradient to the columns that the batch touches, as rows [T]."""
-        del direct_EH
         assert self.touched is not None
         return self.touched.by(delta_ET)
 
@@ -288,5 +286,4 @@ class WeightlessTile(Tile):
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor:
         """Nothing, [T, 0]."""
-        del direct_EH
         return delta_ET.new_zeros(delta_ET.shape[1], 0)

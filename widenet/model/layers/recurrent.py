@@ -69,12 +69,10 @@ class Recurrent(LayerKind[RecurrentLayer]):
 
     def first_numbers(self, layer: RecurrentLayer, name: str, count: int) -> Tensor:
         """Return the first biases."""
-        del name, count
         return first_bias(layer)
 
     def fan_out(self, layer: RecurrentLayer, sums: int) -> int:
         """Return the units, whatever the gates."""
-        del sums
         return layer.units
 
 

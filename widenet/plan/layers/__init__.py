@@ -32,13 +32,11 @@ class LayerPlan(Generic[Spec]):
         Raises:
             FitError: It does not fit what feeds it.
         """
-        del place, sources
         units: int = getattr(layer, "units")  # noqa: B009
         return (units,)
 
     def windows(self, place: Place, layer: Spec, source: str, shape: Shape) -> Windows | None:
         """Return how the layer's kernel moves over a source; None without a kernel."""
-        del place, layer, source, shape
         return None
 
     def links(self, spec: NetworkSpec, layer: Spec) -> dict[str, Link]:
@@ -47,7 +45,6 @@ class LayerPlan(Generic[Spec]):
 
     def sums(self, layer: Spec, units: int) -> int:
         """Return into how many numbers the sources are multiplied."""
-        del layer
         return units
 
     def weight(self, layout: Layout, layer: Spec, source: str) -> Weight:
@@ -67,26 +64,21 @@ class LayerPlan(Generic[Spec]):
 
     def numbers(self, layout: Layout, layer: Spec) -> Iterator[tuple[str, Weight]]:
         """Yield the layer's other weights, such as biases, with their names."""
-        del layout, layer
         yield from ()
 
     def products(self, layout: Layout, layer: Spec) -> Iterator[tuple[int, int]]:
         """Yield the inputs and results of each further matrix, one of `numbers` that is no link's."""
-        del layout, layer
         yield from ()
 
     def check(self, layout: Layout, layer: Spec) -> None:
         """Raise FitError if the layer asks for what its weights do not allow."""
-        del layout, layer
 
     def is_divisible(self, layout: Layout, layer: Spec) -> bool:
         """Return whether the layer computes each example by itself, with weights that no other layer uses."""
-        del layout, layer
         return False
 
     def must_be_divided(self, layer: Spec) -> bool:
         """Return whether the document says that examples are divided."""
-        del layer
         return False
 
     def activations(self, job: Job, layer: Spec) -> int:

@@ -18,13 +18,11 @@ class AttentionPlan(LayerPlan[AttentionLayer]):
 
     def shape(self, place: Place, layer: AttentionLayer, sources: Mapping[str, Shape]) -> Shape:
         """Return the units of the source."""
-        del place, layer
         (shape,) = sources.values()
         return (prod(shape),)
 
     def links(self, spec: NetworkSpec, layer: AttentionLayer) -> dict[str, Link]:
         """Return no weights: none multiplies the source itself."""
-        del spec, layer
         return {}
 
     def numbers(self, layout: Layout, layer: AttentionLayer) -> Iterator[tuple[str, Weight]]:

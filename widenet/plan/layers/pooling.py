@@ -41,12 +41,10 @@ class PoolingPlan(LayerPlan[PoolingLayer]):
 
     def links(self, spec: NetworkSpec, layer: PoolingLayer) -> dict[str, Link]:
         """Return no weights."""
-        del spec, layer
         return {}
 
     def is_divisible(self, layout: Layout, layer: PoolingLayer) -> bool:
         """See `LayerPlan.is_divisible`."""
-        del layout, layer
         return True
 
     def activations(self, job: Job, layer: PoolingLayer) -> int:

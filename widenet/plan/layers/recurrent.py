@@ -19,7 +19,6 @@ class RecurrentPlan(LayerPlan[RecurrentLayer]):
 
     def sums(self, layer: RecurrentLayer, units: int) -> int:
         """Return one sum for each gate and unit."""
-        del units
         return layer.sums
 
     def weight(self, layout: Layout, layer: RecurrentLayer, source: str) -> Weight:
@@ -28,7 +27,6 @@ class RecurrentPlan(LayerPlan[RecurrentLayer]):
 
     def numbers(self, layout: Layout, layer: RecurrentLayer) -> Iterator[tuple[str, Weight]]:
         """Yield the biases of the gates."""
-        del layout
         if layer.bias:
             yield f"{layer.name} bias", Weight(layer.name, 4 * layer.units, None, wide=False)
 
