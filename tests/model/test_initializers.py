@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from widenet.model.build import build, initial
+from widenet.model.build import build, fill
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
@@ -25,7 +25,9 @@ def layers_with(initializer):
 
 def draw(initializer, shape=(ROWS, COLUMNS), seed=0, purpose="w", shard=0, fan=(600, 200)):
     spec = NetworkSpec.of({"layers": layers_with(initializer)}).hidden[0].initializer
-    return initial(spec, shape, *fan, seed, purpose, shard)
+    weight = torch.empty(shape)
+    fill(weight, spec, *fan, seed, purpose, shard)
+    return weight
 
 
 def distance(sample, distribution):

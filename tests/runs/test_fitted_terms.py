@@ -138,7 +138,6 @@ def test_what_is_made_of_the_run_has_its_term(fitted, data, tmp_path):
     again = widenet.fit_neighbourhood(fitted.run.path, tmp_path / "again", metric="ndcg@5")
     assert again.fingerprint() == fitted.fingerprint()
     assert Model.load(tmp_path / "again").run.network == again.run.network
-    heard = Heard()
     onward = train(
         fitted.run.path / "network-fitted.json",
         TRAINING,
@@ -146,10 +145,8 @@ def test_what_is_made_of_the_run_has_its_term(fitted, data, tmp_path):
         tmp_path / "onward",
         start_from=fitted.run.path,
         device="cpu",
-        report=heard,
     )
     assert onward.run.network == fitted.run.network
-    assert [sentence for sentence in heard.said if "keep its neighbours" in sentence]
 
 
 def test_the_model_depends_on_no_file_beside_it(fitted, tmp_path):

@@ -68,6 +68,7 @@ def test_a_training_that_resumes_on_other_libraries_or_processors_says_so_and_go
 
 def test_nothing_is_said_where_nothing_is_known_to_have_changed(run):
     assert environment.changes({}, CPU) == []
+    assert environment.changes({"arithmetic": "0"}, CPU) == [f"arithmetic {ARITHMETIC}, before 0"]
     assert environment.changes(environment.environment(CPU), CPU) == []
     assert resumed(run)[1] == []
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.starts import CATALOGUES, OLD, begun, grown
+from tests.starts import CATALOGUES, OLD, grown
 from tests.trainings import books, tied_near
 from widenet.runs import Model, train
 from widenet.spec.network import NetworkSpec
@@ -46,22 +46,6 @@ def test_known_units_keep_their_neighbours_and_new_ones_count_them(shards, catal
     assert any(found[name] for name in OLD if name in ids)
     assert ("order" in catalogue) == any(found[name] for name in set(ids) - {*OLD})
     assert nearest(Model.load(further.run.path), ids) == found
-
-
-@pytest.mark.parametrize(
-    ("term", "sentence"),
-    [
-        ({**TERM, "weight": 3}, "known features keep its neighbours, and new ones count theirs."),
-        ({**TERM, "neighbours": 5}, "network.json to keep them."),
-        ({}, "network.json to keep them."),
-    ],
-)
-def test_what_becomes_of_neighbours_is_said(term, sentence, before, tmp_path):
-    data = grown(tmp_path / "data", OLD)
-    _, said = begun(tmp_path, tied_near(**term), TRAINING, data, before.run.path)
-    [told] = [each for each in said if "neighbours" in each]
-    assert told.startswith(f"{before.run.path}: ")
-    assert told.endswith(sentence)
 
 
 @pytest.mark.parametrize("term", [{**TERM, "neighbours": 5}, {**TERM, "popularity": 0.3}])

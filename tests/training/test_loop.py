@@ -15,7 +15,6 @@ from widenet.training import loop
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RECORDED, RunDirectory
 from widenet.training.run_log import diverged
-from widenet.training.state import ARITHMETIC
 
 ROWS = [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7], [0, 2, 3], [4, 6, 7], [0, 1, 3]]
 NETWORK = {
@@ -137,7 +136,6 @@ def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, da
         "best": values[best],
         "best_epoch": best + 1,
         "examples": data.digest,
-        "arithmetic": [ARITHMETIC],
     }
     assert Checkpoint.open(tmp_path / "run" / "model").facts == {
         **facts,

@@ -103,8 +103,8 @@ def test_a_bias_takes_no_penalty_but_its_own_l2(kind):
     rule, free, held = rule_of(kind, l1=0.5, l2=0.7), start.clone(), start.clone()
     free_state, held_state = rule.state_for(free), rule.state_for(held)
     for number, gradient in enumerate(gradients, 1):
-        rule.apply_to_bias(free, gradient.clone(), free_state, StepNumbers(number, rates))
-        rule.apply_to_bias(held, gradient.clone(), held_state, StepNumbers(number, rates), l2=0.3)
+        rule.apply(free, gradient.clone(), free_state, StepNumbers(number, rates), 0.0)
+        rule.apply(held, gradient.clone(), held_state, StepNumbers(number, rates), 0.3)
     make, settings = KINDS[kind]
     for found, l2 in ((free, 0.0), (held, 0.3)):
         weight = start.double().requires_grad_()

@@ -51,21 +51,6 @@ _BLOCK_NUMBERS = 2**22
 """Numbers that are drawn together; the numbers do not depend on it."""
 
 
-def initial(
-    spec: Initializer,
-    shape: tuple[int, int],
-    fan_in: int,
-    fan_out: int,
-    seed: int,
-    purpose: str,
-    shard: int = 0,
-) -> Tensor:
-    """Return initial weights, float32 [rows, columns]; see `fill`."""
-    weight = torch.empty(shape)
-    fill(weight, spec, fan_in, fan_out, seed, purpose, shard)
-    return weight
-
-
 def fill(
     weight: Tensor,
     spec: Initializer,
@@ -73,7 +58,7 @@ def fill(
     fan_out: int,
     seed: int,
     purpose: str,
-    shard: int = 0,
+    shard: int,
 ) -> None:
     """Fill one shard of a weight with its initial numbers, some rows at a time.
 

@@ -32,7 +32,7 @@ class PlainPasses:
                 total.add(logits_ET)
                 continue
             shares = _shares(logits_ET, in_place=rows.closed)
-            total.add_shares(*shares)
+            total.add_part(shares[1], shares[0].sum(dim=1))
             if rows.closed and step.keeps:
                 rows.shares[place] = shares
         return total

@@ -5,7 +5,7 @@ Of split layers, each shard multiplies all vectors by the rows of the weight tha
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,36 +63,11 @@ class Blocks:
         return self.exchange.start_blocks(result_RC, starts, fill, inner, self.where)
 
 
-class Factor(Protocol):
-    """A weight [H, N] by which a layer multiplies vectors.
-
-    Its operands are computed once for the products of a step.
-    """
-
-    @property
-    def blocks(self) -> Blocks:
-        """How operands are rounded, and the exchange."""
-
-    @property
-    def leaves(self) -> list[Tensor]:
-        """Tensors of this process that take the gradients."""
-
-    def operands(self) -> list[Tensor]:
-        """Return the leaves as operands of products."""
-
-    def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
-        """Return values @ weight.T, float32 [E, H]; the values are an operand."""
-
-    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
-        """Start gradient @ weight, float32 [E, N]: the gradient to the values; both are operands."""
-
-    def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
-        """Return the gradients to the leaves, from a gradient to the product and the values, as operands."""
-
-
 @dataclass(frozen=True)
 class Whole:
-    """A weight that this process holds whole; see `Factor`.
+    """A weight [H, N] that this process holds whole, by which a layer multiplies vectors.
+
+    Its operands are computed once for the products of a step.
 
     Attributes:
         weight_HN: The weight.
@@ -104,25 +79,108 @@ class Whole:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """See `Factor.leaves`."""
+        """Tensors of this process that take the gradients."""
         return [self.weight_HN]
 
     def operands(self) -> list[Tensor]:
-        """See `Factor.operands`."""
+        """Return the leaves as operands of products."""
         return [self.blocks.operand(self.weight_HN)]
 
     def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
-        """See `Factor.times`."""
+        """Return values @ weight.T, float32 [E, H]; the values are an operand."""
         product_EH = self.blocks.start(values_EN, operands[0].T).result()
         return product_EH[: len(values_EN), : len(operands[0])].contiguous()
 
     def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
-        """See `Factor.start_back`."""
+        """Start gradient @ weight, float32 [E, N]: the gradient to the values; both are operands."""
         return self.blocks.start(gradient_EH, operands[0])
 
     def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
-        """See `Factor.to_leaves`."""
+        """Return the gradients to the leaves, from a gradient to the product and the values, as operands."""
         return [self.blocks.start(gradient_EH.T, values_EN).result()]
+
+
+def leaves_of(weight: WideWeight) -> dict[int, Tensor]:
+    """Return views of a weight by shard of this process.
+
+    Autograd puts the gradients into their `grad`, unless the weight is frozen.
+    """
+    return {
+        shard: part.weight.detach().requires_grad_(weight.trained and torch.is_grad_enabled())
+        for shard, part in weight.parts.items()
+    }
+
+
+@dataclass(frozen=True)
+class Split:
+    """A weight [H, N] whose rows are in shards; see `Whole`.
+
+    What the shards give is gathered, which moves numbers and adds none. The gradient to the values is an
+    exact sum over the shards. Weights and their gradients stay where they are.
+
+    Attributes:
+        by_shard: The rows of each shard of this process; see `leaves_of`.
+        shards: Shards of the H rows.
+        blocks: The exchange, and how operands are rounded.
+    """
+
+    by_shard: Mapping[int, Tensor]
+    shards: Shards
+    blocks: Blocks
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """See `Whole.leaves`."""
+        return [*self.by_shard.values()]
+
+    def operands(self) -> list[Tensor]:
+        """See `Whole.operands`."""
+        return self.blocks.exchange.each(lambda shard: self.blocks.operand(self.by_shard[shard]))
+
+    def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
+        """See `Whole.times`."""
+        exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
+
+        def units_of(shard: int) -> Tensor:
+            if self.blocks.rows is None:
+                units_ER = matrix_product(values_EN, rows[shard].T)
+            else:
+                units_ER = product_by_rows(values_EN, rows[shard].T, self.blocks.rows)
+            return pad(units_ER, (0, self.shards.size(0) - self.shards.size(shard)))
+
+        terms = exchange.gather(exchange.each(units_of), self.blocks.where)
+        units_EH = torch.stack(terms, dim=2).flatten(start_dim=1)[:, : self.shards.width]
+        return units_EH.contiguous()
+
+    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
+        """See `Whole.start_back`."""
+        exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
+        terms = exchange.each(lambda shard: matrix_product(self._of_shard(shard, gradient_EH), rows[shard]))
+        return _Single(exchange.start_sum(terms, where=self.blocks.where))
+
+    def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
+        """See `Whole.to_leaves`."""
+        return self.blocks.exchange.each(
+            lambda shard: matrix_product(self._of_shard(shard, gradient_EH).T, values_EN)
+        )
+
+    def _of_shard(self, shard: int, units_EH: Tensor) -> Tensor:
+        return units_EH[:, shard :: self.shards.count].contiguous()
+
+
+@dataclass(frozen=True)
+class _Single:
+    """A pending sum that was started alone."""
+
+    sums: Pending[list[Tensor]]
+
+    def result(self) -> Tensor:
+        """See `Pending.result`."""
+        (total,) = self.sums.result()
+        return total
+
+
+Factor = Whole | Split
 
 
 class _Product(torch.autograd.Function):
@@ -150,83 +208,3 @@ def product(values_EN: Tensor, factor: Factor) -> Tensor:
     """Return values @ weight.T, float32 [E, H]; differentiable by the values and the leaves."""
     result: Tensor = _Product.apply(values_EN, factor, *factor.leaves)  # type: ignore[no-untyped-call]
     return result
-
-
-def leaves_of(weight: WideWeight) -> dict[int, Tensor]:
-    """Return views of a weight by shard of this process.
-
-    Autograd puts the gradients into their `grad`, unless the weight is frozen.
-    """
-    return {
-        shard: part.weight.detach().requires_grad_(weight.trained and torch.is_grad_enabled())
-        for shard, part in weight.parts.items()
-    }
-
-
-@dataclass(frozen=True)
-class Split:
-    """A weight [H, N] whose rows are in shards; see `widenet.model.product.Factor`.
-
-    What the shards give is gathered, which moves numbers and adds none. The gradient to the values is an
-    exact sum over the shards. Weights and their gradients stay where they are.
-
-    Attributes:
-        by_shard: The rows of each shard of this process; see `leaves_of`.
-        shards: Shards of the H rows.
-        blocks: The exchange, and how operands are rounded.
-    """
-
-    by_shard: Mapping[int, Tensor]
-    shards: Shards
-    blocks: Blocks
-
-    @property
-    def leaves(self) -> list[Tensor]:
-        """See `Factor.leaves`."""
-        return [*self.by_shard.values()]
-
-    def operands(self) -> list[Tensor]:
-        """See `Factor.operands`."""
-        return self.blocks.exchange.each(lambda shard: self.blocks.operand(self.by_shard[shard]))
-
-    def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
-        """See `Factor.times`."""
-        exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
-
-        def units_of(shard: int) -> Tensor:
-            if self.blocks.rows is None:
-                units_ER = matrix_product(values_EN, rows[shard].T)
-            else:
-                units_ER = product_by_rows(values_EN, rows[shard].T, self.blocks.rows)
-            return pad(units_ER, (0, self.shards.size(0) - self.shards.size(shard)))
-
-        terms = exchange.gather(exchange.each(units_of), self.blocks.where)
-        units_EH = torch.stack(terms, dim=2).flatten(start_dim=1)[:, : self.shards.width]
-        return units_EH.contiguous()
-
-    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
-        """See `Factor.start_back`."""
-        exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
-        terms = exchange.each(lambda shard: matrix_product(self._of_shard(shard, gradient_EH), rows[shard]))
-        return _Single(exchange.start_sum(terms, where=self.blocks.where))
-
-    def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
-        """See `Factor.to_leaves`."""
-        return self.blocks.exchange.each(
-            lambda shard: matrix_product(self._of_shard(shard, gradient_EH).T, values_EN)
-        )
-
-    def _of_shard(self, shard: int, units_EH: Tensor) -> Tensor:
-        return units_EH[:, shard :: self.shards.count].contiguous()
-
-
-@dataclass(frozen=True)
-class _Single:
-    """A pending sum that was started alone."""
-
-    sums: Pending[list[Tensor]]
-
-    def result(self) -> Tensor:
-        """See `Pending.result`."""
-        (total,) = self.sums.result()
-        return total

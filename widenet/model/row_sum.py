@@ -51,10 +51,6 @@ class RowSum:
             part_EC = filled_columns(logits_ET, columns)
             self.sum_E += (torch.relu(part_EC) if self.kind == "relu_max" else part_EC.abs()).sum(dim=1)
 
-    def add_shares(self, share_ET: Tensor, peak_E: Tensor) -> None:
-        """Add a tile of a softmax, as exp(z - its largest logit) [E, T] and this logit [E]."""
-        self.add_part(peak_E, share_ET.sum(dim=1))
-
     def add_part(self, peak_E: Tensor, sum_E: Tensor) -> None:
         """Add the sum of a softmax over some units: their largest logit [E], and that of exp(z - it) [E]."""
         self._raise_peak(peak_E)

@@ -36,11 +36,6 @@ class StepNumbers:
         """This step's learning rate."""
         return float(self.rates[self.number])
 
-    @property
-    def count(self) -> int:
-        """Number of steps of the whole training."""
-        return len(self.rates) - 1
-
 
 @dataclass(frozen=True)
 class CompiledStep:
@@ -82,19 +77,26 @@ class Rule(Protocol):
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """Return the state of a weight before its first step, tensors of the weight's shape by name."""
 
-    def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
-        """Make a step in place, including penalties; may overwrite the gradient."""
+    def apply(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        state: dict[str, Tensor],
+        step: StepNumbers,
+        bias_l2: float | None = None,
+    ) -> None:
+        """Make a step in place, including penalties; may overwrite the gradient.
+
+        `bias_l2` is the only penalty on a bias, None for a weight.
+        """
 
     def apply_to_many(self, weights: Sequence[Stepped], step: StepNumbers, are_biases: bool) -> None:
-        """Make the steps of several weights or biases, as `apply` or `apply_to_bias` does."""
+        """Make the steps of several weights or biases, as `apply` does."""
 
     def compiled_step(
         self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
     ) -> TileStep | None:
-        """Return the same step for compiled code to make; None if there is none.
-
-        `bias_l2` is the strength of the penalty on a bias, None for a weight.
-        """
+        """Return the same step for compiled code to make; None if there is none."""
 
     def launched_steps(self, weight: Tensor, step: StepNumbers) -> "Steps | None":
         """Return the same step for Triton's kernels; None if there is none."""
@@ -118,11 +120,6 @@ class Rule(Protocol):
             step: Numbers of the step.
             bias_l2: For biases, their own l2; None for a weight.
         """
-
-    def apply_to_bias(
-        self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0
-    ) -> None:
-        """Make a step of a bias, without the document's penalties and weight decay."""
 
     def idle(
         self,

@@ -147,10 +147,7 @@ class WideWeight:
             self.update_rows(shard, gradient, rule, step)
             return
         weight, state = self.part(shard).rows(start, stop)
-        if self.is_bias:
-            rule.apply_to_bias(weight, gradient, state, step, self.l2)
-        else:
-            rule.apply(weight, gradient, state, step)
+        rule.apply(weight, gradient, state, step, self.l2 if self.is_bias else None)
         if self.norm_limit is not None:
             shorten_rows(weight, self.norm_limit)
 

@@ -131,14 +131,6 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
     )
 
 
-def fits_in_memory(job: Job, available_bytes: int | None) -> bool:
-    """Return whether a job of one machine whose weights lie on a disk would fit into its memory, too."""
-    if available_bytes is None:
-        return False
-    resident = memory(replace(job, weights_in="device", kept_bytes=None))
-    return (resident.total - resident.program) * job.num_processes <= available_bytes
-
-
 def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
     """Raise CapacityError if the weights and state of some processes do not fit on a disk.
 

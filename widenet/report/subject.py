@@ -16,7 +16,6 @@ from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_log import best_line, diverged, kept_line
 from widenet.training.saved_facts import WeightsFacts
-from widenet.training.state import mixed_arithmetic
 
 
 @dataclass(frozen=True)
@@ -119,10 +118,9 @@ class Subject:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about a loss far above its start, and about a training resumed in another arithmetic."""
+        """A warning about a loss far above its start, if it is."""
         problem = diverged(self.run.training, self.records)
-        warnings = [] if problem is None else [f"Warning: {problem}"]
-        return [*warnings, mixed_arithmetic("This run")] if "arithmetic" in self.last else warnings
+        return [] if problem is None else [f"Warning: {problem}"]
 
     @property
     def seconds(self) -> float | None:

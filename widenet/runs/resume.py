@@ -16,12 +16,9 @@ from widenet.training.in_common import facts_of_checkpoint
 from widenet.training.load_vectors import load_vectors
 from widenet.training.optimizers import is_compiled
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import (
-    TrainingFacts,
-    WeightsFacts,
-)
+from widenet.training.saved_facts import TrainingFacts
 from widenet.training.start import load_start
-from widenet.training.state import ARITHMETIC, LoopState, Report, mixed_arithmetic
+from widenet.training.state import LoopState, Report
 
 T = TypeVar("T")
 
@@ -55,7 +52,6 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
         facts = TrainingFacts.of(checkpoint.facts)
         state = facts.state
         _report_changed_environment(run, facts, network.device, state, report)
-        _record_arithmetic(run, state, report)
         break
     else:
         if problem is not None:
@@ -63,7 +59,6 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
         by_leader(network.exchange, lambda: _check_unfinished(run), "run")
         load_start(run.start, network, dataset, report.say)
         load_vectors(run, network, dataset, report.say)
-        _inherit_arithmetic(run, state, report)
     _check_best(run, network, state)
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
@@ -98,30 +93,6 @@ def _report_changed_environment(
         report.say(
             f"{run.path} resumes with other software or another processor ({'; '.join(changed)}): {rest}."
         )
-
-
-def _record_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
-    """Record and report that the next steps round in another way than the steps so far."""
-    before = state.arithmetic[-1]
-    if before != ARITHMETIC and not state.has_ended(run.training):
-        state.arithmetic.append(ARITHMETIC)
-        rule = (
-            f"{run.path} was started with version {before} of the arithmetic; this widenet has version"
-            f" {ARITHMETIC}"
-        )
-        report.say(
-            f"{rule}: from here on bits may differ from an undisturbed training's, and its fingerprint"
-            " compares with no other."
-        )
-
-
-def _inherit_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
-    """Record and report that a run's starting weights come from steps that round in different ways."""
-    model = {} if run.start is None else Checkpoint.open(run.start / "model").facts
-    before = WeightsFacts.of(model).arithmetic
-    if len(before) > 1:
-        state.arithmetic = before if before[-1] == ARITHMETIC else [*before, ARITHMETIC]
-        report.say(mixed_arithmetic(str(run.start)))
 
 
 def _read(

@@ -292,7 +292,6 @@ def _finished(
         "best": state.best,
         "best_epoch": state.best_epoch,
         "examples": dataset.digest,
-        "arithmetic": state.arithmetic,
     }
     evaluate = evaluation_of(run.training, dataset)
     of_fit = fit_terms(run, network, dataset, evaluate, report, interrupted)

@@ -59,8 +59,8 @@ def environment(device: torch.device) -> dict[str, str]:
 
 
 def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
-    """List libraries and processors that differ from an earlier environment: "torch 2.11.0, before 2.8.0"."""
-    now = {**versions(device), **processors(device)}
+    """List what rounds in another way than in an earlier environment: "torch 2.11.0, before 2.8.0"."""
+    now = {"arithmetic": str(ARITHMETIC), **versions(device), **processors(device)}
     return [
         f"{name} {value}, before {before[name]}"
         for name, value in now.items()

@@ -211,8 +211,6 @@ class Training:
         record = {**state.end_epoch(), "learning_rate": rate}
         if self.spec.l1 or self.spec.l2:
             record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
-        if len(state.arithmetic) > 1:
-            record["arithmetic"] = state.arithmetic[-1]
         if state.start_examples and state.epoch == 1:
             record["start_loss"] = state.start_loss
         record["norms"] = norms_of_weights(self.network) | state.norms

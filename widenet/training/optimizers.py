@@ -333,10 +333,6 @@ class Optimizer:
         """Zeros for every state tensor."""
         return {name: roomy_beside(weight) for name in self.state}
 
-    def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
-        """One step of a weight."""
-        self._advance(weight, gradient, state, step)
-
     def apply_to_many(self, weights: Sequence[Stepped], step: StepNumbers, are_biases: bool) -> None:
         """See `model.rule.Rule.apply_to_many`: with Triton's kernels, in one launch."""
         bias_l2 = 0.0 if are_biases else None
@@ -345,7 +341,7 @@ class Optimizer:
             launched.tiles([(weight, gradient, list(state.values())) for weight, gradient, state in weights])
             return
         for weight, gradient, state in weights:
-            self._advance(weight, gradient, state, step, bias_l2)
+            self.apply(weight, gradient, state, step, bias_l2)
 
     def compiled_step(
         self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
@@ -360,12 +356,6 @@ class Optimizer:
         """See `model.rule.Rule.launched_steps`."""
         return self._launched_for(weight, step, None)
 
-    def apply_to_bias(
-        self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0
-    ) -> None:
-        """One step of a bias."""
-        self._advance(bias, gradient, state, step, l2)
-
     def apply_to_rows(
         self,
         weight: Tensor,
@@ -379,20 +369,14 @@ class Optimizer:
         idled, states = None if self.idle_weights_move else since, list(state.values())
         launched = self._launched_for(weight, step, bias_l2)
         if launched is not None:
-            fade_U = self._faded(touched, idled, step.number - 1)
+            fade_U = self._fade(touched, idled, step.number - 1)
             launched.rows(weight, touched, states, fade_U, since, step.number)
             return
         steps = self._compiled_for(weight)
         if steps is not None:
             constants = self.formula.constants(step.rate, step.number)
-            steps.rows(
-                weight,
-                touched,
-                states,
-                self._fade(touched, idled, step.number - 1),
-                self._penalties(step, bias_l2),
-                constants,
-            )
+            fade_U = self._fade(touched, idled, step.number - 1)
+            steps.rows(weight, touched, states, fade_U, self._penalties(step, bias_l2), constants)
         else:
             self._apply_to_blocks(weight, touched, state, idled, step, bias_l2)
         if since is not None:
@@ -412,17 +396,10 @@ class Optimizer:
             with copied(weight, state, rows_U) as (own, own_state):
                 if idled is not None:
                     self.idle(own, own_state, idled.index_select(0, rows_U), step.number - 1, step.rates)
-                self._advance(own, touched.rows(start, stop), own_state, step, bias_l2)
+                self.apply(own, touched.rows(start, stop), own_state, step, bias_l2)
 
     def _fade(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
         """Return the factors by which idle steps have shrunk the states of touched rows, float32 [U]."""
-        if idled is None or self.idling is None:
-            return torch.ones(len(touched))
-        steps_U = (until - idled.index_select(0, touched.features_U).long()).double()
-        return self.idling.fade(steps_U).float()
-
-    def _faded(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
-        """Compute the fade on a device."""
         if idled is None or self.idling is None:
             return torch.ones(len(touched), device=touched.features_U.device)
         return self.idling.fade(until - idled.index_select(0, touched.features_U).double()).float()
@@ -449,7 +426,7 @@ class Optimizer:
             return Penalties(step.gradient_scale, bias_l2)
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
 
-    def _advance(
+    def apply(
         self,
         weight: Tensor,
         gradient: Tensor,
@@ -457,6 +434,7 @@ class Optimizer:
         step: StepNumbers,
         bias_l2: float | None = None,
     ) -> None:
+        """See `model.rule.Rule.apply`."""
         launched = self._launched_for(weight, step, bias_l2)
         if launched is not None:
             launched.tile(weight, gradient, list(state.values()))

@@ -22,7 +22,6 @@ BESIDE_METRICS = (
     "learning_rate",
     "regularization",
     "num_examples",
-    "arithmetic",
     FITS,
     NORMS,
 )

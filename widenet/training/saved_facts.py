@@ -1,14 +1,14 @@
 """The facts that a run's checkpoints hold beside their tensors."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from widenet.errors import CheckpointError
 from widenet.training.environment import COMPILED, NOT_COMPILED
 from widenet.training.state import LoopState
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ class WeightsFacts:
         best: Best value of its metric.
         best_epoch: Epoch of this value.
         examples: Digest of the examples it was trained on.
-        arithmetic: Versions of the arithmetic of its steps.
         imported: Name of the file it was imported from, if its features have no names.
         epoch: Epoch of the best evaluation so far.
         metrics: Metrics of this evaluation; or of final weights whose neighbourhood terms were fitted.
@@ -83,7 +82,6 @@ class WeightsFacts:
     best: float | None = None
     best_epoch: int | None = None
     examples: str | None = None
-    arithmetic: list[int] = field(default_factory=list)
     imported: str | None = None
     epoch: int | None = None
     metrics: Mapping[str, float] | None = None

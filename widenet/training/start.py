@@ -13,7 +13,6 @@ from widenet.errors import CheckpointError, FitError
 from widenet.model.neighbourhood import EMPTY
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
-from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
 from widenet.plan.picture_layers import weights_by_examples
 from widenet.plan.shards import as_slice
@@ -21,7 +20,6 @@ from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import TRUNK, Checkpoint, in_trunk, neighbourhood_file, wide_file
-from widenet.training.existing_run import document_of
 from widenet.training.field_records import record_of
 from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_path import check_finished
@@ -231,22 +229,6 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
             }
             rest = " and ".join(f"{number:,} {what}" for what, number in counts.items() if number)
             say(f'{start}: {num_known:,} features of field "{name}" begin with its weights; {rest}.')
-    for name, described in described_weights(before.layout).items():
-        if name in taken.names:
-            say(
-                f'{start}: the attributes that describe its layer "{described.layer}" are not read here:'
-                " known features keep vectors with theirs, and new ones begin without. To read them, train"
-                " without `start_from`."
-            )
-    kept = [output.name for output in outputs_near(before.network, network.spec)]
-    for name in kept:
-        say(f'{start}: in output "{name}", known features keep its neighbours, and new ones count theirs.')
-    for output in before.network.outputs:
-        if output.neighbourhood is not None and output.name not in kept:
-            say(
-                f'{start}: the neighbours in its output "{output.name}" are not used: this network has none'
-                f" there, or another term. Train {document_of(start)} to keep them."
-            )
 
 
 def _matched(

@@ -1,26 +1,15 @@
 """The state of a training between two steps, and the interface of reports that follow it."""
 
-
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from widenet.spec.training import TrainingSpec
 
 ARITHMETIC = 7
 """Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
-
-
-def mixed_arithmetic(run: Path | str) -> str:
-    """Return the warning for a run whose steps, or first weights, come from several versions."""
-    return (
-        f"{run} was trained by versions of widenet that may round differently: its fingerprint compares with"
-        " no other."
-    )
 
 
 _START_EXAMPLES = 256
@@ -43,7 +32,6 @@ class LoopState:
         best: Best value of the metric so far.
         best_epoch: Number of finished epochs when it was measured.
         waited: Number of evaluations since then.
-        arithmetic: Versions of the arithmetic of all steps, the current version last.
         norms: Norms of the gradients and activations of the last step of the current epoch, for the log;
             empty before that step.
     """
@@ -59,7 +47,6 @@ class LoopState:
     best: float | None = None
     best_epoch: int | None = None
     waited: int = 0
-    arithmetic: list[int] = field(default_factory=lambda: [ARITHMETIC])
     norms: dict[str, float | None] = field(default_factory=dict)
 
     @classmethod

@@ -1,7 +1,5 @@
 """The interface of reports, which follow a study."""
 
-
-
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 

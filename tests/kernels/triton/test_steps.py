@@ -77,7 +77,7 @@ def test_steps_of_many_weights_are_those_of_each_alone(kind, are_biases, device,
     gradients = [numbers(*shape, seed=50 + number).to(device) for number, shape in enumerate(shapes)]
     alone, together = ([started(rule, weight) for weight in weights] for _ in range(2))
     for (weight, state), gradient in zip(alone, gradients, strict=True):
-        (rule.apply_to_bias if are_biases else rule.apply)(weight, gradient, state, step)
+        rule.apply(weight, gradient, state, step, 0.0 if are_biases else None)
     rule.apply_to_many(
         [(weight, gradient, state) for (weight, state), gradient in zip(together, gradients, strict=True)],
         step,
