@@ -9,7 +9,7 @@ import widenet
 from tests.baselines.conftest import HELDOUT, HISTORY, WIDTH
 from widenet.baselines import measure
 from widenet.baselines.evaluated_lists import evaluate_lists
-from widenet.baselines.measure import measured, omitted
+from widenet.baselines.measure import measured
 from widenet.baselines.popularity import evaluate_popularity
 from widenet.metrics.ranking import RankingMetrics
 
@@ -69,27 +69,6 @@ def test_lists_are_compared_with_the_held_out_items(data):
     for items in HELDOUT:
         expected.add(np.arange(4)[None], np.array([0, len(items)]), np.array(items, dtype=np.int64))
     assert evaluate_lists(lists, data, "items", "heldout", [4]) == expected.result()
-
-
-def test_each_baseline_is_said_before_it_is_measured(run, data):
-    said = []
-    widenet.Model.load(run).evaluate(data, ks=[3], baselines=True, say=said.append)
-    assert said[:3] == [f"measuring {name} ..." for name in ("popularity", "item-kNN", "SLIM")]
-    assert said[3].startswith(
-        f"measuring EASE: the inverse of a dense matrix of {WIDTH} x {WIDTH} items, and "
-    )
-
-
-def test_what_is_left_out_is_said(data, monkeypatch):
-    monkeypatch.setattr(measure, "MOST_PAIRS", 10)
-    found = measured(data, "items", "heldout", [3])
-    assert list(found) == ["popularity", "item-kNN", "EASE"]
-    slim, als = omitted(found, WIDTH)
-    assert slim.startswith("Without SLIM: SLIM counts the users of all pairs")
-    assert als == "Without ALS: `pip install implicit` brings it."
-    assert omitted(["SLIM"], 1_000_000)[0].startswith(
-        "Without EASE: EASE needs the inverse of a dense matrix of 1,000,000 x"
-    )
 
 
 def evaluated(run, data):

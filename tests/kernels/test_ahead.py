@@ -14,8 +14,6 @@ from widenet.kernels.compiled import leave_to, made_once
 from widenet.spec.usual import usual_network, usual_training
 
 ROOT = Path(__file__).parent.parent.parent
-PACKING = ["compiled_packing", "compiled_unpacking"]
-"""What every training on a CPU needs at once."""
 
 AHEAD = """
 import sys

@@ -141,13 +141,6 @@ def test_the_limits_of_avx2_keep_wider_registers_and_their_products_out_of_compi
     }
 
 
-def test_after_the_first_product_it_is_too_late():
-    torch.ones(300, 300) @ torch.ones(300, 300)
-    with mistake(OptionError, option="bits"):
-        choose_bits("portable", CPU)
-    assert "MKL_CBWR" not in os.environ
-
-
 def test_a_process_that_was_started_with_the_settings_is_never_late():
     assert printed(AFTER_A_PRODUCT, **bits.SETTINGS) == ""
 

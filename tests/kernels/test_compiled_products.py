@@ -12,7 +12,6 @@ from widenet.kernels.compiled_products import (
     fill_logits,
     fill_weight_gradient,
     product_routine,
-    view,
 )
 
 pytestmark = pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")
@@ -41,18 +40,3 @@ def test_they_have_the_bits_of_torchs(examples, hidden, units, products):
     arrays = [tensor.numpy() for tensor in (direct_EH, weight_TH, delta_ET, *found)]
     products(np.uint64(product_routine()), *arrays)
     assert [torch.equal(*pair) for pair in zip(found, expected, strict=True)] == [True] * 3
-
-
-@pytest.mark.parametrize("shape", [(4,), (0,), (2, 3), (3, 0), (2, 2, 2)])
-def test_a_view_is_what_a_slice_and_reshape_give(shape):
-    numbers, size = np.arange(24, dtype=np.float32).reshape(4, 6), int(np.prod(shape))
-    seen = np.full(shape, np.nan, np.float32)
-
-    @njit
-    def fill(numbers, first, seen):
-        part = view(numbers, first, seen.shape)
-        for place in np.ndindex(part.shape):
-            seen[place] = part[place]
-
-    fill(numbers, 5, seen)
-    assert np.array_equal(seen, numbers.ravel()[5 : 5 + size].reshape(shape))

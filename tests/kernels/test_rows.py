@@ -11,14 +11,6 @@ from widenet.kernels.rows import copied
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
-@pytest.mark.parametrize("shape", [(0,), (7,), (5, 3)])
-def test_roomy_gives_zeros(shape, dtype):
-    found = roomy(shape, dtype)
-    assert (tuple(found.shape), found.dtype, found.is_contiguous()) == (shape, dtype, True)
-    assert not found.any()
-
-
 @pytest.mark.skipif(
     not THP.exists() or "[never]" in THP.read_text(), reason="this system has no transparent large pages"
 )

@@ -21,34 +21,10 @@ def runners(device):
     return {operation: table.runner(operation, device) for operation in table.TABLE}
 
 
-def test_a_cpu_runs_numba_and_cuda_triton_where_they_have_an_operation():
-    has = {
-        runner: {name for name, found in table.TABLE.items() if runner in found}
-        for runner in ("numba", "triton")
-    }
-    assert {name for name, runner in runners(CPU).items() if runner == "numba"} == has["numba"]
-    assert {name for name, runner in runners(CUDA).items() if runner == "triton"} == has["triton"]
-    assert has["numba"] | has["triton"] == set(table.TABLE)
-
-
 def test_without_numba_and_triton_torch_runs_everything(monkeypatch):
     monkeypatch.setattr(table, "can_compile", lambda: False)
     monkeypatch.setattr(table, "has_triton", lambda: False)
     assert {*runners(CPU).values(), *runners(CUDA).values()} == {"torch"}
-
-
-@pytest.mark.parametrize(
-    ("activation", "loss", "expected"),
-    [
-        ("sigmoid", "cross_entropy", "numba"),
-        ("closed softmax", "scaled_marginal_cross_entropy", "numba"),
-        ("sigmoid", "l2", "torch"),
-        ("tanh", "cross_entropy", "torch"),
-    ],
-)
-def test_numba_has_tiles_of_some_units_and_triton_of_all(activation, loss, expected):
-    assert table.tile_runner(CPU, activation, loss) == expected
-    assert table.tile_runner(CUDA, activation, loss) == "triton"
 
 
 def test_few_numbers_wait_for_no_library_if_the_bits_are_the_same(monkeypatch):

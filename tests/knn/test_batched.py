@@ -75,12 +75,6 @@ def test_queries_that_came_before_the_time_is_over_are_answered_together(collect
     assert batched._open is None
 
 
-def test_without_time_each_is_answered_alone(collection):
-    batched = BatchedNeighbours(collection, 3, timeout_seconds=0)
-    assert_right(map(batched.nearest, QUERIES))
-    assert collection.sizes == [1] * 6
-
-
 def test_a_query_that_is_refused_spoils_no_other(collection):
     batched = BatchedNeighbours(collection, 3, size=1, timeout_seconds=FOREVER)
     with pytest.raises(FitError):

@@ -43,10 +43,6 @@ def test_the_recall_is_that_of_the_index_that_was_written(kind, measure, tmp_pat
     assert (tmp_path / "new" / "again").read_bytes() == first
 
 
-def test_a_collection_of_one_has_nothing_to_miss(tmp_path):
-    assert export_index(Neighbours.of(VECTORS[:1]), tmp_path / "index", "hnsw", 5).recall == 1.0
-
-
 def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     with mistake(OptionError, option="index"):
         export_index(Neighbours.of(VECTORS), tmp_path / "index", "tree")
@@ -67,16 +63,3 @@ def test_both_files_appear_or_neither(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert raised.value.filename == str(tmp_path / "index")
     assert not list(tmp_path.iterdir())
-
-
-def test_vectors_are_laid_out_some_at_a_time(monkeypatch, tmp_path):
-    asked = []
-    gather = Neighbours.vectors
-    monkeypatch.setattr(
-        Neighbours, "vectors", lambda self, positions: asked.append(len(positions)) or gather(self, positions)
-    )
-    monkeypatch.setattr(module, "_VECTORS_AT_ONCE", 400)
-    monkeypatch.setattr(module, "NUM_QUERIES", 1)
-    export_index(Neighbours.of(VECTORS), tmp_path / "index", "hnsw", 5)
-    assert asked == [400, 400, 100, 1]
-    assert np.array_equal(faiss.read_index(str(tmp_path / "index")).reconstruct_n(0, 900), VECTORS)

@@ -92,15 +92,6 @@ def test_products_beyond_float32_do_no_harm(measure, size):
     np.testing.assert_allclose(found[0], scores, rtol=1e-12)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_one_very_long_and_one_very_short_vector_do_no_harm(measure):
-    vectors = VECTORS.copy()
-    vectors[3] *= 1e8
-    vectors[5] *= 1e-30
-    found = Neighbours.of(vectors, measure=measure).search(QUERIES, 30)
-    np.testing.assert_array_equal(found[1], best_of(measure, QUERIES, vectors, 30)[1])
-
-
 numbers = st.integers(-2, 2)
 
 
@@ -131,14 +122,6 @@ def test_vectors_of_the_same_numbers_in_another_order_are_equally_near_to_equal_
     query = np.full((1, 12), 1 / 3, dtype=np.float32)
     assert len(np.unique(vectors @ query[0])) > 1
     assert Neighbours.of(vectors, measure=measure).search(query, 190)[1].tolist() == [list(range(190))]
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_of_many_equal_vectors_the_lowest_positions_are_given(measure):
-    vectors = np.tile(QUERIES[:1], (5000, 1))
-    vectors[::2] = 0
-    positions = Neighbours.of(vectors, measure=measure).search(QUERIES[:1], 40)[1]
-    assert positions.tolist() == [list(range(1, 80, 2))]
 
 
 @pytest.mark.parametrize("stored", ["bfloat16", "float16"])

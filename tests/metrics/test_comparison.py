@@ -1,14 +1,11 @@
 """Comparisons of two evaluations: paired by user, and equal to what the means say."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from tests.mistakes import mistake
-from tests.pages import Page
 from widenet.errors import FitError
-from widenet.metrics.comparison import cells, compared
+from widenet.metrics.comparison import compared
 from widenet.metrics.ranking import RankingMetrics
 from widenet.metrics.resampling import intervals, p_values
 
@@ -59,20 +56,3 @@ def test_evaluations_that_cannot_be_paired_are_refused():
         compared(evaluated(1), evaluated(2, users=39), 0.95)
     with mistake(FitError):
         compared(evaluated(1), evaluated(2, ks=(2,)), 0.95)
-
-
-def test_only_shared_metrics_are_compared():
-    found = compared(evaluated(1, ks=(1, 5)), evaluated(2, ks=(5, 3)), 0.95)
-    assert {name.partition("@")[2] for name in found.metrics} == {"5"}
-
-
-def test_the_least_p_value_is_shown_as_a_bound():
-    found = compared(evaluated(1, ks=(1,)), evaluated(1, ks=(1,)), 0.95)
-    [shown] = {cells(replace(each, p_value=1 / 2001))[-1] for each in found.metrics.values()}
-    [other] = {cells(replace(each, p_value=2 / 2001))[-1] for each in found.metrics.values()}
-    assert (shown, other) == ("< 0.0005", "0.0010")
-
-
-def test_a_notebook_shows_a_table():
-    page = Page(compared(evaluated(1), evaluated(2), 0.95)._repr_html_())
-    assert page.texts["th"] == ["first", "second", "difference", "95 % interval", "p"]

@@ -84,23 +84,6 @@ def test_a_mean_that_is_no_finite_number_is_damage(change, tmp_path):
         kept_evaluations(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["ndcg@3", "num_examples"])
-def test_an_absent_mean_is_named(name, tmp_path):
-    keep(tmp_path, OF, "f00d", metrics())
-    (path,) = (tmp_path / "evaluations").glob("*.json")
-    rewrite(path, {key: value for key, value in metrics().items() if key != name})
-    with mistake(DataError):
-        kept_evaluations(tmp_path)[0].read()
-
-
-def test_a_table_with_other_users_than_the_means_is_refused(tmp_path):
-    keep(tmp_path, OF, "f00d", metrics())
-    (path,) = (tmp_path / "evaluations").glob("*.json")
-    rewrite(path, metrics() | {"num_examples": 7})
-    with mistake(DataError):
-        kept_evaluations(tmp_path)[0].read()
-
-
 def test_a_damaged_table_is_named(tmp_path):
     keep(tmp_path, OF, "f00d", metrics())
     (found,) = kept_evaluations(tmp_path)

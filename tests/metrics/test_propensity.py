@@ -90,10 +90,6 @@ def test_it_is_what_loops_over_points_give_and_has_no_order(block):
     assert found == measured(lists[::-1], truths[::-1], inverse, 7)
 
 
-def test_no_true_label_gives_zero():
-    assert measured([[0, 1]], [[]], np.ones(2)) == {"psp@1": 0.0, "psp@3": 0.0}
-
-
 @pytest.mark.parametrize("numbers", [["0.55"], ["a", "1"], [2, 1.5], [0.5, float("nan")], [1, 1e-9]])
 def test_wrong_constants_are_named(numbers):
     with mistake(OptionError, option="propensity"):

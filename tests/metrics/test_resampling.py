@@ -62,17 +62,6 @@ def test_intervals_are_percentiles_of_the_means_of_resampled_users():
     assert upper == pytest.approx(np.percentile(means, 95, axis=0), abs=1e-8)
 
 
-def test_scipy_finds_the_same_intervals_as_far_as_draws_can():
-    found = values(150)
-    lower, upper = resampling.intervals(found, 0.95)
-    theirs = scipy_stats.bootstrap(
-        (found,), np.mean, n_resamples=4000, confidence_level=0.95, method="percentile", axis=0, rng=3
-    ).confidence_interval
-    width = theirs.high - theirs.low
-    assert lower == pytest.approx(theirs.low, abs=0.06 * float(width.max()))
-    assert upper == pytest.approx(theirs.high, abs=0.06 * float(width.max()))
-
-
 def test_the_bits_do_not_depend_on_blocks(monkeypatch):
     found = values(300)
     whole = resampling.intervals(found, 0.95), resampling.p_values(found - 0.5)
@@ -81,8 +70,3 @@ def test_the_bits_do_not_depend_on_blocks(monkeypatch):
     again = resampling.intervals(found, 0.95), resampling.p_values(found - 0.5)
     np.testing.assert_array_equal(whole[0], again[0])
     np.testing.assert_array_equal(whole[1], again[1])
-
-
-def test_one_user_tells_nothing():
-    assert resampling.p_values(np.array([[0.7]])).tolist() == [1.0]
-    assert [bound.tolist() for bound in resampling.intervals(np.array([[0.5]]), 0.95)] == [[0.5], [0.5]]

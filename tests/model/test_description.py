@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.mistakes import mistake
 from tests.rows import all_rows
-from widenet.errors import DocumentError
 from widenet.model.build import build
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -250,17 +248,3 @@ def test_vectors_of_attributes_start_with_zeros_and_change_no_first_weight():
     assert not network.trunk["next description"].tensor.any()
     for name in ("next", "taste/history"):
         assert torch.equal(all_rows(network.wide[name]), plain.weights()[name].float())
-
-
-@pytest.mark.parametrize(
-    ("document", "key"),
-    [
-        (layers(tied=True, described_by=BY), "described_by"),
-        (layers(weight_norm=1.0), "weight_norm"),
-        (layers(taste={"weight_norm": 1.0}), "weight_norm"),
-        (layers(weightless=True, bias=False), "described_by"),
-    ],
-)
-def test_documents_that_contradict_themselves_are_refused(document, key):
-    with mistake(DocumentError, place=f"].{key}"):
-        NetworkSpec.of(document)

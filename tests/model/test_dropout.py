@@ -5,8 +5,6 @@ import math
 import pytest
 import torch
 
-from tests.mistakes import mistake
-from widenet.errors import DocumentError
 from widenet.model.dropout import dropped
 from widenet.model.layers.hidden import sparseness
 from widenet.spec.network import NetworkSpec
@@ -25,7 +23,6 @@ RESTING = [
     "selu",
     {"kind": "elu", "alpha": 1.3, "scale": 1.2},
 ]
-OTHERS = ["softplus", "softsign", "gelu", "silu", "softmax"]
 
 
 def layer(activation, **more):
@@ -82,21 +79,6 @@ def test_at_rest_unit_and_slope_are_those_of_dsstnes_formulas(activation, kept):
         unit, slope = at_rest(activation, x, kept)
         assert found_EH[0, position].item() == pytest.approx(unit, rel=1e-12, abs=1e-12)
         assert z_EH.grad[0, position].item() == pytest.approx(slope, rel=1e-12, abs=1e-12)
-
-
-def test_alpha_dropout_keeps_mean_and_variance_of_a_selu_layer():
-    generator = torch.Generator().manual_seed(3)
-    z_EH = torch.randn(400, 500, generator=generator, dtype=torch.float64)
-    kept_EH = torch.rand(400, 500, generator=generator) >= P
-    found_EH = dropped(layer("selu").activation, z_EH, kept_EH, P, "rest")
-    assert abs(found_EH.mean().item()) < 0.01
-    assert found_EH.var().item() == pytest.approx(1, abs=0.01)
-
-
-@pytest.mark.parametrize("activation", OTHERS)
-def test_an_activation_without_a_rest_value_is_refused(activation):
-    with mistake(DocumentError, place="layers[1].dropout_form"):
-        layer(activation, dropout=P, dropout_form="rest")
 
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0, 4.0])

@@ -5,7 +5,6 @@ import torch
 
 from tests.model.test_wide_loss import PAIRS, ROW_WISE, document, name_of, targets_of
 from tests.model.twin import assert_step_matches_twin, random_batch, sparse
-from widenet.model.limits import shortened, shortening
 
 BOOST = {"delta_boost": {"target": 3.0, "other": 0.25}}
 UNIT_PAIRS = [pair for pair in PAIRS if name_of(pair[1]) not in ROW_WISE]
@@ -55,13 +54,3 @@ def test_each_examples_gradient_by_a_hidden_layers_sums_is_kept_within_a_length(
     step(
         loss, "softmax", "sparse", {}, hidden={"delta_norm": limit, "activation": "sigmoid", "sparseness": {}}
     )
-
-
-def test_a_limit_is_for_the_gradient_of_an_examples_own_loss():
-    z_EH = torch.zeros(4, 3, requires_grad=True)
-    gradient_EH = torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [6.0, 8.0, 0.0]]) / 4
-    shortened(z_EH, 5.0).backward(gradient_EH)
-    torch.testing.assert_close(
-        z_EH.grad * 4, torch.tensor([[3.0, 4.0, 0.0], [0.3, 0.4, 0.0], [0.0, 0.0, 0.0], [3.0, 4.0, 0.0]])
-    )
-    assert shortening(torch.tensor([10.0, 1.0], dtype=torch.float64), 5.0).tolist() == [0.5, 1.0]

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError
 from widenet.model import neighbourhood as module
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
@@ -254,10 +252,3 @@ def test_a_plan_counts_its_places(data):
 
     added = weights(network(**TERM)) - weights(network())
     assert added == 12 * WIDTH * TERM["neighbours"]
-
-
-def test_a_network_that_does_not_read_the_items_is_refused():
-    document = network(**TERM)
-    document["layers"][0]["field"] = "side"
-    with mistake(DocumentError, place="layers[2].neighbourhood"):
-        NetworkSpec.of(document)

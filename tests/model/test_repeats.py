@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError
 from widenet.model.neighbourhood import Repeats
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.shards import Shards
@@ -13,7 +11,6 @@ from widenet.predict.logit_tiles import layer_values
 from widenet.predict.top_k import top_k
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch, indptr_of
-from widenet.spec.network import NetworkSpec
 
 WIDTH, SHARDS = 29, 3
 ROWS = [
@@ -132,17 +129,3 @@ def test_any_number_of_processes_reads_the_same_model(model, data, groups):
     alone = used(model.run.path, data.path)
     assert groups(2)(used, model.run.path, data.path) == [alone] * 2
     assert groups(3)(used, model.run.path, data.path) == [alone] * 3
-
-
-@pytest.mark.parametrize(
-    ("options", "place"),
-    [
-        ({"predict": "all", "repeats": [1]}, ""),
-        ({"repeats": []}, ""),
-        ({"repeats": ["1"]}, "[0]"),
-        ({"repeats": [0, 1e39]}, ""),
-    ],
-)
-def test_repeats_that_mean_nothing_are_refused(options, place):
-    with mistake(DocumentError, place=f"layers[3].repeats{place}"):
-        NetworkSpec.of(network(**options))

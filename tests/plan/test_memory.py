@@ -113,10 +113,6 @@ def job(**changes):
     return Job.of(bind(NetworkSpec.of(network), training, {"items": items}), **changes)
 
 
-def test_the_workspace_does_not_grow_with_the_width_once_logits_are_not_kept():
-    assert memory(job(width=10**6)).workspace == memory(job(width=10**8)).workspace
-
-
 def test_pairs_for_a_neighbourhood_count_as_far_as_the_dataset_may_have_them():
     assumed, large, small = (
         memory(job(width=100, neighbourhood={}, num_examples=number, entries={"items": 3.0})).workspace
@@ -177,21 +173,6 @@ def test_a_sample_needs_room_for_itself_and_the_targets_whatever_the_width(kind,
     rows, logits = 2 * 4 * (64 + 1) * chosen, 4 * 512 * chosen
     assert rows + logits < small.workspace < 1.2 * (rows + logits)
     assert small.weights - memory(job(width=10**6)).weights == line * 10**6
-
-
-@pytest.mark.parametrize(
-    "larger", [{"units": 128}, {"training": {"batch_size": 1024}}, {"entries": {"items": 500.0}}], ids=str
-)
-def test_what_a_batch_needs_grows_with_it(larger):
-    before, after = memory(job(width=10**7)), memory(job(width=10**7, **larger))
-    assert after.activations + after.workspace > before.activations + before.workspace
-
-
-def test_processes_divide_weights_and_state_and_the_program_comes_once_in_each():
-    one, eight = memory(job(width=8 * 10**6)), memory(replace(job(width=8 * 10**6), num_processes=8))
-    assert one.weights / eight.weights == pytest.approx(8, rel=0.001)
-    assert one.state / eight.state == pytest.approx(8, rel=0.001)
-    assert one.program == eight.program
 
 
 @pytest.mark.parametrize("num_processes", [2, 3, 5, 6, 7, 8])

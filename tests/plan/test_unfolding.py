@@ -12,14 +12,8 @@ from widenet.model.product import Blocks
 from widenet.parallel.local import LocalExchange
 from widenet.plan.narrow import (
     PREDICTED_FILTERS,
-    blocks_of_examples,
-    examples_at_once,
-    inner_of_filters,
-    inner_of_inputs,
-    pieces,
     predicted_examples,
     shares,
-    workspace,
 )
 from widenet.plan.windows import Place, windows_of
 from widenet.spec.spatial import ConvolutionLayer
@@ -58,30 +52,6 @@ def test_processes_divide_what_is_sooner_gathered_than_computed():
     assert [sent for _, sent in four] == [8 * 4 * 64 * 784, 2 * 4 * 64 * 576, 8 * 4 * 64 * 784]
     thin = windows(1, (64, 64), kernel=5)
     assert [sent for _, sent in shares(32, thin, 64, False, 8, 4, "cpu")] == [0, 2 * 4 * 64 * 25]
-
-
-def test_a_batch_is_cut_by_its_work_into_no_more_blocks_than_examples():
-    assert [blocks_of_examples(num, LARGE, 64, 8, "cpu") for num in (0, 1, 3, 9, 32)] == [1, 1, 3, 8, 8]
-    assert blocks_of_examples(32, SMALL, 3, 8, "cpu") == 1
-
-
-def test_examples_are_laid_out_a_piece_at_a_time():
-    assert (examples_at_once(SMALL, "cpu"), examples_at_once(LARGE, "cpu")) == (4854, 2)
-    assert list(pieces(3, 8, LARGE, "cpu")) == [(3, 5), (5, 7), (7, 8)]
-    assert list(pieces(3, 3, LARGE, "cpu")) == []
-
-
-def test_multiplications_for_a_number_of_each_gradient():
-    assert inner_of_inputs(LARGE, 64) == 64 * 9
-    assert inner_of_filters(32, LARGE, 8) == 4 * 784
-
-
-def test_the_workspace_follows_the_threads_and_not_the_batch():
-    one, two = (workspace(32, LARGE, 64, 8, num, "cpu") for num in (1, 2))
-    gradients = 9 * 4 * 64 * 576
-    assert (two - gradients) == 2 * (one - gradients)
-    assert one - gradients == 4 * 2 * (784 * (576 + 2 * 64) + 2 * 64 * 900)
-    assert workspace(3200, LARGE, 64, 8, 2, "cpu") == two
 
 
 @pytest.mark.parametrize("side", [2, 3, 5, 9, 33, 129])

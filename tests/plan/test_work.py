@@ -165,16 +165,6 @@ def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_o
     assert found[1].sent_bytes == found[2].sent_bytes == 8 * EXAMPLES + 16 + 3 * 8 * EXAMPLES * 4
 
 
-@pytest.mark.parametrize("num_processes", [2, 4, 8])
-def test_processes_divide_the_wide_products_and_not_the_trunk(num_processes):
-    alone, shared = (
-        work(job(hidden=[{"name": "next", "units": 9}])),
-        work(replace(job(), num_processes=num_processes)),
-    )
-    trunk = 6 * EXAMPLES * 7 * 9
-    assert shared.operations == pytest.approx((alone.operations - trunk) / num_processes, rel=0.3)
-
-
 def test_traffic_depends_on_examples_and_hidden_units_alone():
     wide = {"items": Width(10**8)}
     asked = replace(job(), num_processes=4)
@@ -183,13 +173,3 @@ def test_traffic_depends_on_examples_and_hidden_units_alone():
         == work(asked).sent_bytes
     )
     assert 0 < work(asked).sent_bytes <= 2 * (16 * EXAMPLES * 7 + 64 * EXAMPLES)
-
-
-def test_one_process_sends_nothing():
-    assert work(job()).sent_bytes == 0
-
-
-def test_torch_counts_a_product_as_two_operations_an_element():
-    with FlopCounterMode(display=False) as counter:
-        torch.ones(2, 3) @ torch.ones(3, 5)
-    assert counter.get_total_flops() == 2 * 2 * 3 * 5

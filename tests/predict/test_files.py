@@ -2,7 +2,6 @@
 
 import csv
 import json
-import resource
 from pathlib import Path
 
 import numpy as np
@@ -82,12 +81,6 @@ def test_json_lines_hold_one_object_for_each_user_even_without_recommendations(t
     assert [np.float32(item["score"]) for line in found for item in line["items"]] == SCORES.tolist()
 
 
-def test_json_lines_escape_names(tmp_path):
-    name = 'quote " slash \\ line\nbreak'
-    path = write(tmp_path / "out.jsonl", [name], np.array([1]), [name], np.array([0.5], dtype=np.float32))
-    assert json.loads(path.read_text()) == {"user": name, "items": [{"item": name, "score": 0.5}]}
-
-
 def test_dsstne_text_is_what_dsstne_wrote(tmp_path):
     path = write(
         tmp_path / "recs",
@@ -122,12 +115,6 @@ def test_the_bytes_do_not_depend_on_blocks(tmp_path, extension, monkeypatch):
     assert [write(tmp_path / f"cut{block}.{extension}", block=block).read_bytes() for block in (1, 2, 3)] == [
         whole
     ] * 3
-
-
-def test_parquet_row_groups_are_of_one_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROW_GROUP", 4)
-    found = pq.ParquetFile(write(tmp_path / "out.parquet", block=2)).metadata
-    assert [found.row_group(group).num_rows for group in range(found.num_row_groups)] == [4, 2]
 
 
 @pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
@@ -207,33 +194,3 @@ def test_only_a_file_of_recommendations_is_replaced(tmp_path, extension):
         with pytest.raises(OptionError), open_results(path, overwrite=True):
             pass
         assert path.read_bytes() == before
-
-
-def test_the_extension_is_read_in_any_case_and_a_format_overrules_it(tmp_path):
-    assert write(tmp_path / "out.CSV").read_text("utf-8").startswith("user,item")
-    assert write(tmp_path / "out.txt", file_format="jsonl").read_text("utf-8").startswith('{"user"')
-
-
-@pytest.fixture
-def small_files():
-    """Files cannot grow beyond 4 kB here, as on a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.usefixtures("small_files")
-@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl"])
-def test_a_full_disk_is_told_with_the_file_and_leaves_nothing(tmp_path, extension):
-    path, scores = tmp_path / f"out.{extension}", np.random.default_rng(0).random(20_000, dtype=np.float32)
-
-    def fill():
-        with open_results(path) as results:
-            for _ in range(20):
-                results.write(["u"], np.array([20_000]), [f"item-{n}" for n in range(20_000)], scores)
-
-    with pytest.raises(OSError, match=r"File too large.*out\.") as caught:
-        fill()
-    assert caught.value.filename == str(path)
-    assert list(tmp_path.iterdir()) == []

@@ -90,18 +90,6 @@ def test_blocks_are_bounded_by_users_and_by_recommendations_and_do_not_change_th
     assert by_user(model.predict(data, k=3)) == whole
 
 
-def test_blocks_come_one_at_a_time_as_they_are_asked_for(model, data, monkeypatch):
-    monkeypatch.setattr(module, "RANKED_TOGETHER", 10)
-    asked = []
-    monkeypatch.setattr(
-        module, "top_k", lambda *arguments, top_k=module.top_k: asked.append(1) or top_k(*arguments)
-    )
-    blocks = model.predict(data, k=2)
-    assert asked == []
-    next(blocks)
-    assert asked == [1]
-
-
 def test_banned_items_are_shown_to_nobody_and_those_of_one_user_to_everybody_else(model, data, tmp_path):
     (tmp_path / "never").write_text("i3\ni4\n")
     (tmp_path / "never_for").write_text("user,item\nu0,i7\nu0,i8\nu2,i9\nnobody,i1\n")

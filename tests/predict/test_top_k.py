@@ -231,30 +231,3 @@ def test_without_scores_the_ranking_is_the_same(activation):
     without = top_k(built, {"history": BATCH}, "out", 9, SparseBatch.from_lists(EXCLUDED), scores=False)
     assert torch.equal(with_scores[1], without[1])
     assert torch.equal(with_scores[0], without[0]) == (activation == "relu")
-
-
-def test_softmax_scores_are_probabilities_over_all_units_even_where_logits_are_huge():
-    built = network("softmax")
-    for part in built.wide["out bias"].parts.values():
-        part.weight.mul_(1000)
-    scores = top_k(built, {"history": BATCH}, "out", WIDTH)[0]
-    assert scores.double().sum(dim=1).tolist() == pytest.approx([1.0] * 5, rel=1e-4)
-
-
-def test_a_network_trained_in_bfloat16_predicts_in_float32():
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "low", "units": 40},
-        {"name": "high", "units": 30},
-        {"name": "out", "kind": "output", "field": "items"},
-    ]
-    found = []
-    for precision in ("float32", "bfloat16"):
-        training = TrainingSpec.of({"precision": precision})
-        built = build(
-            bind(NetworkSpec.of({"layers": layers}), training, {"items": Facts(WIDTH)}),
-            LocalExchange(8),
-            counts={},
-        )
-        found.append([tensor.tolist() for tensor in top_k(built, {"items": BATCH}, "out", 9)])
-    assert found[0] == found[1]

@@ -42,26 +42,10 @@ def test_every_layer_is_a_box_with_its_facts():
     assert dict(page.elements)["svg"]["aria-label"] == "The network <b>net</b>"
 
 
-def test_recurrent_layers_are_drawn_too():
-    session = {"name": "session", "kind": "input", "field": "items", "last": 5}
-    along, after = (
-        {"name": "along", "kind": "recurrent", "units": 4},
-        {"name": "next", "kind": "output", "field": "items", "predict": "next"},
-    )
-    network = NetworkSpec.of({"layers": [session, along, after]})
-    page = Page(drawn(network.name, network.layers))
-    assert page.count("rect") == 3
-    assert "recurrent, 4 units" in page.texts["text"]
-
-
 def test_sizes_and_parameters_are_said_where_they_are_known():
     said = Page(drawn(NETWORK.name, NETWORK.layers, {"next": "7 units"}, {"deep": 1234})).texts["text"]
     assert 'output of "<script>", 7 units' in said
     assert "1,234 parameters" in said
-
-
-def test_a_notebook_shows_a_network():
-    assert NETWORK._repr_html_() == drawn(NETWORK.name, NETWORK.layers)
 
 
 def test_settings_are_words_and_shared_weights_a_line():

@@ -181,16 +181,3 @@ def test_a_kind_of_layer_is_known_to_its_own_files_alone():
         for path in MODULES
         if not path.startswith(TRANSLATORS) and (lines := told_apart(ast.parse((ROOT / path).read_text())))
     } == {}
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "isinstance(layer, HiddenLayer)",
-        "isinstance(layer, InputLayer | PoolingLayer)",
-        "isinstance(layer, (InputLayer, PoolingLayer))",
-        "match layer:\n    case RecurrentLayer(units=units):\n        pass",
-    ],
-)
-def test_a_question_for_the_kind_of_a_layer_is_seen(source):
-    assert len(told_apart(ast.parse(source))) == 1

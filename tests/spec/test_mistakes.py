@@ -132,8 +132,11 @@ NETWORK = [
     (network({}, {}, {"sample": "uniform", "weight_norm": 2.5}), "layers[2].weight_norm"),
     (network({}, {}, {"weightless": True}), "layers[2].bias"),
     (network({}, {}, {"repeats": [1.0]}), "layers[2].repeats"),
+    (network({}, {}, {"repeats": ["1"]}), "layers[2].repeats[0]"),
     (network({"field": "other"}, {}, {"neighbourhood": {}}), "layers[2].neighbourhood"),
     (network({}, {"described_by": ["a", "a"]}), "layers[1].described_by"),
+    (network({}, {"described_by": "a", "weight_norm": 1.0}), "layers[1].weight_norm"),
+    (network({}, {}, {"described_by": "a", "weights": SHARED}), "layers[2].described_by"),
     (network({}, {"activation": "relu", "sparseness": {}}), "layers[1].sparseness"),
     (network({}, {"activation": "gelu", "dropout_form": "rest"}), "layers[1].dropout_form"),
     # Shared weights.

@@ -20,23 +20,6 @@ def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_seq
     assert NetworkSpec.parse(network.to_json()) == network
 
 
-@pytest.mark.parametrize("is_sequence", [True, False])
-def test_a_network_reads_the_descriptions_that_there_are(is_sequence):
-    plain = usual_network("songs", is_sequence, 9)
-    described = usual_network("songs", is_sequence, 9, ["genre"])
-    assert plain.layer("taste").described_by is None
-    assert described.layer("taste").described_by == ("genre",)
-
-
-@pytest.mark.parametrize("is_sequence", [True, False])
-def test_a_network_has_the_term_if_asked(is_sequence):
-    plain, near = (usual_network("songs", is_sequence, 9, has_term=has_term) for has_term in (False, True))
-    assert plain.outputs[0].neighbourhood is None
-    assert near.outputs[0].neighbourhood is not None
-    assert (near.outputs[0].neighbourhood.order == "use") == is_sequence
-    assert NetworkSpec.parse(near.to_json()) == near
-
-
 def test_a_training_is_evaluated_where_there_is_a_part_to_choose_by():
     chosen, whole = usual_training(True, 4096), usual_training(False, 4096)
     assert (whole.evaluation, whole.keep, chosen.keep) == (None, "last", "best")

@@ -65,13 +65,3 @@ def test_a_file_that_cannot_grow_is_told_once_and_nothing_more_is_written(limit,
         " place. The training continues without TensorBoard."
     ]
     assert sum(path.stat().st_size for path in (tmp_path / "tensorboard").iterdir()) <= limit
-
-
-def test_a_folder_that_cannot_be_made_is_told_once(tmp_path):
-    (tmp_path / "tensorboard").touch()
-    said = []
-    written(tmp_path / "tensorboard", 1, 0.5, 0.5, say=said.append)
-    assert said == [
-        f"{tmp_path / 'tensorboard'} cannot be written: File exists. Check the path and its permissions, or"
-        " choose another place. The training continues without TensorBoard."
-    ]

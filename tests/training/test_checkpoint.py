@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from tests.mistakes import mistake
 from tests.parallel.split import DIVIDED
-from widenet.data.manifest import Field, sha256_of
+from widenet.data.manifest import Field
 from widenet.errors import CheckpointError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
@@ -17,7 +17,6 @@ from widenet.plan.layout import Width
 from widenet.plan.shards import held
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training import checkpoint
 from widenet.training.checkpoint import Checkpoint, fingerprint
 from widenet.training.optimizers import Optimizer
 from widenet.training.publication import publish
@@ -241,17 +240,6 @@ def test_each_process_reads_the_state_of_its_pieces(size, of_pieces):
             assert (taken[key][own] == -1).all()
             taken[key][own] = numbers[own]
     assert all(torch.equal(taken[key], numbers) for key, numbers in expected.items())
-
-
-def test_no_file_is_verified_twice_and_numbers_end_with_the_last_piece_they_need(of_pieces, monkeypatch):
-    hashed, opened = [], Checkpoint.open(of_pieces[0])
-    monkeypatch.setattr(checkpoint, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path))
-    (name, key), numbers = next(iter(of_pieces[1].items()))
-    opened.fill_numbers(f"state.{name}.{key}", 0, first := torch.empty(1))
-    assert first == numbers[0]
-    assert hashed == ["trunk.safetensors", "pieces.shard-0000-of-0008.safetensors"]
-    opened.load_into(divided(), with_state=True)
-    assert sorted(hashed) == sorted(opened.files)
 
 
 def test_weights_alone_are_read_without_state_in_pieces(of_pieces, tmp_path):

@@ -5,8 +5,6 @@ import pytest
 from tests.starts import CATALOGUES, OLD, grown
 from tests.trainings import books, tied_near
 from widenet.runs import Model, train
-from widenet.spec.network import NetworkSpec
-from widenet.training.start import outputs_near
 
 TRAINING = {"epochs": 1, "batch_size": 16, "shards": 3}
 TERM = {"neighbours": 4, "popularity": 0.4}
@@ -56,21 +54,6 @@ def test_another_term_counts_all_neighbours(term, before, tmp_path):
         tied_near(**term), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
     )
     assert nearest(further, OLD) == nearest(fresh, OLD)
-
-
-def test_along_a_sequence_the_order_must_be_the_same():
-    specs = [NetworkSpec.of(tied_near(**TERM, order=order)) for order in ("use", "ignore")]
-    assert outputs_near(specs[0], specs[0]) == list(specs[0].outputs)
-    assert outputs_near(*specs) == []
-
-
-def test_weight_and_floor_do_not_matter(before, tmp_path):
-    other = {**TERM, "weight": 3, "floor": 0.5}
-    data = grown(tmp_path / "data", OLD)
-    further = train(
-        tied_near(**other), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
-    )
-    assert nearest(further, OLD) == nearest(before, OLD)
 
 
 def begun_by_a_group(data, out, start):

@@ -355,31 +355,6 @@ def test_with_a_floor_and_an_offset_twenty_steps_are_those_of_dsstnes_formulas(k
     assert np.abs(expected - start.numpy()).max() > 1e-4 * size
 
 
-@pytest.mark.parametrize("kind", ["adagrad", "rmsprop", "adadelta"])
-def test_a_floor_takes_the_place_of_epsilon_and_acts_on_small_squares_alone(kind):
-    def stepped(size, **settings):
-        rule = Optimizer(TrainingSpec.of({"optimizer": {"kind": kind, **settings}}).optimizer)
-        weight = numbers(5, 3)
-        state = {name: numbers(5, 3, seed=2).abs() * size for name in rule.state}
-        rule.apply(weight, numbers(5, 3, seed=1) * size**0.5, state, StepNumbers(1, rates_of(2)))
-        return weight
-
-    assert torch.equal(stepped(1e-3, floor=1e-9, epsilon=0.1), stepped(1e-3, floor=1e-30, epsilon=1e-5))
-    assert not torch.equal(stepped(1e-3, floor=1e-9), stepped(1e-3, epsilon=0.1))
-    assert not torch.equal(stepped(1e-12, floor=1e-9), stepped(1e-12, floor=1e-30))
-
-
-def test_an_offset_of_adam_takes_the_correction_of_a_later_step():
-    def stepped(number, **settings):
-        rule = Optimizer(TrainingSpec.of({"optimizer": {"kind": "adam", **settings}}).optimizer)
-        weight = numbers(5, 3)
-        rule.apply(weight, numbers(5, 3, seed=1), rule.state_for(weight), StepNumbers(number, np.ones(9)))
-        return weight
-
-    assert torch.equal(stepped(1, step_offset=3), stepped(4))
-    assert not torch.equal(stepped(1, step_offset=3), stepped(1))
-
-
 @pytest.mark.parametrize(
     ("optimizer", "settings", "expected"),
     [

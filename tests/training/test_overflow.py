@@ -2,16 +2,12 @@
 the same.
 """
 
-import math
-
 import pytest
-import torch
 
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import NumericsError
 from widenet.runs import train
-from widenet.training.all_weights import Launched
 
 HISTORY = {"name": "history", "kind": "input", "field": "items"}
 NEXT = {"name": "next", "kind": "output", "field": "items"}
@@ -41,16 +37,3 @@ def test_the_layer_whose_sums_are_too_large_is_named_although_the_step_then_brok
     large, limit, tmp_path
 ):
     assert f'layer "{large}"' in overflow(tmp_path, large, limit)
-
-
-def test_a_finite_loss_passes_and_another_names_the_first_layer_in_order():
-    fine, broken = torch.zeros(2, 3), torch.tensor([0.0, math.inf])
-    Launched(torch.tensor(1.0), {"a": broken}, {}).check(1.0)
-    for values, losses, name in [
-        ({"a": fine, "b": broken, "c": broken}, {"out": broken}, 'layer "b"'),
-        ({"a": fine}, {"out": fine.sum(), "other": broken.sum()}, 'layer "other"'),
-        ({"a": fine}, {"out": fine.sum()}, "a penalty on sparseness"),
-    ]:
-        with mistake(NumericsError) as caught:
-            Launched(torch.tensor(math.inf), values, losses).check(math.inf)
-        assert name in caught.value.rule

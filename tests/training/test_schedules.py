@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from widenet.spec.training import TrainingSpec
 from widenet.training.schedules import rates
@@ -45,14 +44,6 @@ def test_the_rates_of_three_epochs_of_four_steps_are_those_computed_by_hand(sche
     assert found[1:].tolist() == pytest.approx(expected, rel=1e-14)
 
 
-def test_a_cosine_begins_at_the_rate_is_halfway_in_the_middle_and_ends_towards_the_floor():
-    found = rates_of({"kind": "cosine", "floor": 0.2}, steps_per_epoch=100, epochs=10)
-    assert found[1] == 0.5
-    assert found[501] == pytest.approx(0.3)
-    assert 0.1 < found[1000] < 0.1001
-    assert bool((np.diff(found[1:]) < 0).all())
-
-
 def test_warm_up_rises_linearly_and_then_leaves_the_schedule_alone():
     schedule = {"kind": "step", "every_epochs": 1, "factor": 0.5}
     found, without = rates_of(schedule, warmup_steps=5), rates_of(schedule)
@@ -62,44 +53,4 @@ def test_warm_up_rises_linearly_and_then_leaves_the_schedule_alone():
 def test_a_warm_up_longer_than_the_training_never_reaches_the_rate():
     assert rates_of("constant", warmup_steps=24)[1:].tolist() == pytest.approx(
         [0.5 * n / 24 for n in range(1, 13)]
-    )
-
-
-def torch_rates(make, steps, every):
-    """The rates that a scheduler of torch gives each of some steps, called once in so many steps."""
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
-    scheduler, found = make(optimizer), []
-    for step in range(steps):
-        found.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        if (step + 1) % every == 0:
-            scheduler.step()
-    return found
-
-
-def test_the_cosine_is_torchs_stepped_every_step():
-    expected = torch_rates(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 60, eta_min=0.05), 60, 1)
-    assert rates_of({"kind": "cosine", "floor": 0.1}, 12, 5)[1:].tolist() == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_steps_are_torchs_stepped_every_epoch():
-    expected = torch_rates(lambda o: torch.optim.lr_scheduler.StepLR(o, 2, 0.3), 60, 12)
-    assert rates_of({"kind": "step", "every_epochs": 2, "factor": 0.3}, 12, 5)[1:].tolist() == pytest.approx(
-        expected, rel=1e-12
-    )
-
-
-def test_the_exponential_meets_torchs_at_every_epochs_beginning():
-    expected = torch_rates(lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.7), 60, 12)
-    assert rates_of({"kind": "exponential", "factor": 0.7}, 12, 5)[1::12].tolist() == pytest.approx(
-        expected[::12], rel=1e-12
-    )
-
-
-def test_the_inverse_is_torchs_lambda():
-    expected = torch_rates(
-        lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: 1 / (1 + 0.01 * step)), 60, 1
-    )
-    assert rates_of({"kind": "inverse", "decay": 0.01}, 12, 5)[1:].tolist() == pytest.approx(
-        expected, rel=1e-12
     )

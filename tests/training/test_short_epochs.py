@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from torch import distributed
 
-from tests.parallel.workers import Group
 from tests.training.test_saving import Watch, at, outcome, saved
 from tests.trainings import SETTINGS, STEPS, books
 from widenet.runs import train
@@ -15,12 +13,6 @@ from widenet.training import saving
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return books(tmp_path_factory.mktemp("books") / "data").path
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory):
-    with Group(2, tmp_path_factory.mktemp("pair")) as found:
-        yield found
 
 
 class Ticking:
@@ -112,26 +104,3 @@ def test_an_interruption_and_the_end_by_patience_have_a_checkpoint_at_once(data,
     better = epochs_that_were_better(tmp_path / "patient", "ndcg@5")
     assert saved(tmp_path / "patient") == [at(epoch, 0) for epoch in sorted(better | {1, epochs})]
     assert model.facts["best_epoch"] == epochs - 1
-
-
-def trained_by_clocks_of_short_epochs(data, out):
-    """Train under a clock that only in process 0 goes on between the ends of epochs."""
-    clock, own = [0.0], saving.monotonic
-
-    def tick():
-        clock[0] += 0.5 * (distributed.get_rank() == 0)
-        return False
-
-    saving.monotonic = lambda: clock[0]
-    try:
-        network, training = short_epochs()
-        return train(network, {**training, "shards": 2}, data, out, interrupted=tick).fingerprint()
-    finally:
-        saving.monotonic = own
-
-
-def test_the_clock_of_the_leader_decides_which_epochs_have_checkpoints(data, pair, tmp_path):
-    network, training = short_epochs()
-    expected = train(network, {**training, "shards": 2}, data, tmp_path / "undisturbed").fingerprint()
-    assert pair(trained_by_clocks_of_short_epochs, data, tmp_path / "run") == [expected] * 2
-    assert saved(tmp_path / "run") == [at(1, 0), at(3, 0), at(5, 0), at(7, 0), at(8, 0)]

@@ -114,21 +114,3 @@ def test_filters_in_pieces_beside_others_of_another_size_begin_with_their_state(
         taken = key[0] != "parts/best"
         assert bool(numbers.any()) == taken, key
         assert not taken or torch.equal(numbers, expected[key])
-
-
-def head(data, out, start):
-    network = {"layers": [UNTIED["layers"][0], {**UNTIED["layers"][1], "frozen": True}, LABEL]}
-    training = document({"kind": "adam", "learning_rate": 0.1}, evaluation=None, shards=4)
-    return train(network, training, data, out, start_from=start).fingerprint()
-
-
-def test_a_head_on_a_frozen_layer_has_the_same_bits_in_every_number_of_processes(before, tmp_path, groups):
-    labelled(tmp_path / "data")
-    one = head(tmp_path / "data", tmp_path / "one", before("momentum"))
-    trained, old = Model.load(tmp_path / "one").network, Model.load(before("momentum")).network
-    taken = rows(trained)["taste/history", "weight"]
-    assert torch.equal(taken, rows(old)["taste/history", "weight"])
-    assert torch.equal(trained.trunk["taste bias"].tensor, old.trunk["taste bias"].tensor)
-    for size in (2, 4):
-        found = groups(size)(head, tmp_path / "data", tmp_path / str(size), before("momentum"))
-        assert found == [one] * size
