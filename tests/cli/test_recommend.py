@@ -104,21 +104,6 @@ def trained(folder, widenet, monkeypatch):
     return Model.load(folder / "run")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("5", "--items", "3", "8"),
-        ("--items", "5", "--items=3", "8"),
-        ("--items", "5", "3", "--items", "8"),
-        ("-k", "8", "--items", "5", "--items", "3", "8"),
-    ],
-)
-@pytest.mark.usefixtures("trained")
-def test_items_with_and_without_a_flag_stand_in_the_order_of_the_command_line(words, widenet):
-    ended = widenet("recommend", "run", *words)
-    assert ended.err.splitlines()[0] == "For somebody with: The 5th; The 3th; The 8th"
-
-
 def test_the_newest_items_of_a_sequence_are_shown(tmp_path, widenet):
     rows = "".join(f"u{user},i{(user + step * step) % 9},{step}\n" for user in range(9) for step in range(25))
     (tmp_path / "clicks.csv").write_text(f"user,item,time\n{rows}")
@@ -191,7 +176,7 @@ def test_predict_takes_the_rules(trained, widenet, tmp_path):
         ["--where", "=x"],
         ["--where", "in_stock", "--where", "in_stock=true"],
         ["--diversity", "2"],
-        ["--explain"],
+        ["--items", "5", "8"],
     ],
 )
 @pytest.mark.usefixtures("trained")

@@ -6,8 +6,6 @@ import shutil
 
 import pytest
 
-from widenet.cli import runs as command
-
 
 @pytest.fixture
 def runs(world, tmp_path):
@@ -18,17 +16,6 @@ def runs(world, tmp_path):
     (tmp_path / "runs" / "second" / "training.json").write_text(json.dumps({**document, "epochs": 5}))
     (tmp_path / "runs" / "foreign").mkdir()
     return tmp_path / "runs"
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    """Lets the command write to a terminal of a width."""
-
-    def of(width):
-        monkeypatch.setattr(command.sys.stdout, "isatty", lambda: True)
-        monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((width, 24)))
-
-    return of
 
 
 def test_every_run_has_a_line_and_its_differences_below(runs, widenet):
@@ -51,48 +38,6 @@ def test_a_run_in_8_bits_names_the_one_that_it_was_made_of(runs, widenet):
     assert f"    in 8 bits, made of {runs / 'first'}, training.epochs=2" in lines
     (small,) = [line for line in lines if line.startswith("small ")]
     assert small.split()[-1] == "-"  # no time of a training
-
-
-def test_a_narrow_terminal_gets_the_same_facts_in_short_lines(runs, widenet, terminal):
-    wide = widenet("runs", runs).out
-    terminal(30)
-    narrow = widenet("runs", runs).out
-    assert max(map(len, narrow.splitlines())) <= 30
-    facts = set(wide.replace(",", " ").split()) - {
-        "run",
-        "state",
-        "epochs",
-        "kept",
-        "metric",
-        "fingerprint",
-        "time",
-    }
-    assert facts <= set(narrow.replace(",", " ").split())
-    terminal(200)
-    assert widenet("runs", runs).out == wide
-
-
-def test_runs_that_differ_much_show_the_first_of_each_document(runs, widenet):
-    path = runs / "second" / "network.json"
-    document = json.loads(path.read_text())
-    document["layers"][1]["initializer"] = {"kind": "gaussian", "deviation": 0.5}
-    document["layers"][1] |= {"bias": False, "dropout": 0.25, "units": 4}
-    document["layers"][2] |= {"bias": False}
-    document["name"] = f"{'a' * 40}{'b' * 40}"
-    path.write_text(json.dumps(document))
-    lines = widenet("runs", runs, "--sort", "name").out.splitlines()
-    first, second = [line for line in lines if line.startswith("    ")]
-    assert second.split(", ") == [
-        f'    network.name="{"a" * 27}…{"b" * 18}"',
-        "network.layers[taste].bias=false",
-        'network.layers[taste].initializer.kind="gaussian"',
-        "network.layers[taste].dropout=0.25",
-        "training.epochs=5",
-        "and 2 more",
-    ]
-    assert first.endswith("training.epochs=2, and 1 more")
-    all_of_them = json.loads(widenet("runs", runs, "--json").out)["runs"][1]["differences"]
-    assert (len(all_of_them), all_of_them["network.name"]) == (7, document["name"])
 
 
 def test_json_has_the_numbers_in_full_and_the_problems(runs, widenet):

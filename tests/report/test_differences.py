@@ -1,6 +1,6 @@
 """Documents are compared by places: only those that differ remain, with their values."""
 
-from widenet.report.differences import differing, telling
+from widenet.report.differences import differing
 
 
 def test_only_the_values_that_differ_remain_under_dotted_paths():
@@ -17,29 +17,3 @@ def test_only_the_values_that_differ_remain_under_dotted_paths():
 def test_a_place_that_one_document_lacks_differs():
     assert differing([{"a": None, "b": [1, 2]}, {"b": [1, 2]}]) == [{"a": None}, {}]
     assert differing([{"a": 1}, {"a": True}]) == [{"a": 1}, {"a": True}]
-
-
-def test_layers_that_only_some_have_are_one_difference_and_what_all_have_comes_first():
-    plain = {
-        "name": "",
-        "layers": [{"name": "out", "kind": "output"}],
-        "rate": {"kind": "fixed"},
-        "epochs": 1,
-    }
-    added = {"name": "gru", "kind": "recurrent", "units": 64, "bias": True, "reset": None}
-    deep = {
-        "name": "deep",
-        "layers": [added, *plain["layers"]],
-        "rate": {"kind": "step", "every": 3},
-        "epochs": 2,
-    }
-    first, second = telling(differing([plain, deep]))
-    assert list(first.items()) == [("rate.kind", "fixed"), ("epochs", 1)]
-    assert list(second.items()) == [
-        ("name", "deep"),
-        ("rate.kind", "step"),
-        ("epochs", 2),
-        ("layers[gru]", "recurrent, 64 units"),
-        ("rate.every", 3),
-    ]
-    assert telling([]) == []

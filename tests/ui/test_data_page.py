@@ -50,17 +50,15 @@ def test_a_dataset_that_lies_in_a_run_has_the_name_of_the_run():
 ROWS = [[0, 1, 2], [0], [], [0, 1], [0, 3, 2, 1]]
 
 
-def test_ranks_fall_and_lengths_are_shares_of_all_examples(tmp_path):
+def test_lengths_are_shares_of_all_examples(tmp_path):
     (facts,) = facts_of(dataset_from_lists(tmp_path / "data", ROWS, width=5))
     assert (facts.field, facts.part, facts.ends) == ("items", "train", None)
-    assert facts.ranks == [(1, 4), (2, 3), (3, 2), (4, 1)]
     assert facts.lengths == {"0": 0.2, "1": 0.2, "2 to 3": 0.4, "4 to 7": 0.2}
     assert (facts.activity.total, facts.popularity.number) == (10, 5)
 
 
 def test_a_dataset_without_entries_has_facts(tmp_path):
     (facts,) = facts_of(dataset_from_lists(tmp_path / "data", [[], []], width=5))
-    assert facts.ranks == []
     assert facts.lengths == {"0": 1.0}
 
 

@@ -1,5 +1,6 @@
 """The flags of commands, made from the arguments that the library declares."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -186,7 +187,7 @@ def _value(name: str, kind: Any, argument: Argument, word: Any) -> Any:
         if get_origin(member) is Mapping:
             texts = pairs(name, (argument.form or "").partition(",")[0], word or [])
             if get_args(member)[1] is int:
-                return {key: _whole(name, text) for key, text in texts.items()} or None
+                return {key: whole_number(name, text) for key, text in texts.items()} or None
             is_list = get_origin(get_args(member)[1]) is Sequence
             return {key: text.split(",") for key, text in texts.items()} if is_list else texts
         if get_origin(member) is Sequence:
@@ -194,11 +195,15 @@ def _value(name: str, kind: Any, argument: Argument, word: Any) -> Any:
     return word
 
 
-def _whole(option: str, text: str) -> int:
+def whole_number(option: str, text: str, most: float = math.inf) -> int:
+    """Read a whole number, at least 1 if `most` bounds it; raises OptionError."""
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise OptionError("must be a whole number", option=option, value=text) from None
+    if most < math.inf and not 1 <= number <= most:
+        raise OptionError(f"must be 1 to {most:,}", option=option, value=text)
+    return number
 
 
 Run = Annotated[Path, IN_STORES, option(LoadArguments, "run")]

@@ -2,9 +2,8 @@
 
 import json
 import re
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,21 +23,7 @@ Layer = Annotated[
 ]
 
 
-class _Measure(StrEnum):
-    dot = "dot"
-    cosine = "cosine"
-    l2 = "l2"
-
-
-class _Stored(StrEnum):
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
-
-class _Index(StrEnum):
-    hnsw = "hnsw"
-    ivf = "ivf"
+_Measure = Literal["dot", "cosine", "l2"]
 
 
 _LINE = re.compile(rb'\{"key": ("(?:[^"\\]|\\.)*"|-?[0-9]+), "neighbours": \[')
@@ -57,7 +42,7 @@ def like(
     item: Annotated[str, typer.Argument(metavar="ITEM", help="An id, a title or part of a title.")],
     layer: Layer = None,
     k: Annotated[int, typer.Option("-k", "--k", help="Number of items.", min=1)] = 10,
-    measure: By = _Measure.cosine,
+    measure: By = "cosine",
     as_json: AsJson = False,
     device: Device = None,
 ) -> None:
@@ -72,7 +57,7 @@ def like(
 
     model = Model.load(run, device)
     with warnings_as_sentences():
-        rows = model.similar(item, k, layer=layer, measure=measure.value)
+        rows = model.similar(item, k, layer=layer, measure=measure)
     if not is_leader():
         return
     if as_json:
@@ -105,10 +90,11 @@ def search(
             help="Measure of nearness: a large product, a large cosine or a small distance. dot: lengths of"
             " vectors in files may count."
         ),
-    ] = _Measure.dot,
+    ] = "dot",
     stored: Annotated[
-        _Stored, typer.Option(help="Precision in which vectors are stored; types of 2 bytes are rounded.")
-    ] = _Stored.float32,
+        Literal["float32", "bfloat16", "float16"],
+        typer.Option(help="Precision in which vectors are stored; types of 2 bytes are rounded."),
+    ] = "float32",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier file of neighbours.")
     ] = False,
@@ -129,7 +115,7 @@ def search(
         check_new(out, overwrite, "a file of neighbours", _is_of_neighbours)
     run_in_processes(context, processes, device)
     query_vectors = read_vectors(queries)
-    collection = Neighbours.of(read_vectors(files), measure=measure.value, stored=stored.value, device=device)
+    collection = Neighbours.of(read_vectors(files), measure=measure, stored=stored, device=device)
     if not is_leader():
         for _ in collection.search_all(query_vectors, k, LARGEST_BLOCK):
             pass
@@ -154,10 +140,11 @@ def export(
         Path, typer.Option(help="The faiss index to write; beside it OUT.keys gets the keys, one a line.")
     ],
     index: Annotated[
-        _Index, typer.Option(help="Kind of index. hnsw: a graph of neighbours. ivf: lists around centres.")
-    ] = _Index.hnsw,
+        Literal["hnsw", "ivf"],
+        typer.Option(help="Kind of index. hnsw: a graph of neighbours. ivf: lists around centres."),
+    ] = "hnsw",
     layer: Layer = None,
-    measure: By = _Measure.cosine,
+    measure: By = "cosine",
     k: Annotated[
         int,
         typer.Option("-k", "--k", help="Length of the lists to compare with the exact ones.", min=1),
@@ -176,10 +163,10 @@ def export(
     from widenet.runs import Model
 
     if source.is_dir():
-        collection = Neighbours.of_model(Model.load(source, device), layer, measure.value)
+        collection = Neighbours.of_model(Model.load(source, device), layer, measure)
     else:
-        collection = Neighbours.of(source, measure=measure.value, device=device)
-    exported = export_index(collection, out, index.value, k, overwrite)
+        collection = Neighbours.of(source, measure=measure, device=device)
+    exported = export_index(collection, out, index, k, overwrite)
     if as_json:
         print_json({"out": out, "num_vectors": len(collection), **asdict(exported)})
         return

@@ -12,21 +12,7 @@ from widenet.runs.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 
 if TYPE_CHECKING:
     from widenet.runs.made_of import Fitted
-    from widenet.runs.model import Model
     from widenet.runs.term_search import Choice
-
-
-def say_smaller(run: Path, made: "Model", out: Path, as_json: bool) -> None:
-    """Print the bytes of weights of a run and of the one that was made of it, and its fingerprint."""
-    from widenet.runs.made_of import num_bytes
-
-    after, before = num_bytes(out), num_bytes(run)
-    if as_json:
-        sizes = {"num_bytes": after, "num_bytes_before": before}
-        print_json({"run": out, **sizes, "fingerprint": made.fingerprint()})
-        return
-    typer.echo(f"{out}: {after:,} bytes of weights; {run} has {before:,}.")
-    typer.echo(f"fingerprint {made.fingerprint()}")
 
 
 def quantize(
@@ -40,11 +26,18 @@ def quantize(
     It has about a quarter of the bytes. Every other command reads it as any run; it is not trained
     further.
     """
+    from widenet.runs.made_of import num_bytes
     from widenet.runs.made_of import quantize as make
     from widenet.training.existing_run import check_run
 
     check_run(run)
-    say_smaller(run, make(run, out, overwrite), out, as_json)
+    fingerprint = make(run, out, overwrite).fingerprint()
+    after, before = num_bytes(out), num_bytes(run)
+    if as_json:
+        print_json({"run": out, "num_bytes": after, "num_bytes_before": before, "fingerprint": fingerprint})
+        return
+    typer.echo(f"{out}: {after:,} bytes of weights; {run} has {before:,}.")
+    typer.echo(f"fingerprint {fingerprint}")
 
 
 def neighbourhood(

@@ -1,16 +1,14 @@
 """`widenet plan`."""
 
-import re
 from dataclasses import asdict, replace
-from decimal import Decimal
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from widenet.arguments import IN_STORES
+from widenet.cli.declared import pairs, whole_number
 from widenet.cli.output import AsJson, print_json
 from widenet.errors import OptionError, nearest
 from widenet.plan.numbers import bytes_of
@@ -21,12 +19,6 @@ if TYPE_CHECKING:
     from widenet.spec.training import TrainingSpec
 
 _DOES_NOT_FIT = 1
-_NUMBER = re.compile(
-    r"([0-9]+(_[0-9]+)*|[0-9]+(\.[0-9]+)?[eE][0-9]{1,2}|[0-9]+(\.[0-9]+)?(?=[kKMG]))([kKMG]?)"
-)
-_THOUSANDS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9}
-"""Powers of ten by suffix."""
-
 
 _Network = Annotated[
     Path | None,
@@ -55,15 +47,8 @@ _DeviceMemory = Annotated[
 ]
 
 
-class _Place(StrEnum):
-    device = "device"
-    host = "host"
-    disk = "disk"
-
-
-class _Kind(StrEnum):
-    cpu = "cpu"
-    cuda = "cuda"
+_Place = Literal["device", "host", "disk"]
+_Kind = Literal["cpu", "cuda"]
 
 
 _Processes = Annotated[
@@ -140,7 +125,7 @@ def plan(
         layout,
         *sizes,
         num_processes=processes,
-        device=kind.value,
+        device=kind,
         num_threads=_threads(kind, processes),
     )
     job = _placed(job, weights_in, device_bytes)
@@ -150,8 +135,7 @@ def plan(
     if disk_bandwidth is not None:
         planned["disk_seconds"] = _disk_seconds(planned, processes, disk_bandwidth)
     if measure and data is not None and planned.get("fits", True):
-        chosen = None if device is None else device.value
-        planned["measured"] = _measured(*documents, data, chosen, job.weights_in, scratch)
+        planned["measured"] = _measured(*documents, data, device, job.weights_in, scratch)
     show = print_json if as_json else typer.echo
     show(planned if as_json else plan_table(job, planned, assumed=data is None))
     if not planned.get("fits", True):
@@ -206,11 +190,11 @@ def _measured(
 
 def _kind(device: _Kind | None, device_memory: str | None, weights_in: _Place | None) -> _Kind:
     """Return the kind of device to plan for."""
-    if weights_in == _Place.disk:
-        if device == _Kind.cuda:
+    if weights_in == "disk":
+        if device == "cuda":
             raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
-        return _Kind.cpu
-    return device or (_Kind.cuda if device_memory else _Kind.cpu)
+        return "cpu"
+    return device or ("cuda" if device_memory else "cpu")
 
 
 def _placed(job: "Job", asked: _Place | None, device_bytes: int | None) -> "Job":
@@ -219,15 +203,15 @@ def _placed(job: "Job", asked: _Place | None, device_bytes: int | None) -> "Job"
 
     if asked is None and device_bytes is not None:
         return with_place(job, partial(fits_device, device_bytes=device_bytes))
-    if asked is None or (asked == _Place.host and job.device == "cpu"):
+    if asked is None or (asked == "host" and job.device == "cpu"):
         return job
-    return replace(job, weights_in=asked.value)
+    return replace(job, weights_in=asked)
 
 
 def _threads(kind: _Kind, processes: int) -> int:
     from widenet.plan.machine import available_threads
 
-    return available_threads(processes) if kind == _Kind.cpu else 1
+    return available_threads(processes) if kind == "cpu" else 1
 
 
 def _memory(kind: _Kind, processes: int, device_memory: str | None) -> int | None:
@@ -236,7 +220,7 @@ def _memory(kind: _Kind, processes: int, device_memory: str | None) -> int | Non
 
     if device_memory:
         return bytes_of(device_memory, "device_memory")
-    available = None if kind == _Kind.cuda else available_memory()
+    available = None if kind == "cuda" else available_memory()
     return available and available // processes
 
 
@@ -263,26 +247,27 @@ def _facts(
         manifest = Manifest.read(path)
         layout = check_planned(network, training, path, manifest)
         return layout, manifest.entries_per_example, manifest.num_examples
+    from widenet.data.manifest import MAX_WIDTH
     from widenet.plan.binding import bind
     from widenet.plan.layout import Width
     from widenet.plan.sequence_layers import sequences_of
 
     fields = network.fields
-    pairs = [_width(text, fields) for text in widths]
-    if unknown := next((name for name, _ in pairs if name not in fields), None):
+    numbers = pairs("width", "FIELD=N", widths)
+    if unknown := next((name for name in numbers if name not in fields), None):
         rule = f"must name a field that the network reads, {', '.join(fields)}.{nearest(unknown, fields)}"
         raise OptionError(rule, option="width")
     kinds = dict.fromkeys(sequences_of(network), "sequence")
     kinds |= {layer.field: "dense" for layer in network.inputs if layer.shape is not None}
-    widths_by_field = {name: Width(number, kinds.get(name, "sparse")) for name, number in pairs}
+    widths_by_field = {
+        name: Width(whole_number("width", text, MAX_WIDTH), kinds.get(name, "sparse"))
+        for name, text in numbers.items()
+    }
     missing = [name for name in fields if name not in widths_by_field]
     if missing:
         raise OptionError(
             f"must name every field that the network reads; missing: {', '.join(missing)}", option="width"
         )
-    for name, _ in pairs:
-        if [known for known, _ in pairs].count(name) > 1:
-            raise OptionError(f"must name each of {', '.join(fields)} once", option="width", value=name)
     return bind(network, training, widths_by_field), None, None
 
 
@@ -293,20 +278,3 @@ def _disk_seconds(planned: dict[str, Any], processes: int, bandwidth: str) -> fl
     work: dict[str, int] = planned["work"]
     most = max(work["read_bytes"], work["written_bytes"])
     return processes * most / bytes_of(bandwidth, "disk_bandwidth")
-
-
-def _width(text: str, fields: tuple[str, ...]) -> tuple[str, int]:
-    """Return a field and its width, such as 1_000_000, 1e6 or 1M."""
-    name, _, digits = text.rpartition("=")
-    if not name:
-        digits = ""
-    from widenet.data.manifest import MAX_WIDTH
-
-    match = _NUMBER.fullmatch(digits)
-    number = (
-        Decimal(0) if match is None else Decimal(match[1]).scaleb(_THOUSANDS[match[match.lastindex or 1]])
-    )
-    if not 1 <= number <= MAX_WIDTH or number != int(number):
-        form = " or ".join(f"{each}=N" for each in fields)
-        raise OptionError(f"must be {form} with N from 1 to {MAX_WIDTH:,}", option="width", value=text)
-    return name, int(number)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widenet.plan.fit import elsewhere, fits_device, least, mostly
+from widenet.plan.fit import mostly
 from widenet.plan.job import Job
 from widenet.plan.memory import WORDS, Memory
 from widenet.plan.numbers import amount, duration
@@ -144,35 +144,22 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
     verdict = "Fits" if report["fits"] else "Does not fit"
     if report["weights_in"] != "device":
         verdict += f" with {NAMES[report['weights_in']].lower()}"
-    other = "" if report["fits"] else _saved(job, report["device_memory_bytes"])
     needed = Memory(**{name: size for name, size in report["memory_bytes"].items() if name != "total"})
     need = f"{verdict}: a process needs {amount(needed.total)} ({mostly(needed)}) of {memory_each}."
     if "fewest" not in report:
         shared = " That is this machine's, shared by its processes." if job.num_processes > 1 else ""
-        return f"{need}{shared}{other}"
+        return f"{need}{shared}"
     fewest = report["fewest"]
     if job.weights_in != "device":
         return f"{need} {_resident(fewest)}"
     if fewest is None:
-        program = needed.program
-        alone = f": {WORDS['program']} alone take {amount(program)} of a device"
-        too_small = alone if program >= report["device_memory_bytes"] else ""
-        return f"{need} No number of devices of that size holds it{too_small}.{other}"
+        return f"{need} No number of devices of that size holds it."
     if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
         return f"{need} No fewer would do." if job.num_processes > 1 else need
     more = "" if fewest["shards"] == job.training.shards else f' with "shards": {fewest["shards"]}'
     return (
         f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."
-        f"{other}"
     )
-
-
-def _saved(job: Job, device_bytes: int) -> str:
-    """A sentence about the option that makes a training fit, if one does."""
-    other = elsewhere(job) if job.weights_in == "device" else None
-    if other is None or not fits_device(other, device_bytes):
-        return ""
-    return f" With --weights-in {other.weights_in} a process needs {amount(least(other).total)}."
 
 
 def _resident(fewest: Mapping[str, Any] | None) -> str:

@@ -1,7 +1,5 @@
 """`widenet recommend`."""
 
-import sys
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +8,7 @@ import typer
 from widenet.cli.declared import Device, IncludeSeen, Run, values_of, with_flags_of
 from widenet.cli.model import warnings_as_sentences
 from widenet.cli.output import AsJson, print_json
+from widenet.errors import OptionError
 from widenet.runs.run_arguments import RecommendArguments
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ _SHOWN = 20
 
 @with_flags_of(RecommendArguments)
 def recommend(
-    context: typer.Context,
     run: Run,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     field: _Field = None,
@@ -56,9 +54,10 @@ def recommend(
     from widenet.cli.tables import recommendations_table
     from widenet.training.existing_run import check_run
 
-    typed = context.obj or sys.argv[1:]
-    items = _in_typed_order(typed, words["items"] or [], more or [], _flags_with_values(context))
+    items = [*(words["items"] or []), *(more or [])]
     k, output, data = words["k"], words["output"], words["data"]
+    if more and len(words["items"] or []) > 1:
+        raise OptionError("must stand once where further items follow", option="items")
     _check_options(user, items, data, field, explain)
     rules = values_of(RecommendArguments, words)
     RecommendArguments(**rules)
@@ -94,43 +93,10 @@ def recommend(
     typer.echo(recommendations_table(rows, own, reasons))
 
 
-def _in_typed_order(
-    words: Sequence[str], named: Sequence[str], more: Sequence[str], options: Collection[str]
-) -> list[str]:
-    """Return the items of --items and those without a flag in the order of the command line.
-
-    Args:
-        words: The command line, after `widenet`.
-        named: The items of --items.
-        more: The items without a flag.
-        options: The flags whose next word is their value.
-    """
-    first, rest = list(named), list(more)
-    items = []
-    flag, is_run_read = "", False
-    start = words.index("recommend") + 1 if "recommend" in words else 0
-    for word in words[start:]:
-        if first and (flag == "--items" or word.startswith("--items=")):
-            items.append(first.pop(0))
-        elif not flag and not is_run_read:
-            is_run_read = not word.startswith("-")
-        elif not flag and rest and word == rest[0]:
-            items.append(rest.pop(0))
-        flag = word if not flag and word in options else ""
-    return [*items, *first, *rest]
-
-
-def _flags_with_values(context: typer.Context) -> set[str]:
-    options = [option for option in context.command.params if option.param_type_name == "option"]
-    return {flag for option in options if not getattr(option, "is_flag", False) for flag in option.opts}
-
-
 def _check_options(
     user: str | None, items: list[str], data: Path | None, field: list[str] | None, explain: bool
 ) -> None:
     """Raise OptionError for options that do not go together."""
-    from widenet.errors import OptionError
-
     if user is not None and items:
         raise OptionError("excludes items", option="user")
     if user is None and data is not None:
@@ -160,8 +126,6 @@ def _facts(
 
 def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
     """Read the options --field: by field its names, or the comma-separated numbers of a dense field."""
-    from widenet.errors import OptionError
-
     fields_by_name: dict[str, list[Any]] = {}
     for text in texts:
         name, _, value = text.partition("=")

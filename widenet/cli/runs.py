@@ -1,8 +1,5 @@
 """`widenet runs`: a table of runs."""
 
-import shutil
-import sys
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -53,8 +50,7 @@ def runs(
         print_json({"runs": [asdict(run) for run in listing.runs], "problems": problems})
         return
     if listing.runs:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        typer.echo("\n".join(_lines(listing.runs, width)))
+        typer.echo("\n".join(_lines(listing.runs)))
     else:
         say(f"{folder} holds no run.")
     for run in listing.runs:
@@ -64,21 +60,16 @@ def runs(
         say(problem)
 
 
-def _lines(listed: Sequence["ListedRun"], width: int | None) -> list[str]:
-    """The table; if it is wider than the terminal, the facts of each run stand below its name."""
-    from widenet.report.differences import telling
-
+def _lines(listed: Sequence["ListedRun"]) -> list[str]:
     rows = [_HEADER, *(_cells(run) for run in listed)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    aligned = [
+    header, *aligned = (
         "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-    fits = width is None or max(map(len, aligned)) <= width
-    lines = aligned[:1] if fits else []
-    told = telling([run.differences for run in listed])
-    for run, line, cells, differences in zip(listed, aligned[1:], rows[1:], told, strict=True):
-        lines += [line] if fits else [cells[0], *_wrapped(_facts(cells), width)]
-        lines += _wrapped([*_origin(run), *_differences(differences)], width)
+    )
+    lines = [header]
+    for run, line in zip(listed, aligned, strict=True):
+        more = [*_origin(run), *_differences(run.differences)]
+        lines += [line, *([_INDENT + ", ".join(more)] if more else [])]
     return lines
 
 
@@ -93,12 +84,6 @@ def _cells(run: "ListedRun") -> tuple[str, ...]:
         _ABSENT if run.fingerprint is None else run.fingerprint[:_SHORT],
         duration(run.seconds) if run.seconds else _ABSENT,
     )
-
-
-def _facts(cells: Sequence[str]) -> list[str]:
-    """The cells of a run after its name, without empty ones."""
-    _, state, epochs, *others = cells
-    return [state, f"{epochs} epochs", *(cell for cell in others if cell != _ABSENT)]
 
 
 def _origin(run: "ListedRun") -> list[str]:
@@ -124,17 +109,3 @@ def _differences(told: Mapping[str, Any]) -> list[str]:
 def _shortened(text: str) -> str:
     """The beginning and the end of a long text: a path keeps its name, and a list its first entries."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}…{text[-19:]}"
-
-
-def _wrapped(pieces: Sequence[str], width: int | None) -> list[str]:
-    """Indented lines of pieces, as many in a line as there is room for."""
-    text = ", ".join(pieces)
-    if width is None:
-        return [_INDENT + text] if text else []
-    return textwrap.wrap(
-        text,
-        max(width, 2 * len(_INDENT)),
-        initial_indent=_INDENT,
-        subsequent_indent=_INDENT,
-        break_on_hyphens=False,
-    )

@@ -1,19 +1,14 @@
 """`widenet schema`."""
 
 import json
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 
-class _Document(StrEnum):
-    network = "network"
-    training = "training"
-    space = "space"
-
-
-def schema(document: Annotated[_Document, typer.Argument(help="The document.")]) -> None:
+def schema(
+    document: Annotated[Literal["network", "training", "space"], typer.Argument(help="The document.")],
+) -> None:
     """Print the JSON Schema of a document, which lets editors complete and check it."""
     from widenet.spec.document import Document
     from widenet.spec.network import NetworkSpec

@@ -2,21 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from widenet.pictures.html import Html, brief, joined, tag
 
 Points = Sequence[tuple[float, float]]
-
-
-class Drawing(Protocol):
-    """Draws one or more lines over epochs, as `curves` does."""
-
-    def __call__(
-        self, title: str, lines: Mapping[str, Points], *, mark: tuple[float, str] | None = None
-    ) -> Html:
-        """Return the figure."""
-
 
 COLOURS = ("#3b7dd8", "#e0772b", "#2f9e6e", "#c2498d", "#8a63d2", "#a8861b", "#2aa3b8", "#d0504a")
 """Colours of lines, distinguishable on white and on black."""

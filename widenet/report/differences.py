@@ -1,13 +1,10 @@
 """Places at which documents differ."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _ABSENT = object()
-_MEMBER = re.compile(r"(.*?\[[^\]]*\])\.")
-"""The beginning of a place inside a named object of a list, such as a layer."""
 
 
 def differing(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -20,30 +17,6 @@ def differing(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     places = dict.fromkeys(place for document in flat for place in document)
     chosen = [place for place in places if len({repr(document.get(place, _ABSENT)) for document in flat}) > 1]
     return [{place: document[place] for place in chosen if place in document} for document in flat]
-
-
-def telling(differences: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the differences that tell most of documents, from those of `differing`.
-
-    An object of a list that some documents lack, such as a layer, is one entry: its kind and units. Empty
-    texts are left out. First come the places that all documents have.
-    """
-    common = {place for each in differences for place in each}.intersection(*differences)
-    told = []
-    for own in differences:
-        lacked = {f"{place.removesuffix('.name')}." for place in own if place.endswith("].name")}
-        short: dict[str, Any] = {}
-        for place, value in own.items():
-            member = _MEMBER.match(place)
-            if member is not None and member[0] in lacked:
-                sizes = [
-                    (own.get(f"{member[0]}{key}"), unit) for key, unit in (("kind", ""), ("units", " units"))
-                ]
-                short[member[1]] = ", ".join(f"{size}{unit}" for size, unit in sizes if size is not None)
-            elif value != "":
-                short[place] = value
-        told.append(dict(sorted(short.items(), key=lambda entry: entry[0] not in common)))
-    return told
 
 
 def as_text(value: Any) -> str:

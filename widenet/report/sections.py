@@ -4,7 +4,7 @@ from itertools import chain
 
 from widenet.errors import WidenetError
 from widenet.model.quantized_part import fits_in_8_bits, quantized_row_bytes
-from widenet.pictures.curves import Drawing, bars, curves
+from widenet.pictures.curves import bars, curves
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.plan.layout import Weight
 from widenet.plan.numbers import amount, duration
@@ -59,13 +59,13 @@ def summary(subject: Subject) -> Html:
     return joined([tag("div", *tiles, class_="tiles"), *better, *warnings])
 
 
-def curves_section(subject: Subject, draw: Drawing = curves) -> Html:
+def curves_section(subject: Subject) -> Html:
     """Loss and metrics, epoch by epoch, with the epoch whose weights the run keeps."""
     if not subject.records:
         return section("Loss and metrics", note("No epoch has ended yet."))
     evaluation = subject.run.training.evaluation
     of_metrics = "" if evaluation is None else f" Metrics: over the {evaluation.part} part."
-    drawing = log_curves(subject.records, subject.kept["epoch"], draw)
+    drawing = log_curves(subject.records, subject.kept["epoch"])
     return section("Loss and metrics", drawing, note(f"Loss: over the training part.{of_metrics}"))
 
 
@@ -188,7 +188,7 @@ def _card(shown: Shown, sample: Sample, example: str) -> Html:
     return tag("article", heading, had, tag("ol", *lines), remark)
 
 
-def norms_section(subject: Subject, draw: Drawing = curves) -> Html:
+def norms_section(subject: Subject) -> Html:
     """The norms of weights, and of gradients and activations of each epoch's last step; empty without any."""
     records = [numbers_of(record) for record in subject.records]
     names = [name for name in dict.fromkeys(chain.from_iterable(records)) if name.startswith(f"{NORMS}/")]
@@ -197,12 +197,12 @@ def norms_section(subject: Subject, draw: Drawing = curves) -> Html:
         group, _, own = name.removeprefix(f"{NORMS}/").partition("/")
         groups.setdefault(group, {})[own] = points(records, name)
     figures = [
-        draw(f"norms of {group}", dict([*each.items()][:_MOST_LINES])) for group, each in groups.items()
+        curves(f"norms of {group}", dict([*each.items()][:_MOST_LINES])) for group, each in groups.items()
     ]
     return section("Layers", grid(figures)) if figures else _NONE
 
 
-def time_section(subject: Subject, draw: Drawing = curves) -> Html:
+def time_section(subject: Subject) -> Html:
     """The seconds of each phase, and curves of speed and learning rate."""
     if not subject.records:
         return _NONE
@@ -212,10 +212,10 @@ def time_section(subject: Subject, draw: Drawing = curves) -> Html:
         [name, duration(seconds), f"{seconds / most:.1%}"] for name, seconds in [*parts, ("in all", most)]
     ]
     lines = {name: points(subject.records, key) for name, key in _PHASES.items()}
-    drawing = draw("seconds an epoch", {name: line for name, line in lines.items() if line})
+    drawing = curves("seconds an epoch", {name: line for name, line in lines.items() if line})
     named = f"{subject.words.examples} a second"
-    speed = draw(named, {named: points(subject.records, "examples_per_second")})
-    rate = draw("learning rate", {"learning rate": points(subject.records, "learning_rate")})
+    speed = curves(named, {named: points(subject.records, "examples_per_second")})
+    rate = curves("learning rate", {"learning rate": points(subject.records, "learning_rate")})
     return section(
         "Time",
         table(["phase", "time", "share"], rows, numbers=True),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from widenet.pictures.curves import Drawing, curves
+from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, tag
 from widenet.spec.training import TrainingSpec
 
@@ -29,13 +29,12 @@ BESIDE_METRICS = (
 _NUMBERS = frozenset({int, float})
 
 
-def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None, draw: Drawing = curves) -> Html:
+def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) -> Html:
     """Draw the loss, then each metric with one line per k; a metric with a single k has it in its title.
 
     Args:
         records: The lines of the log.
         kept: The epoch to mark, whose weights the run keeps.
-        draw: Draws a figure.
     """
     mark = None if kept is None else (float(kept), f"kept: epoch {kept:,}")
     lines: dict[str, list[str]] = {"loss": ["loss"]}
@@ -44,7 +43,7 @@ def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None, dr
     titles = {title if len(names) > 1 else names[0]: names for title, names in lines.items()}
     return grid(
         [
-            draw(title, {name: points(records, name) for name in names}, mark=mark)
+            curves(title, {name: points(records, name) for name in names}, mark=mark)
             for title, names in titles.items()
         ]
     )

@@ -19,11 +19,9 @@ from widenet.pictures.curves import bars
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
 from widenet.training.existing_run import DATA
-from widenet.training.run_log import grid
 from widenet.ui.known_runs import Known
-from widenet.ui.pages import PLOTS, link, page, plot, strict
+from widenet.ui.pages import link, page, strict
 
-_MOST_RANKS = 120
 _DATASETS = 8
 _A_FEW_YEARS = 10**8
 """Seconds: smaller numbers are perhaps days or years."""
@@ -40,7 +38,6 @@ class PartFacts:
         part: The part.
         activity: Entries of the examples.
         popularity: Entries of the features.
-        ranks: Rank from 1 and entries of features, from the most to the fewest, at most `_MOST_RANKS`.
         lengths: Shares of the examples by their number of entries, which double from group to group.
         ends: When the oldest and the newest entry are; None without times.
     """
@@ -49,7 +46,6 @@ class PartFacts:
     part: Part
     activity: Spread
     popularity: Spread
-    ranks: list[tuple[float, float]]
     lengths: dict[str, float]
     ends: tuple[str, str] | None
 
@@ -80,7 +76,7 @@ def data_page(dataset: Dataset, run: str | None, search: str, example: str | Non
             *(strict(_part(facts, words)) for facts in facts_of(dataset)),
         ],
         here="Data",
-        scripts=[*PLOTS, "search.js"],
+        scripts=["search.js"],
     )
 
 
@@ -130,16 +126,10 @@ def _part(facts: PartFacts, words: Words) -> Html:
         for name, spread in ((words.examples, activity), (f"{feature}s", popularity))
     ]
     listed = table(["entries of", "number", "mean", *activity.quantiles], rows, numbers=True)
-    tail = f"{facts.field}: entries of each {feature}"
-    drawn = grid(
-        [
-            plot(tail, {"entries": facts.ranks}, "rank", is_logarithmic=True),
-            bars(
-                f"{facts.field}: entries of each {words.example}",
-                list(facts.lengths),
-                {f"of all {words.examples}": list(facts.lengths.values())},
-            ),
-        ]
+    drawn = bars(
+        f"{facts.field}: entries of each {words.example}",
+        list(facts.lengths),
+        {f"of all {words.examples}": list(facts.lengths.values())},
     )
     said = (
         f"The most popular 1 % of the {feature}s have {popularity.top_1_percent:.0%} of the entries,"
@@ -263,18 +253,9 @@ def _read(dataset: Dataset) -> Iterator[PartFacts]:
             part.part,
             Spread.of(part.examples),
             Spread.of(part.features),
-            _ranks(part.features),
             _lengths(part.examples),
             _ends(dataset, part.field, part.part),
         )
-
-
-def _ranks(features: np.ndarray) -> list[tuple[float, float]]:
-    falling = np.sort(features[features > 0])[::-1]
-    if not len(falling):
-        return []
-    places = np.unique(np.geomspace(1, len(falling), _MOST_RANKS).astype(np.int64))
-    return [(float(place), float(falling[place - 1])) for place in places]
 
 
 def _lengths(examples: np.ndarray) -> dict[str, float]:

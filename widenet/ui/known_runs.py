@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 from widenet.errors import OptionError, WidenetError
-from widenet.report.differences import differing, telling
+from widenet.report.differences import differing
 from widenet.report.listing import ListedRun, documents_of, found, listed
 from widenet.report.subject import Subject
 from widenet.training.existing_run import is_locked
@@ -45,7 +45,7 @@ class KnownRun:
         values: Loss and metrics of the epoch whose weights it keeps; none if they were changed since.
         curves: Of the loss and each metric, at most `MOST_POINTS` pairs: epoch, value, epoch, value.
         documents: What may differ between runs.
-        differences: Its values at the telling places where the documents of the runs differ.
+        differences: Its values where the documents of the runs differ.
         signature: Changes when its files do.
         version: Grows with each change.
     """
@@ -186,9 +186,7 @@ class KnownRuns:
         documents = {name: run.documents for name, run in runs.items()}
         if documents != self._documents:
             self._documents = documents
-            self._differences = dict(
-                zip(documents, telling(differing(list(documents.values()))), strict=True)
-            )
+            self._differences = dict(zip(documents, differing(list(documents.values())), strict=True))
         for name, differences in self._differences.items():
             if runs[name].differences != differences:
                 runs[name] = replace(runs[name], differences=differences, version=now)

@@ -1,7 +1,6 @@
 """DSSTNE's NetCDF data from the command line: from text, to a dataset directory and back."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,11 +9,6 @@ import typer
 from widenet.cli.declared import IndexFiles, index_files
 from widenet.cli.output import say
 from widenet.errors import OptionError
-
-
-class _Type(StrEnum):
-    indicator = "indicator"
-    analog = "analog"
 
 
 def generate(
@@ -34,8 +28,9 @@ def generate(
         typer.Option("-m", help="Add features that the index lacks; without -c and -m they are dropped."),
     ] = False,
     kind: Annotated[
-        _Type, typer.Option("-t", help="indicator: features without values; analog: features with values.")
-    ] = _Type.indicator,
+        Literal["indicator", "analog"],
+        typer.Option("-t", help="indicator: features without values; analog: features with values."),
+    ] = "indicator",
 ) -> None:
     """Make NetCDF data from text, with the flags of DSSTNE's command of the same name."""
     from widenet.dsstne.text import generate as run
@@ -43,7 +38,6 @@ def generate(
     if create and merge:
         raise OptionError("-c and -m cannot go together: a new index of features has nothing to add to")
     new_features: Literal["drop", "create", "merge"] = "create" if create else "merge" if merge else "drop"
-    analog = kind is _Type.analog
     run(
         name,
         source,
@@ -51,7 +45,7 @@ def generate(
         features,
         samples,
         new_features=new_features,
-        analog=analog,
+        analog=kind == "analog",
         say=say,
     )
 

@@ -1,8 +1,7 @@
 """`widenet dsstne knn-search`."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -11,11 +10,6 @@ from widenet.cli.declared import Device
 from widenet.cli.processes import Processes, run_in_processes
 
 _SEVERAL = ("--data-files", "--input-files")
-
-
-class _Stored(StrEnum):
-    fp32 = "fp32"
-    fp16 = "fp16"
 
 
 class SeveralFiles(TyperCommand):
@@ -46,8 +40,8 @@ def knn_search(
     k: Annotated[int, typer.Option(help="Neighbours of each vector.", min=1)] = 100,
     batch_size: Annotated[int, typer.Option(help="Vectors to search for at a time.", min=1)] = 128,
     data_type: Annotated[
-        _Stored, typer.Option(help="Number type of the vectors to search, in memory.")
-    ] = _Stored.fp32,
+        Literal["fp32", "fp16"], typer.Option(help="Number type of the vectors to search, in memory.")
+    ] = "fp32",
     key_val_delim: Annotated[
         str, typer.Option(help="Separator after a key. A tab if not given.", show_default=False)
     ] = "\t",
@@ -73,7 +67,7 @@ def knn_search(
     queries = read_vectors(input_files, key_val_delim, vec_delim)
     searched = read_vectors(data_files, key_val_delim, vec_delim)
     collection = Neighbours.of(
-        searched, stored="float16" if data_type is _Stored.fp16 else "float32", device=device
+        searched, stored="float16" if data_type == "fp16" else "float32", device=device
     )
 
     def neighbour(key: str, score: float) -> str:

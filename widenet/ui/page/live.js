@@ -40,22 +40,10 @@ function takeContent(part, fresh) {
   const open = [...part.querySelectorAll("details")].map(each => each.open);
   const content = document.createDocumentFragment();
   content.append(...[...fresh.childNodes].map(node => document.adoptNode(node)));
-  keepPlots(part, content);
   part.replaceChildren(content);
   [...part.querySelectorAll("details")].forEach((each, at) => { each.open = open[at] ?? false; });
   part.dispatchEvent(new Event("replaced", { bubbles: true }));
   if (place >= 0) part.querySelectorAll(FOCUSABLE)[place]?.focus();
-}
-
-/** Moves the curves that are drawn into fresh content, from which they take their numbers. */
-function keepPlots(part, content) {
-  const drawn = new Map([...part.querySelectorAll("figure.plot")].map(figure => [figure.dataset.title, figure]));
-  for (const figure of content.querySelectorAll("figure.plot")) {
-    const old = drawn.get(figure.dataset.title);
-    if (!old) continue;
-    old.dataset.numbers = figure.dataset.numbers;
-    figure.replaceWith(old);
-  }
 }
 
 /** Reads what has changed, one change after the other. */
