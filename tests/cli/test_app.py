@@ -2,7 +2,6 @@
 half-written.
 """
 
-import os
 import signal
 import subprocess
 import sys
@@ -84,19 +83,6 @@ def test_the_completion_that_is_shown_completes_commands_and_options(typed, foun
         ["bash", "-c", f'{script}; echo "${{COMPREPLY[@]}}"'], capture_output=True, text=True, check=False
     )
     assert (ended.stdout.split(), ended.stderr) == ([found], "")
-
-
-def test_completion_loads_nothing_heavy_but_what_typer_needs_for_it():
-    code = (
-        "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules, 'numpy' in sys.modules,"
-        " file=sys.stderr))"
-    )
-    code += "; import widenet.__main__; widenet.__main__.main()"
-    asked = {"_WIDENET_COMPLETE": "complete_bash", "COMP_WORDS": "widenet train --resu", "COMP_CWORD": "2"}
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=False
-    )
-    assert (ended.stdout, ended.stderr) == ("--resume\n", "False False\n")
 
 
 def test_debug_shows_where_an_error_came_from(widenet, world, monkeypatch):

@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from tests.scripts import Conversation
 from widenet.data import published as fetch
 from widenet.data.dataset import Dataset
 
@@ -191,48 +190,3 @@ def test_fetch_makes_a_dataset_once_the_licence_is_accepted(widenet, monkeypatch
         [f"{tmp_path / 'out'}: 2 users", "  items: 2 distinct; 3 train, 1 heldout"],
     )
     assert "could not be checked" in ended.err
-
-
-def test_the_command_line_names_descriptions_after_their_columns(tmp_path, widenet):
-    (tmp_path / "log.csv").write_text(
-        "user,item\n" + "".join(f"{user},{item}\n" for user in "abc" for item in "wxy")
-    )
-    (tmp_path / "items.csv").write_text("id,genre,price,pages\nz,a,1.5,3\nw,b,2,4\n")
-    words = ["--items", tmp_path / "items.csv", "--items-sparse", "genre", "--items-dense", "price"]
-    words += ["--items-dense", "size=pages,price", "--normalize"]
-    ended = widenet("data", "ingest", tmp_path / "log.csv", "--out", tmp_path / "data", *words)
-    assert ended.status == 0, ended.err
-    described = Dataset.open(tmp_path / "data").field("items").described
-    assert described == {"genre": 2, "price": 1, "size": 2}
-    assert "items without interactions: 1" in ended.out
-
-
-UNPRIVILEGED = """
-import os, sys
-import widenet.runs.progress, widenet.data.published, widenet.dsstne.data
-from widenet.cli import main
-if os.geteuid() == 0:
-    os.setgid(65534)
-    os.setuid(65534)
-main(sys.argv[1:])
-"""
-"""Runs a command as somebody whom permissions bind, which they do not for root; imports before, as root's
-libraries may be its own.
-"""
-
-
-@pytest.mark.parametrize("refused", ["source", "out"])
-def test_what_permissions_refuse_is_one_sentence_and_leaves_nothing(tmp_path, refused):
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    source, place = tmp_path / "log.csv", tmp_path / "place"
-    source.write_text("user,item\na,x\n")
-    source.chmod(0o000 if refused == "source" else 0o644)
-    place.mkdir()
-    place.chmod(0o777 if refused == "source" else 0o555)
-    process = Conversation(["data", "ingest", str(source), "--out", str(place / "ds")], UNPRIVILEGED)
-    _, err = process.communicate()
-    assert process.returncode == 2, err
-    assert "ermission denied" in err
-    assert "Traceback" not in err
-    assert list(place.iterdir()) == []

@@ -1,10 +1,7 @@
 """Commands and functions whose arguments a dataclass declares once."""
 
-import ast
 import inspect
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -94,42 +91,3 @@ def test_a_number_outside_its_bounds_is_refused():
     for days in (0, 1_000):
         with mistake(OptionError, option="days"):
             lend("dune", days=days)
-
-
-PACKAGE = Path(widenet.__file__).parent
-
-
-def declared_arguments(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """The arguments that a module declares: the name of the class, and that of the argument."""
-    for owner in ast.walk(tree):
-        for field in owner.body if isinstance(owner, ast.ClassDef) else []:
-            if isinstance(field, ast.AnnAssign) and "Argument(" in ast.unparse(field.annotation):
-                yield owner.name, ast.unparse(field.target)
-
-
-def repeated_arguments(command_line: ast.AST, known: set[tuple[str, str]]) -> list[str]:
-    """The parameters of commands that the class of their command declares too: split, SplitArguments."""
-    return [
-        f"{command.name}: {parameter.arg}"
-        for command in ast.walk(command_line)
-        if isinstance(command, ast.FunctionDef)
-        for parameter in [*command.args.args, *command.args.kwonlyargs]
-        if (f"{command.name.title()}Arguments", parameter.arg) in known
-    ]
-
-
-def test_no_command_declares_an_argument_of_the_library_again():
-    texts = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
-    declaring = [ast.parse(text) for text in texts.values() if "Argument(" in text]
-    known = {argument for tree in declaring for argument in declared_arguments(tree)}
-    only_commands = {"ServeArguments", "UiArguments"}
-    owners = {face.values[2].__name__ for face in FACES} | only_commands
-    assert {owner for owner, _ in known} == owners
-    commands = [ast.parse(text) for path, text in texts.items() if path.parent.name == "cli"]
-    assert [name for tree in commands for name in repeated_arguments(tree, known)] == []
-
-
-def test_an_argument_that_is_declared_again_is_seen():
-    declaration = "class SplitArguments:\n    seed: Annotated[int, Argument('Start.')] = 0"
-    known = set(declared_arguments(ast.parse(declaration)))
-    assert repeated_arguments(ast.parse("def split(out, seed=0, **words): pass"), known) == ["split: seed"]

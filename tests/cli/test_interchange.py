@@ -34,14 +34,6 @@ def test_export_writes_a_model_and_its_names(widenet):
     assert [output.name for output in session.get_outputs()] == ["next"]
 
 
-@pytest.mark.usefixtures("model")
-def test_more_units_than_there_are_are_all_of_them(widenet):
-    ended = widenet("export", "run", "--out", "best.onnx", "--top-k", 24, "--include-seen")
-    assert (ended.status, ended.err) == (0, "")
-    session = onnxruntime.InferenceSession("best.onnx")
-    assert [output.shape[1] for output in session.get_outputs()] == [23, 23]
-
-
 def test_the_page_goes_from_ids_to_recommendations(widenet, model, capsys):
     assert widenet("export", "run", "--out", "best.onnx", "--top-k", 5).status == 0
     example = blocks(PAGE.read_text("utf-8"), "python")[0]
@@ -111,16 +103,3 @@ def test_an_import_replaces_an_earlier_run_if_asked_and_a_failed_one_leaves_it(
     assert sorted(Model.load("imported").run.fields) == ["asked", "books"]
     assert widenet("import", "network.nc", "--out", "imported", "--overwrite").status == 0
     assert sorted(Model.load("imported").run.fields) == ["asked", "given"]
-
-
-@pytest.mark.usefixtures("model")
-def test_an_imported_network_takes_values_since_nobody_knows_whether_it_was_trained_with_them(widenet):
-    layers = [
-        fully("Input", "Input", 9, data="given", attributes=1),
-        fully("Output", "Output", 9, ["Input"], data="given"),
-    ]
-    write_model(Path("network.nc"), layers, connected(0, layers))
-    assert widenet("import", "network.nc", "--out", "imported").status == 0
-    imported = Model.load("imported")
-    plain, other = imported.recommend(["1", "2"]), imported.recommend(["1", "2"], values=[0.2, 5.0])
-    assert [row.score for row in plain] != [row.score for row in other]

@@ -4,7 +4,6 @@
 import gzip
 import io
 import json
-import resource
 
 import numpy as np
 import pyarrow as pa
@@ -473,30 +472,3 @@ def test_memory_that_runs_out_is_one_line_and_another_runtime_error_is_not(error
     error = RuntimeError("a defect")
     with pytest.raises(RuntimeError, match="a defect"):
         call("evaluate", "run", "--data", "data")
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_units_beyond_any_memory_are_one_line(known, widenet, inside, tmp_path, monkeypatch):
-    if not known:
-        monkeypatch.setattr("widenet.parallel.group.available_memory", lambda: None)
-    layers = json.loads((inside / "network.json").read_text())["layers"]
-    (tmp_path / "vast.json").write_text(
-        json.dumps({"layers": [layers[0], {**layers[1], "units": 2**31 - 1}, layers[2]]})
-    )
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (64 * 2**30, limits[1]))
-    try:
-        ended = widenet(
-            "train",
-            tmp_path / "vast.json",
-            "training.json",
-            "--data",
-            "data",
-            "--out",
-            tmp_path / "run",
-            "--device",
-            "cpu",
-        )
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-    assert (ended.status, ended.err.count("\n")) == (2, 1)

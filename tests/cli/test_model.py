@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from widenet.data.dataset import Dataset
-from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model
 
 SPLIT = ["--data", "data"]
@@ -25,23 +24,6 @@ def test_evaluate_prints_the_metrics_as_json(widenet, model):
     found = json.loads(ended.out)
     assert found == model.evaluate("data", ks=[1, 3]) | {"num_seen": 0}
     assert isinstance(found["num_examples"], int)
-
-
-def test_evaluate_counts_the_true_items_that_users_had_before(widenet, model, tmp_path):
-    names = model.run.vocabulary("items")
-    known = dataset_from_lists(
-        tmp_path / "again",
-        [[0, 1], [2, 3], [4, 0]],
-        validation=[[2], [4], [1]],
-        heldout=[[2, 5, 1], [5], [3, 4]],
-        item_ids=names.ids(range(9)),
-        titles=names.titles(range(9)),
-    )
-    command = ["evaluate", "run", "--data", known.path]
-    assert widenet(*command).err.startswith("3 true items ")
-    assert "true items" not in widenet(*command, "--include-seen").err
-    assert json.loads(widenet(*command, "--json").out)["num_seen"] == 3
-    assert "num_seen" not in json.loads(widenet(*command, "--json", "--include-seen").out)
 
 
 def test_evaluate_prints_a_table(widenet, model):
@@ -100,62 +82,6 @@ def test_predict_writes_the_recommendations_of_every_user_in_every_format(suffix
     assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], **precision)
 
 
-def test_predict_for_a_part_writes_what_its_evaluation_ranks(widenet, model, tmp_path):
-    out = tmp_path / "out.csv"
-    ended = widenet("predict", "run", *SPLIT, "--out", out, "-k", 3, "--part", "validation")
-    assert (ended.status, ended.err) == (0, "")
-    data = Dataset.open("data")
-    users = data.ids(slice(None))
-    batch = data.sparse("items", slice(None), "validation")
-    true = list(
-        zip(
-            (users[row] for row in batch.example_of_entry()),
-            data.vocabulary("items").ids(batch.indices.numpy()),
-            strict=True,
-        )
-    )
-    shown = {row[:2] for row in rows_of(out)}
-    shares = [
-        np.mean([each in shown for each in true if each[0] == user])
-        for user in dict.fromkeys(user for user, _ in true)
-    ]
-    assert np.mean(shares) == pytest.approx(
-        model.evaluate("data", "validation", ks=[3])["recall@3"], rel=0, abs=1e-12
-    )
-
-
-@pytest.mark.usefixtures("inside")
-def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
-    (tmp_path / "never").write_text("0\n1\n")
-    (tmp_path / "never_for").write_text("user,item\nu0,2\nnobody,2\n")
-    (tmp_path / "weights").write_text("item,weight\n3,100\n")
-    filters = [
-        "--never",
-        tmp_path / "never",
-        "--never-for",
-        tmp_path / "never_for",
-        "--weights",
-        tmp_path / "weights",
-    ]
-    ended = widenet(
-        "predict",
-        "run",
-        *SPLIT,
-        "--out",
-        tmp_path / "recommendations",
-        "--format",
-        "csv",
-        "--include-seen",
-        *filters,
-    )
-    assert str(tmp_path / "never_for") in ended.err
-    rows = list(csv.DictReader((tmp_path / "recommendations").read_text().splitlines()))
-    shown = {user: [row["item"] for row in rows if row["user"] == user] for user in ("u0", "u1")}
-    assert (len(shown["u0"]), len(shown["u1"])) == (6, 7)
-    assert set(shown["u1"]) - set(shown["u0"]) == {"2"}
-    assert shown["u0"][0] == shown["u1"][0] == "3"
-
-
 @pytest.mark.usefixtures("inside")
 def test_predict_never_replaces_a_file_and_leaves_none_that_is_not_complete(widenet, tmp_path):
     out = tmp_path / "out.csv"
@@ -209,32 +135,6 @@ def test_recommend_for_a_user_gives_what_predict_gives(more, widenet, tmp_path):
     assert widenet("recommend", "run", "--user", "u3", *SPLIT).err == f"For u3 with: {'; '.join(titles)}\n"
     of_the_training = widenet("recommend", "run", "--user", "u3", "-k", 9, "--json", *more)
     assert json.loads(of_the_training.out) == found
-
-
-@pytest.mark.usefixtures("inside")
-def test_filters_leave_out_the_items_of_a_file(widenet, tmp_path):
-    def found(*words):
-        return [
-            each["item"] for each in json.loads(widenet("recommend", "run", *words, "--json", "-k", 9).out)
-        ]
-
-    everything = found("--items", "0")
-    (tmp_path / "two.txt").write_text("\n".join(everything[1:3]), "utf-8")
-    assert found("--items", "0", "--never", tmp_path / "two.txt") == [everything[0], *everything[3:]]
-    assert found("--items", "0", "--only", tmp_path / "two.txt") == everything[1:3]
-    widenet("predict", "run", *SPLIT, "--out", tmp_path / "all.csv", "--only", tmp_path / "two.txt")
-    assert {item for _, item, _ in rows_of(tmp_path / "all.csv")} == set(everything[1:3])
-
-
-@pytest.mark.parametrize("more", [[], ["--json"]])
-def test_recommend_says_which_of_several_titles_it_takes(more, widenet, model):
-    names = model.run.vocabulary("items")
-    taken, *others = names.shown(names.find("re"))
-    assert len(others) == 1
-    said = widenet("recommend", "run", "re", *more).err.splitlines()[0]
-    assert said.index(taken) < said.index(others[0])
-    ended = widenet("recommend", "run", "the", *more)
-    assert (ended.status, ended.out) == (2, "")
 
 
 def test_fingerprint_prints_that_of_the_weights(widenet, model):

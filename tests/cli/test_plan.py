@@ -173,13 +173,3 @@ def test_a_measured_plan_tells_what_training_takes_and_leaves_nothing(widenet, i
     found = json.loads(widenet("plan", *words, "--json").out)["measured"]
     assert 0 < found["step_seconds"] <= found["epoch_seconds"] <= found["training_seconds"]
     assert sorted(inside.rglob("*")) == before
-
-
-@pytest.mark.usefixtures("inside")
-def test_a_training_with_weights_on_a_disk_is_measured_in_their_folder(widenet, tmp_path):
-    words = ["plan", "network.json", "training.json", "--data", "data", "--measure", "--weights-in", "disk"]
-    found = json.loads(widenet(*words, "--scratch", tmp_path, "--json").out)
-    assert found["weights_in"] == "disk"
-    assert found["measured"]["step_seconds"] > 0
-    assert list(tmp_path.iterdir()) == []
-    assert widenet(*words, "--scratch", tmp_path / "none").status == 2

@@ -106,12 +106,6 @@ def test_two_processes_train_the_bits_of_one_and_speak_once(place, run_of_two):
     assert following.startswith(f"Next: widenet predict {run} ")
 
 
-def test_two_processes_leave_the_report_that_one_writes(run_of_two, tmp_path, widenet):
-    run = run_of_two[0]
-    assert widenet("report", run, "--out", tmp_path / "again.html").status == 0
-    assert (run / "report.html").read_bytes() == (tmp_path / "again.html").read_bytes()
-
-
 def test_two_processes_predict_as_one(place, widenet, groups, launched, monkeypatch):
     monkeypatch.chdir(place)
     line = ["predict", "one-short", "--data", "data", "-k", "5", "--out"]

@@ -1,6 +1,5 @@
 """`widenet recommend` loads only what a person's recommendations take, and follows rules as the library."""
 
-import csv
 import json
 import subprocess
 import sys
@@ -104,17 +103,6 @@ def trained(folder, widenet, monkeypatch):
     return Model.load(folder / "run")
 
 
-def test_the_newest_items_of_a_sequence_are_shown(tmp_path, widenet):
-    rows = "".join(f"u{user},i{(user + step * step) % 9},{step}\n" for user in range(9) for step in range(25))
-    (tmp_path / "clicks.csv").write_text(f"user,item,time\n{rows}")
-    data, run = tmp_path / "data", tmp_path / "run"
-    widenet("data", "ingest", tmp_path / "clicks.csv", "--sequence", "--time", "time", "--out", data)
-    widenet("train", "--data", data, "--out", run, "--no-validation")
-    newest = "; ".join(f"i{step * step % 9}" for step in range(5, 25))
-    told = widenet("recommend", run, "--user", "u0", "--data", data, "--include-seen").err.splitlines()
-    assert f"For u0 with: 5 earlier; {newest}" in told
-
-
 def test_recommend_takes_the_rules(trained, widenet):
     asked = ("recommend", "run", "--items", "3", "5", "-k", "5", "--json")
 
@@ -152,18 +140,6 @@ def test_json_has_the_attributes_that_are_named(trained, widenet):
         assert line.endswith(f"  in_stock={str(own['in_stock']).lower()}  genre={own['genre']}")
 
 
-def test_predict_takes_the_rules(trained, widenet, tmp_path):
-    out = tmp_path / "out.csv"
-    words = ("--at-most", "genre=1", "--where", "in_stock", "--diversity", "0.2", "-k", "3")
-    assert widenet("predict", "run", "--data", "data", "--out", out, *words).status == 0
-    with out.open() as file:
-        rows = [(row["user"], row["item"]) for row in csv.DictReader(file)]
-    rules = {"at_most": {"genre": 1}, "where": {"in_stock": True}, "diversity": 0.2}
-    for user in ("u0", "u29"):
-        expected = [row.item for row in trained.recommend(users=user, k=3, **rules)]
-        assert [item for owner, item in rows if owner == user] == expected
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -183,25 +159,6 @@ def test_predict_takes_the_rules(trained, widenet, tmp_path):
 def test_a_wrong_rule_is_one_sentence(widenet, words):
     ended = widenet("recommend", "run", "--items", "3", *words)
     assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
-
-
-def test_unknown_ids_in_a_filter_are_one_note(trained, widenet, tmp_path):
-    for option, rows in {"never": "4\nzz\n8\n", "weights": "item,weight\n4,2\nzz,3\n8,0\n"}.items():
-        path = tmp_path / option
-        path.write_text(rows)
-        filtered, out = (f"--{option}", path), tmp_path / f"{option}.csv"
-        ended = widenet("recommend", "run", "--items", "3", *filtered, "--json")
-        said = widenet("predict", "run", "--data", "data", *filtered, "--out", out)
-        assert ended.err == said.err
-        assert ended.err.startswith(f"{path}: ")
-        assert ended.err.count("\n") == 1
-        for call in (
-            lambda words: trained.recommend(["3"], **words),
-            lambda words: next(trained.predict("data", **words)),
-        ):
-            with pytest.warns(UserWarning, match="zz") as caught:
-                call({option: path})
-            assert [each.filename for each in caught] == [__file__]
 
 
 @pytest.fixture(scope="module")

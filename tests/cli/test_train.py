@@ -4,14 +4,12 @@ import json
 import os
 import re
 import signal
-import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.scripts import Conversation
-from widenet.runs import Model, train
+from widenet.runs import Model
 
 
 @pytest.fixture
@@ -36,22 +34,6 @@ def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
     ended = widenet(*line, "--quiet")
     assert (ended.status, ended.out, ended.err) == (0, "", "")
     assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
-
-
-def test_it_binds_the_documents_once_and_opens_the_dataset_once(line, widenet):
-    calls = Counter()
-
-    def count(frame, event, _):
-        if event == "call" and frame.f_code.co_qualname in ("bind", "shapes_of", "Dataset.open"):
-            calls[frame.f_code.co_qualname] += 1
-
-    sys.setprofile(count)
-    try:
-        ended = widenet(*line)
-    finally:
-        sys.setprofile(None)
-    assert ended.status == 0
-    assert calls == {"bind": 1, "shapes_of": 1, "Dataset.open": 1}
 
 
 def test_a_resumed_training_says_where_it_goes_on(line, widenet, world, monkeypatch):
@@ -102,25 +84,6 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(
     assert ended.err.startswith(said)
 
 
-def test_overwrite_replaces_a_run_once_the_new_one_has_a_checkpoint(line, widenet, monkeypatch, tmp_path):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    assert widenet(*line, "--quiet").status == 0
-    assert widenet(*line).status == 2
-    with monkeypatch.context() as patch:
-        patch.setattr("widenet.runs.training.build", interrupt)
-        ended = widenet(*line, "--overwrite")
-    assert ended.status == 130
-    assert ended.err == f"Stopped before the first checkpoint: {line[-1]} is the earlier run again.\n"
-    assert (Path(line[-1]) / "model").is_dir()
-    (Path(line[-1]) / "report.html").write_text("old")
-    assert widenet(*line, "--overwrite").status == 0
-    assert (Path(line[-1]) / "report.html").read_text() != "old"
-    assert widenet(*line, "--overwrite", "--resume").status == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
 def test_a_run_keeps_its_documents_with_every_default_written_out(world):
     kept = json.loads((world / "run" / "training.json").read_text())
     assert (kept["epochs"], kept["optimizer"]["learning_rate"], kept["evaluation"]["part"]) == (
@@ -157,16 +120,6 @@ def test_a_training_document_may_stand_alone_and_the_network_is_then_that_of_the
     first = widenet("train", "training.json", "--data", "data", "--out", tmp_path / "first")
     assert first.err.startswith("No network.json was named: widenet uses a default")
     assert json.loads((tmp_path / "first" / "training.json").read_text())["epochs"] == 2
-
-
-@pytest.mark.usefixtures("inside")
-def test_a_run_goes_on_with_its_own_documents_where_none_are_named(widenet, world, tmp_path):
-    run, left = tmp_path / "run", iter(range(4))
-    with pytest.raises(KeyboardInterrupt):
-        train("network.json", "training.json", "data", run, interrupted=lambda: next(left) == 3)
-    ended = widenet("train", "--data", "data", "--out", run, "--resume")
-    assert (ended.status, ended.err.splitlines()[0]) == (0, "Resuming in epoch 2, after step 1.")
-    assert Model.load(run).fingerprint() == Model.load(world / "run").fingerprint()
 
 
 TO_A_FULL_DISK = """

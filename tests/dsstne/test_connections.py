@@ -5,12 +5,7 @@ import pytest
 
 from tests.dsstne.models import connected, forward, fully, write_model
 from tests.dsstne.test_model import scores
-from tests.mistakes import mistake
-from widenet import train
-from widenet.data.lists import dataset_from_lists
-from widenet.dsstne.model_export import export_model
 from widenet.dsstne.model_import import import_model
-from widenet.errors import DataError, FitError
 
 SPARSE = 1
 ROWS = {
@@ -55,28 +50,3 @@ def test_a_network_without_an_output_gives_the_units_of_its_last_layer(activatio
     np.testing.assert_allclose(
         scores(model, ROWS, "Last units"), forward(layers, connections, ROWS)["Last"], rtol=2e-5, atol=2e-6
     )
-
-
-def test_a_layer_that_has_no_source_is_refused_both_ways(tmp_path):
-    layers = [
-        fully("Input", "Input", 9, data="items", attributes=SPARSE),
-        fully("First", "Hidden", 6, ["Input"]),
-        fully("Second", "Hidden", 6, [], skip=["First"]),
-        fully("Output", "Output", 4, ["Second"], data="class"),
-    ]
-    with mistake(DataError, place="layer 'Second'"):
-        import_model(write_model(tmp_path / "x.nc", layers, connected(3, layers)), tmp_path / "run")
-    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1, 3]], width=4)
-    bare = {"name": "bare", "units": 4, "source": [], "skip": "sums"}
-    sums = {"name": "sums", "units": 4, "activation": "linear"}
-    document = {
-        "layers": [
-            {"name": "in", "kind": "input", "field": "items"},
-            sums,
-            bare,
-            {"name": "out", "kind": "output", "field": "items"},
-        ]
-    }
-    train(document, {"epochs": 1}, dataset, tmp_path / "trained")
-    with mistake(FitError, place="trained"):
-        export_model(tmp_path / "trained", tmp_path / "y.nc")

@@ -1,7 +1,6 @@
 """DSSTNE's NetCDF data become a dataset that says the same."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.dsstne import data_set
 from widenet.dsstne.data import import_data, is_listed_only
-from widenet.errors import CapacityError, DataError
+from widenet.errors import DataError
 
 ROWS = [[3, 1], [], [7, 0, 2]]
 VALUES = [[3.5, -1.0], [], [0.25, 2.0, 1.0]]
@@ -215,19 +214,3 @@ def test_sets_named_as_parts_become_parts(netcdf, tmp_path):
     dataset = imported(path, tmp_path)
     assert dataset.field("items").parts == ("train", "heldout")
     assert np.array_equal(dense_of(dataset, "items", "heldout"), one_hot([[1], [], [2]]))
-
-
-def test_a_width_that_no_disk_could_hold_the_names_of_is_refused_at_once(netcdf, tmp_path, monkeypatch):
-    huge = netcdf("huge.nc", sparse_set(0, "items", [[1, 2**32 - 2], [], [0]], sides=(2**32 - 1,)))
-    monkeypatch.setattr("widenet.dsstne.data.available_memory", lambda: 2**40)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**30))
-    with mistake(CapacityError, place="data set 'items'"):
-        import_data([huge], tmp_path / "data")
-    monkeypatch.setattr("widenet.dsstne.data.available_memory", lambda: 2**30)
-    with mistake(CapacityError, place="data set 'items'"):
-        import_data([huge], tmp_path / "data")
-    assert [found.name for found in tmp_path.iterdir()] == ["huge.nc"]
-    (tmp_path / "index").write_text("".join(f"{name}\t{index}\n" for index, name in enumerate("abc")))
-    few = netcdf("few.nc", sparse_set(0, "items", [[1], [], [0, 2]], sides=(2**32 - 1,)))
-    import_data([few], tmp_path / "data", features=tmp_path / "index")
-    assert Dataset.open(tmp_path / "data").field("items").width == 3

@@ -1,10 +1,5 @@
 """Datasets are written as DSSTNE's NetCDF data, and come back as they were."""
 
-import errno
-import os
-import resource
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -14,8 +9,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.dsstne.data import import_data
 from widenet.dsstne.export import export_data
-from widenet.dsstne.netcdf import writing
-from widenet.errors import DataError, OptionError
+from widenet.errors import OptionError
 
 ROWS = [[1, 3], [], [0, 2, 7]]
 VALUES = [[3.0, 1.0], [], [5.0, 2.0, 1.0]]
@@ -113,15 +107,6 @@ def test_a_set_keeps_its_type_and_its_numbers(netcdf, tmp_path, hdf5, data_type)
         assert np.array_equal(variables_after[name], variables[name])
 
 
-def test_sums_that_a_type_cannot_hold_are_written_as_float(netcdf, tmp_path, hdf5):
-    imported(
-        netcdf("x.nc", sparse_set(0, "items", [[1, 1]], [[200, 200]], data_type="UChar")), tmp_path / "data"
-    )
-    export_data(tmp_path / "data", tmp_path / "after.nc")
-    attributes, variables = hdf5(tmp_path / "after.nc")
-    assert (attributes["dataType0"], variables["sparseData0"].tolist()) == (4, [400.0])
-
-
 def test_weights_stand_beside_the_targets_that_are_named(tmp_path, hdf5):
     dataset_from_lists(tmp_path / "data", ROWS, weights=[1, 2, 3], sparse={"next": ROWS})
     export_data(tmp_path / "data", tmp_path / "x.nc", targets=["next"])
@@ -177,74 +162,3 @@ def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
     with mistake(OptionError, place="y.nc"):
         export_data(tmp_path / "data", tmp_path / "y.nc", samples=tmp_path / "y.nc")
     assert not (tmp_path / "y.nc").exists()
-
-
-def test_a_name_that_an_index_file_cannot_hold_is_refused_and_nothing_written(tmp_path, netcdf):
-    extra = {
-        "dimensions": {"samplesDim": 3},
-        "variables": {"samples": ("text", "samplesDim", ["a", "b\tc", "d"])},
-    }
-    imported(netcdf("x.nc", sparse_set(0, "items", ROWS), **extra), tmp_path / "data")
-    with mistake(DataError, place="data"):
-        export_data(
-            tmp_path / "data", tmp_path / "y.nc", features=tmp_path / "items", samples=tmp_path / "users"
-        )
-    assert {found.name for found in tmp_path.iterdir()} == {"x.nc", "data"}
-
-
-def test_a_field_without_entries_is_written_and_read(tmp_path):
-    before = dataset_from_lists(tmp_path / "before", [[], []], width=3)
-    export_data(before, tmp_path / "x.nc")
-    assert imported(tmp_path / "x.nc", tmp_path / "after").digest == before.digest
-
-
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
-    dataset_from_lists(tmp_path / "data", ROWS)
-    with mistake(OptionError, place="missing/x.nc"):
-        export_data(tmp_path / "data", tmp_path / "missing" / "x.nc")
-    for out, samples in (("data", "users"), ("x.nc", "data")):
-        with mistake(OptionError, place="data"):
-            export_data(tmp_path / "data", tmp_path / out, samples=tmp_path / samples)
-    assert [found.name for found in tmp_path.iterdir()] == ["data"]
-
-
-def write_numbers(path, count):
-    with writing(path) as target:
-        target.createDimension("x", count)
-        target.createVariable("x", "f8", ("x",))[:] = 1.0
-
-
-@pytest.mark.parametrize("limit", [100, 5000])
-def test_a_file_that_the_disk_has_no_room_for_is_refused(limit, tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        with mistake(DataError, place="set.nc"):
-            write_numbers(tmp_path / "set.nc", limit)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert not list(tmp_path.iterdir())
-
-
-def test_index_files_and_data_appear_together_and_the_data_last(tmp_path, monkeypatch):
-    dataset, paths = named(tmp_path), [tmp_path / name for name in ("items.index", "users.index", "x.nc")]
-    for path in paths:
-        path.write_text("before", "utf-8")
-    features = {"items": paths[0]}
-    events, fsync, replace = [], os.fsync, Path.replace
-    monkeypatch.setattr(Path, "replace", lambda path, to: events.append(to.name) or replace(path, to))
-
-    def full(file):
-        if Path(f"/proc/self/fd/{file}").readlink().name.startswith(".x.nc"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        fsync(file)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
-            export_data(dataset, paths[2], features=features, samples=paths[1])
-    assert ([path.read_text("utf-8") for path in paths], events) == (["before"] * 3, [])
-    assert not list(tmp_path.glob(".*"))
-    export_data(dataset, paths[2], features=features, samples=paths[1])
-    appeared = [name for name in events if not name.startswith(".")]
-    assert appeared == [path.name for path in paths]

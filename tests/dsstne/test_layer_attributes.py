@@ -7,13 +7,9 @@ import pytest
 
 from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
 from tests.dsstne.test_model import convolved, scores
-from tests.mistakes import mistake
-from widenet import train
-from widenet.data.lists import dataset_from_lists
 from widenet.dsstne.layer_attributes import merged_attributes
 from widenet.dsstne.model_export import export_model
 from widenet.dsstne.model_import import import_model
-from widenet.errors import FitError
 from widenet.spec.network import NetworkSpec
 
 WINDOW = {"kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "kernelDimensions": 2}
@@ -100,32 +96,6 @@ def test_an_output_that_skips(tmp_path):
     truth = 1 / (1 + np.exp(-(bare["Output"] + bare["First"])))
     kinds = ["input", "hidden", "hidden", "hidden", "output"]
     assert_same_and_written_back(tmp_path, layers, connections, {"Age": ages}, truth, kinds)
-
-
-def test_what_others_take_too_or_what_is_not_bare_is_refused(tmp_path):
-    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1, 3]], width=4)
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "same", "units": 4, "activation": "tanh"},
-        {
-            "name": "out",
-            "kind": "output",
-            "field": "items",
-            "activation": "sigmoid",
-            "bias": False,
-            "weightless": True,
-        },
-    ]
-    bare = {**layers[1], "activation": "linear"}
-    other = {"name": "more", "kind": "output", "field": "items", "source": "same"}
-    for name, found in (("not bare", layers), ("taken twice", [layers[0], bare, layers[2], other])):
-        train({"layers": found}, {"epochs": 1}, dataset, tmp_path / name)
-        with mistake(FitError, place=name):
-            export_model(tmp_path / name, tmp_path / "x.nc")
-    train({"layers": [layers[0], bare, layers[2]]}, {"epochs": 1}, dataset, tmp_path / "bare")
-    export_model(tmp_path / "bare", tmp_path / "x.nc")
-    back = import_model(tmp_path / "x.nc", tmp_path / "back")
-    assert [layer.kind for layer in back.run.network.layers] == ["input", "output"]
 
 
 @pytest.mark.parametrize(

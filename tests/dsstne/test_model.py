@@ -354,14 +354,3 @@ def test_a_parametric_rectifier_is_linear_for_dsstne_computes_nothing_for_it(tmp
     with netCDF4.Dataset(path, "a") as file:
         file.setncattr("layer1_activation", np.uint32(4))
     assert import_model(path, tmp_path / "run").run.network.hidden[0].activation.kind == "linear"
-
-
-def test_a_sparse_input_of_several_dimensions_is_flat(tmp_path):
-    layers = autoencoder()
-    layers[0]["more"] = {"Ny": 5, "dimensions": 2}
-    layers[0]["units"] = 2
-    connections = connected(1, autoencoder())
-    model = import_model(write_model(tmp_path / "x.nc", layers, connections), tmp_path / "run")
-    rows = random_rows(2, 3, 10)
-    truth = forward(autoencoder(), connections, {"Input": rows})["Output"]
-    np.testing.assert_allclose(scores(model, {"Input": rows}), truth, rtol=2e-5, atol=2e-6)

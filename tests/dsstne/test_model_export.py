@@ -16,8 +16,6 @@ from widenet.dsstne.data import import_data
 from widenet.dsstne.model_export import export_model
 from widenet.dsstne.model_import import import_model
 from widenet.errors import FitError
-from widenet.model import network as network_module
-from widenet.parallel.local import LocalExchange
 
 SPARSE, DENSE = 1, 0
 NAMES = {code: name for name, (code, _) in ACTIVATIONS.items()}
@@ -254,22 +252,6 @@ def test_convolutions_have_their_sides_padding_and_norms(tmp_path, netcdf):
     ]
     assert [float(found[f"weight{number}_norm"]) for number in range(3)] == [0.0, 1.5, 0.0]
     assert found["layer1_name"] == "édges"
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_a_few_numbers_at_a_time_make_the_same_file(tmp_path, tied, monkeypatch):
-    model = import_model(write_model(tmp_path / "x.nc", *network(tied)), tmp_path / "run")
-    export_model(model, tmp_path / "whole.nc")
-    fetched, fetch = [], LocalExchange.fetch
-    monkeypatch.setattr(
-        LocalExchange, "fetch", lambda *given: fetched.append(given[2].numel()) or fetch(*given)
-    )
-    monkeypatch.setattr(network_module, "_BLOCK_NUMBERS", 5)
-    export_model(model, tmp_path / "small.nc")
-    with h5py.File(tmp_path / "whole.nc") as whole, h5py.File(tmp_path / "small.nc") as small:
-        assert set(whole) == set(small)
-        assert all(np.array_equal(whole[name][()], small[name][()]) for name in whole)
-    assert max(fetched) <= 5
 
 
 def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):

@@ -15,7 +15,6 @@ from widenet.spec.network import NetworkSpec
 INPUT = {"Kind": "Input", "Name": "In", "N": "auto", "DataSet": "gl_input", "Sparse": True}
 OUTPUT = {"Kind": "Output", "Name": "Out", "N": "auto", "DataSet": "gl_output", "Activation": "Sigmoid"}
 HALF_XAVIER = {"kind": "xavier", "scale": 0.5}
-IMAGE = {"Kind": "Input", "Name": "In", "N": [28, 24, 3], "DataSet": "pixels"}
 
 
 def config(*hidden, first=None, last=None, **network):
@@ -85,50 +84,6 @@ def changed_case(values, change):
     if isinstance(values, dict):
         return {change(key): changed_case(value, change) for key, value in values.items()}
     return [changed_case(value, change) for value in values] if isinstance(values, list) else values
-
-
-def test_an_output_that_pools_is_a_pooling_layer_and_a_weightless_output():
-    towers = [hidden(Name=name, Source="In") for name in ("Query", "Item")]
-    last = {"Type": "Pooling", "Function": "Cosine", "Source": ["Query", "Item"], "DeltaNorm": 2}
-    found = layers_of(config(*towers, last=last, ErrorFunction="L2Hinge"))
-    name = found[-1]["name"]
-    assert found[-2] == {
-        "name": f"{name} pooled",
-        "kind": "pooling",
-        "function": "cosine",
-        "source": ["Query", "Item"],
-    }
-    assert found[-1]["source"] == f"{name} pooled"
-    assert (found[-1]["weightless"], found[-1]["activation"], found[-1]["loss"]) == (
-        True,
-        "linear",
-        "l2_hinge",
-    )
-    assert found[-1]["delta_norm"] == 2
-
-
-def test_an_output_that_convolves_or_skips_is_a_layer_of_bare_sums_and_a_weightless_output():
-    window = {"Type": "Convolutional", "N": 4, "Kernel": [3, 2], "Activation": "SoftMax"}
-    before, after = layers_of(config(first=IMAGE, last=window, DeltaBoost={"one": 3, "zero": 1}))[1:]
-    assert (before["name"], before["kind"], before["filters"], before["kernel"]) == (
-        "Out convolved",
-        "convolution",
-        4,
-        [2, 3],
-    )
-    assert before["activation"] == "linear"
-    assert (after["source"], after["weightless"], after["bias"], after["activation"]) == (
-        "Out convolved",
-        True,
-        False,
-        "softmax",
-    )
-    assert (after["units"], "delta_boost" in after, "initializer" in after) == ("auto", False, False)
-    before, after = layers_of(
-        config(hidden(N=7), hidden(Name="G", N=5), last={"Skip": "H", "N": 7, "Source": "G"})
-    )[3:]
-    assert (before["name"], before["units"], before["source"], before["skip"]) == ("Out summed", 7, "G", "H")
-    assert (after["source"], after["units"], after["activation"]) == ("Out summed", 7, "sigmoid")
 
 
 def test_limits_shares_and_sources_are_taken_over():

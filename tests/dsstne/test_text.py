@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from widenet.data.dataset import Dataset
-from widenet.dsstne import text as module
 from widenet.dsstne.data import import_data
 from widenet.dsstne.text import generate
 
@@ -106,18 +105,6 @@ def test_files_of_one_index_of_samples_go_together():
         [0, 0, 1],
         [0, 0, 0],
     ]
-
-
-def test_a_folder_is_read_file_by_file(place, hdf5, monkeypatch):
-    monkeypatch.setattr(module, "_ENTRIES_PER_WRITE", 2)
-    (place / "parts").mkdir()
-    for name, text in {"b": "u2\ta\nu1\tc:d\n", "a": "u1\ta:b\nu3\ta:b:c\n"}.items():
-        (place / "parts" / name).write_text(text)
-    generate("input", "parts", "out.nc", "features", "samples", new_features="create")
-    variables = hdf5(place / "out.nc")[1]
-    assert variables["sparseIndex0"].tolist() == [2, 3, 0, 1, 2, 0]
-    assert variables["sparseStart0"].tolist() == [0, 2, 5]
-    assert Path("samples").read_text() == "u1\t0\nu3\t1\nu2\t2\n"
 
 
 @pytest.mark.usefixtures("place")

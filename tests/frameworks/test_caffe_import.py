@@ -233,22 +233,3 @@ def test_the_number_of_windows_is_rounded_as_caffe_rounds_it(pool, function, mod
     net = written(tmp_path / "net.prototxt", POOLED % f"pool: {pool} kernel_size: 3 stride: 2 {mode}")
     model = import_network(net, tmp_path / "run", weights=weights)
     assert np.allclose(scored(model, data=images.reshape(5, -1))["ip"], value @ weight.T + bias, atol=1e-5)
-
-
-CHANNELS = """
-layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 5 dim: 5 } } }
-layer { name: "c" type: "Convolution" bottom: "data" top: "c"
-  convolution_param { num_output: 3 kernel_size: %d bias_term: false } }
-layer { name: "prob" type: "Softmax" bottom: "c" top: "prob" }
-"""
-
-
-def test_a_softmax_over_the_channels_of_a_single_place_is_taken(tmp_path):
-    filters, images = numbers(3, 2, 5, 5), numbers(4, 2, 5, 5)
-    weights = trained(tmp_path / "net.caffemodel", {"c": [filters]})
-    net = written(tmp_path / "net.prototxt", CHANNELS % 5)
-    found = scored(import_network(net, tmp_path / "run", weights=weights), data=images.reshape(4, -1))
-    wanted = (
-        functional.conv2d(torch.from_numpy(images), torch.from_numpy(filters)).flatten(1).softmax(1).numpy()
-    )
-    assert np.allclose(next(iter(found.values())), wanted, atol=1e-5)

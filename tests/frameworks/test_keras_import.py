@@ -14,7 +14,6 @@ from torch.nn import functional
 
 from tests.interop.outcomes import scored
 from tests.mistakes import mistake
-from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError
 from widenet.interop.import_network import import_network
 
@@ -251,20 +250,6 @@ def test_scales_and_shifts_before_padding_and_pooling_score_as_their_layers_do(t
     assert np.allclose(scored(model, image=images.flatten(1).numpy())["end"], wanted, atol=1e-4)
 
 
-def test_a_sum_of_activated_units_scores_as_its_layers_do(tmp_path):
-    w1, w2 = numbers(5, 5), numbers(5, 2)
-    layers = [
-        layer("InputLayer", "x", [], batch_shape=[None, 5]),
-        dense("hidden", ["x"], "relu", use_bias=False),
-        layer("Add", "both", ["hidden", "x"]),
-        dense("end", ["both"], use_bias=False),
-    ]
-    config = {"layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["end", 0, 0]]}
-    weights = {"dense": ("hidden", [w1]), "dense_1": ("end", [w2])}
-    model = import_network(save(tmp_path / "model.keras", "Functional", config, weights), tmp_path / "run")
-    assert np.allclose(scored(model, x=X)["end"], (np.maximum(X @ w1, 0) + X) @ w2, atol=1e-5)
-
-
 def channels(size, own=False):
     """A softmax over the channels of a convolution, whose own activation it is or that follows."""
     edges = {"strides": [1, 1], "padding": "valid", "use_bias": False, "data_format": "channels_last"}
@@ -285,28 +270,6 @@ def test_a_softmax_over_the_channels_of_a_single_place_is_taken(own, tmp_path):
     found = scored(import_network(path, tmp_path / "run"), image=images.flatten(1).numpy())
     wanted = value.flatten(1).softmax(1).numpy()
     assert np.allclose(found["edges" if own else "shares"], wanted, atol=1e-6)
-
-
-def test_an_output_keeps_its_name_where_the_layer_that_it_takes_has_it(tmp_path):
-    layers = [
-        {**before_keras_3("InputLayer", "x", [], batch_input_shape=[None, 5]), "inbound_nodes": []},
-        before_keras_3("Dense", "code", ["x"], activation="tanh", use_bias=False),
-        before_keras_3("Dense", "end", ["code"], activation="linear", use_bias=False),
-        before_keras_3("Add", "both", ["end", "code"]),
-    ]
-    config = {
-        "name": "m",
-        "layers": layers,
-        "input_layers": [["x", 0, 0]],
-        "output_layers": [["both", 0, 0], ["code", 0, 0]],
-    }
-    w1, w2 = numbers(5, 4), numbers(4, 4)
-    model = import_network(
-        save_h5(tmp_path / "m.h5", "Functional", config, {"code": [w1], "end": [w2]}), tmp_path / "run"
-    )
-    found, code = scored(model, x=X), np.tanh(X @ w1)
-    assert np.allclose(found["code"], code, atol=1e-6)
-    assert np.allclose(next(found[name] for name in found if name != "code"), code @ w2 + code, atol=1e-6)
 
 
 def sigmoid(x):
@@ -419,34 +382,6 @@ def test_two_recurrent_layers_go_along_one_embedding(tmp_path):
     ]
     model = import_network(path, tmp_path / "run")
     assert np.allclose(scored(model, history=rows)["end"], np.array(states) @ ends, atol=1e-5)
-
-
-def test_a_sequential_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
-    w1, b1, w2 = numbers(5, 4), numbers(4), numbers(4, 2)
-    first = dense("first", activation="relu")
-    first["config"]["batch_input_shape"] = [None, 5]
-    layers = [first, dense("last", use_bias=False, activation="sigmoid")]
-    path = save_h5(tmp_path / "model.h5", "Sequential", {"layers": layers}, {"first": [w1, b1], "last": [w2]})
-    model = import_network(path, tmp_path / "run")
-    wanted = 1 / (1 + np.exp(-np.maximum(X @ w1 + b1, 0) @ w2))
-    assert np.allclose(scored(model, **{"first input": X})["last"], wanted, atol=1e-6)
-
-
-def test_a_probability_over_counts_asks_whether_there_are_any(tmp_path):
-    layers = [dense("first", use_bias=False), dense("last", use_bias=False, activation="sigmoid")]
-    layers[0]["config"]["batch_input_shape"] = [None, 5]
-    path = save_h5(
-        tmp_path / "m.h5",
-        "Sequential",
-        {"layers": layers},
-        {"first": [numbers(5, 4)], "last": [numbers(4, 5)]},
-    )
-    data = dataset_from_lists(tmp_path / "data", [[0, 3], [4]], values=[[2.0, 29.0], [1.0]], width=5)
-    model = import_network(
-        path, tmp_path / "run", fields={"first input": "items", "last": "items"}, data=data.path
-    )
-    assert model.run.network.outputs[0].values == "ignore"
-    assert len(model.recommend(users="0", data=data, k=2)) == 2
 
 
 def test_a_functional_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):

@@ -14,8 +14,6 @@ from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, attention, gru
 from widenet.data.lists import dataset_from_lists
 from widenet.frameworks.onnx_export import export_onnx
 from widenet.model.layers.attention import EPSILON
-from widenet.runs import train
-from widenet.runs.made_of import quantize
 from widenet.sparse import SparseBatch
 
 ROWS = [[0, 3, 5, 3], [], [1], np.random.default_rng(0).integers(0, WIDTH, 60).tolist(), [4, 9], [7] * 5]
@@ -104,12 +102,3 @@ def test_onnxruntime_gives_the_scores_of_torchs_attention(positions, tmp_path):
         newest = x[-1] if length else torch.zeros(6, dtype=torch.float64)
         wanted = torch.softmax(table @ newest + bias, dim=0)
         assert np.abs(given - wanted.numpy()).max() <= 1e-5
-
-
-def test_onnxruntime_gives_the_scores_of_a_smaller_run(tmp_path):
-    layers = [*EMBEDDED, attention(heads=2), {**TIED, **COSINE}]
-    train({"layers": layers}, {"epochs": 2, "batch_size": 2}, dataset(tmp_path), tmp_path / "run")
-    model = quantize(tmp_path / "run", tmp_path / "small")
-    export_onnx(model, tmp_path / "all.onnx")
-    wanted = scores(model, {"items": SparseBatch.from_lists(ROWS)}, "out")
-    assert np.abs(outputs(tmp_path / "all.onnx", ROWS)["out"] - wanted).max() <= 1e-6

@@ -31,7 +31,6 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.runs import train
 from widenet.runs.made_of import quantize
 from widenet.sparse import SparseBatch
-from widenet.training.checkpoint import fingerprint
 
 
 @pytest.fixture(scope="module")
@@ -161,23 +160,6 @@ def test_onnxruntime_normalizes_over_any_number_of_channels(n, tmp_path):
     )
 
 
-def test_onnxruntime_takes_a_layer_that_only_adds(data, tmp_path):
-    sums = {"name": "sums", "units": 6, "activation": "linear", "source": "in"}
-    bare = {"name": "bare", "units": 6, "activation": "tanh", "source": [], "skip": "sums", "bias": False}
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        sums,
-        bare,
-        {"name": "next", "kind": "output", "field": "tags"},
-    ]
-    model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
-    export_onnx(model, tmp_path / "model.onnx")
-    runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(
-        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6
-    )
-
-
 def _first(batch):
     """The last example of a batch alone."""
     if isinstance(batch, torch.Tensor):
@@ -199,26 +181,6 @@ def test_onnxruntime_gives_the_scores_of_an_output_on_a_sparse_input(entry, data
     assert np.allclose(
         runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6
     )
-
-
-def test_the_same_call_gives_the_same_bits(data, tmp_path):
-    model, fields = model_of(random_layers(3), data, tmp_path / "run"), random_fields(0, 200)
-    export_onnx(model, tmp_path / "model.onnx")
-    export_onnx(model, tmp_path / "again.onnx")
-    assert (tmp_path / "model.onnx").read_bytes() == (tmp_path / "again.onnx").read_bytes()
-    runtime = session(tmp_path / "model.onnx")
-    first, *others = [runtime.run(None, feed(runtime, fields))[0].tobytes() for _ in range(5)]
-    assert set(others) == {first}
-
-
-def test_rows_come_in_blocks_of_any_size_to_files_and_fingerprints(data, tmp_path, monkeypatch):
-    model = model_of(random_layers(3), data, tmp_path / "run")
-    export_onnx(model, tmp_path / "model.onnx")
-    whole, written = fingerprint(model.network), (tmp_path / "model.onnx").read_bytes()
-    monkeypatch.setattr("widenet.model.network._BLOCK_NUMBERS", 5)
-    export_onnx(model, tmp_path / "again.onnx")
-    assert (tmp_path / "again.onnx").read_bytes() == written
-    assert fingerprint(model.network) == whole
 
 
 def test_seen_items_are_kept_where_they_are_asked_for(data, tmp_path):
@@ -253,19 +215,6 @@ def test_the_names_of_items_lie_beside_the_model(data, tmp_path, monkeypatch):
     names = json.loads((tmp_path / "model.onnx.json").read_text("utf-8"))
     vocabulary = data.vocabulary("items")
     assert names["items"] == {"ids": vocabulary.ids(range(ITEMS)), "titles": vocabulary.titles(range(ITEMS))}
-
-
-def test_a_failure_leaves_nothing(data, tmp_path, monkeypatch):
-    model = model_of(random_layers(1), data, tmp_path / "run")
-    (tmp_path / "out").mkdir()
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(onnx.checker, "check_model", full)
-    with mistake(OptionError, place="model.onnx"):
-        export_onnx(model, tmp_path / "out" / "model.onnx")
-    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(

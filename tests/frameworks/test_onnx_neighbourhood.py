@@ -5,9 +5,7 @@ import pytest
 
 from tests.frameworks.test_onnx_export import session
 from tests.interop.networks import feed
-from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import FitError
 from widenet.frameworks.onnx_export import export_onnx
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.logit_tiles import layer_values
@@ -67,10 +65,3 @@ def test_onnxruntime_gives_the_scores_of_a_run_with_a_term(neighbours, sequence,
         zip([each.name for each in best.get_outputs()], best.run(None, feed(best, fields)), strict=True)
     )
     assert np.array_equal(chosen["out.units"], units.numpy())
-
-
-def test_repeats_cannot_be_written(tmp_path):
-    model = trained(tmp_path, sequence=True, repeats=[-1, 2])
-    with mistake(FitError, place='output "out"'):
-        export_onnx(model, tmp_path / "model.onnx")
-    assert not [*tmp_path.glob("*.onnx")]

@@ -69,13 +69,6 @@ def test_nothing_hides_a_damaged_heap(path, hidden_by):
         check_heaps(file)
 
 
-def test_a_file_may_begin_with_a_block_of_its_user(tmp_path):
-    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
-        file.attrs["texts"] = ["a"]
-    with (tmp_path / "a.h5").open("rb") as file:
-        check_heaps(file)
-
-
 def test_a_heap_is_found_where_two_blocks_meet(path, monkeypatch):
     data = path.read_bytes()
     damaged = bytearray(data)

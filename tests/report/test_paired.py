@@ -56,15 +56,6 @@ def test_runs_that_keep_no_shared_evaluation_show_none(runs):
     assert page.count("table") == 0
 
 
-def test_an_evaluation_of_other_weights_is_not_shown(runs):
-    folder, data = runs
-    keep(folder, data, "run")
-    keep(folder, data, "other")
-    shutil.rmtree(folder / "other" / "evaluations")
-    shutil.copytree(folder / "run" / "evaluations", folder / "other" / "evaluations")
-    assert shown(folder).count("table") == 0
-
-
 def test_damage_is_one_sentence_on_the_page(runs):
     folder, data = runs
     keep(folder, data, "run")

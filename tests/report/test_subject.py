@@ -4,14 +4,7 @@ import json
 import shutil
 
 from widenet.report.subject import Subject
-from widenet.runs import Model
 from widenet.training.run_directory import RunDirectory
-
-
-def test_parameters_are_those_of_the_weights(reported):
-    subject = Subject("run", RunDirectory.open(reported / "run"))
-    assert subject.parameters == {"taste": 31 * 6 + 6, "next": 31 * 6 + 31}
-    assert set(subject.run.layout.units) == set(Model.load(reported / "run").network.layout.units)
 
 
 def test_the_best_line_is_the_first_of_the_largest_metric(reported, tmp_path):

@@ -86,11 +86,6 @@ def test_several_runs_lie_over_each_other(reported, tmp_path):
     assert {"run, epoch 3", "other, epoch 2"} <= {text.rpartition(":")[0] for text in page.texts["title"]}
 
 
-def test_runs_of_one_name_are_told_apart(reported, run, tmp_path):
-    page = check_alone(read(write_report([reported / "run", run], tmp_path / "out.html")))
-    assert {str(reported / "run"), str(run)} <= set(page.texts["th"])
-
-
 def test_what_cannot_be_reported_is_named(reported, tmp_path):
     with mistake(OptionError):
         write_report([])
@@ -108,12 +103,6 @@ def test_what_cannot_be_reported_is_named(reported, tmp_path):
     with mistake(FitError):
         write_report(reported / "run", tmp_path / "out.html", tmp_path / "data")
     assert not (tmp_path / "out.html").exists()
-
-
-def test_a_report_takes_the_place_of_an_earlier_one(reported, tmp_path):
-    several = write_report([reported / "run", reported / "other"], tmp_path / "out.html")
-    before = read(several)
-    assert read(write_report(reported / "run", several, recommendations=False, overwrite=True)) != before
 
 
 def test_a_comparison_without_a_path_replaces_reports_alone(reported, tmp_path, monkeypatch):

@@ -98,22 +98,3 @@ def test_values_ids_numbers_and_pictures_reach_the_network(width, chromium, cove
         del fields["cover"]
         expect_items(page, model.recommend(["7"], values=[4], fields=fields))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_a_field_may_have_more_numbers_than_lists_have_items(tmp_path):
-    width = 90_000
-    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], dense={"photo": np.eye(2, width)})
-    layers = [
-        {"name": "photo", "kind": "input", "field": "photo"},
-        {"name": "mid", "units": 3},
-        {"name": "out", "kind": "output", "field": "items"},
-    ]
-    model = train({"layers": layers}, {"epochs": 1, "shards": 1}, data, tmp_path / "run")
-    numbers = np.random.default_rng(3).random(width).tolist()
-    with service(tmp_path / "run") as running:
-        reply = running.recommend(fields={"photo": numbers}, k=3)
-        assert [one["item"] for one in reply.json["items"]] == [
-            one.item for one in model.recommend([], fields={"photo": numbers}, k=3)
-        ]
-        assert running.recommend(fields={"photo": numbers * 2}).status == 413
-        assert running.recommend(fields={"photo": ["id"] * 10_001}).json["error"]["code"] == "out_of_bounds"

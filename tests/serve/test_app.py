@@ -229,22 +229,6 @@ def test_every_file_of_the_page_is_sent_with_its_kind_and_a_strict_policy(served
         assert headers["content-type"].startswith(kinds.get(place.rpartition(".")[2], "text/html"))
 
 
-def test_the_files_name_no_other_host_and_each_other_alone(served):
-    texts = {place: served.get(place).body.decode() for place in PLACES}
-    hosts = {host for text in texts.values() for host in re.findall(r"https?://[^\"'\s)]+", text)}
-    assert hosts == {"http://www.w3.org/2000/svg"}  # the name of a format, which nobody asks for
-    pages = [text for text in texts.values() if text.startswith("<!doctype html>")]
-    named = {name for text in pages for name in re.findall(r'(?:href|src)="([^"]+)"', text)}
-    named -= {".", "openapi.json"}
-    imported = {name for text in texts.values() for name in re.findall(r'from "\./([^"]+)"', text)}
-    assert {f"/{name}" for name in named} | {f"/page/{name}" for name in imported} == set(PLACES) - {"/"}
-
-
-@pytest.mark.parametrize("place", ["/page/", "/page/__init__.py", "/page/../app.py", "/page/%2e%2e/app.py"])
-def test_nothing_else_of_the_folder_is_sent(place, served):
-    assert served.get(place).status == 404
-
-
 def test_it_says_which_model_answers(served):
     assert served.get("/v1/model").json == {
         "fingerprint": served.get("/health/ready").json["fingerprint"],

@@ -136,14 +136,6 @@ def test_no_more_rows_wait_than_the_model_answers_in_time(monkeypatch):
     run(engine, steps, max_wait_seconds=1, queue=100)
 
 
-@pytest.mark.parametrize(
-    ("max_batch", "max_wait", "seconds", "expected"),
-    [(64, 0.1, 0.02, 320), (64, 0.1, 0.2, 64), (8, 0.1, 0.02, 40), (64, 9, 0.001, 1000)],
-)
-def test_a_whole_batch_may_wait_and_never_more_than_the_queue(max_batch, max_wait, seconds, expected):
-    assert Rhythm(max_batch, 0, 1000, max_wait, 60).rows_in_time(seconds) == expected
-
-
 def test_after_the_deadline_a_request_is_refused_and_not_computed():
     engine = Stopped()
 

@@ -9,9 +9,8 @@ import pytest
 from tests.described import TRAINING, described, network
 from tests.mistakes import mistake
 from tests.serve.conftest import NETWORK, WIDTH, answered, pairs
-from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError, FitError, OptionError, WidenetError
+from widenet.errors import DataError, FitError
 from widenet.runs import Model, train
 from widenet.runs.made_of import quantize
 from widenet.serve import engine as module
@@ -205,24 +204,6 @@ def test_numbers_that_overflow_refuse_their_row_alone(tmp_path):
     assert [*map(code, refused)] == ["overflow"] * 2
 
 
-def test_a_newer_engine_shares_the_ids_that_are_the_same(world, tmp_path):
-    data = Dataset.open(world.data)
-    before = Engine.load(world.run("first"), data, "cpu", None)
-    after = Engine.load(world.run("second"), data, "cpu", None, before)
-    assert after.items is before.items
-    assert after.people.users is before.people.users
-    ask = Recommend(user="u3", k=5)
-    alone = Engine.load(world.run("second"), data, "cpu", None)
-    assert answered(after, ask) == answered(alone, ask) != answered(before, ask)
-    others = dataset_from_lists(tmp_path / "data", [[0, 1], [1]], item_ids=["a", "b"])
-    train(NETWORK, {"epochs": 1}, others, tmp_path / "run")
-    other = Engine.load(tmp_path / "run", others, "cpu", None, before)
-    assert (set(other.items.place_of), other.people.users.place_of.keys()) == (
-        {"a", "b"},
-        set(others.ids(slice(None))),
-    )
-
-
 def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
     engine, model, data = ruled
     random, asks, expected = np.random.default_rng(2), [], []
@@ -313,21 +294,6 @@ def test_explanations_are_those_of_the_library_in_the_same_bits(engine, world, t
         assert code(answered(linear, wrong)[0]) == expected
     (refused,) = answered(engine, Explain(item="i7", items=["i3"]))
     assert code(refused) == "invalid"
-
-
-def test_a_search_has_the_attributes_that_are_named(ruled, engine):
-    found = ruled[0].catalogue.search("i7", 2, ["genre", "in_stock"])
-    assert [(one.item, one.attributes) for one in found] == [
-        ("i7", {"genre": "g2", "in_stock": True}),
-        *((one.item, one.attributes) for one in found[1:]),
-    ]
-    assert json.loads(msgspec.json.encode(ruled[0].catalogue.search("i7", 1))) == [
-        {"item": "i7", "title": "i7"}
-    ]
-    with mistake(OptionError):
-        ruled[0].catalogue.search("i7", 1, ["gnre"])
-    with pytest.raises(WidenetError):
-        engine.catalogue.search("i7", 1, ["genre"])
 
 
 def test_the_items_of_an_answer_have_the_attributes_that_are_named(ruled):

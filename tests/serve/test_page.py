@@ -1,8 +1,6 @@
 """The page in a real Chromium: by mouse, by keyboard, on a phone, and with titles that are HTML."""
 
-import json
 import re
-import subprocess
 
 import pytest
 
@@ -240,29 +238,3 @@ def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
         assert page.locator("#items mark").count() == aside
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         check_accessible(page)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_requests_are_explained_with_a_command_each(width, chromium, shop):
-    address, _, _ = shop
-    with visit(chromium, address, width) as page:
-        page.get_by_role("link", name="requests for programs").click()
-        page.get_by_role("heading", name="POST /v1/recommend").wait_for()
-        paths = page.evaluate("fetch('openapi.json').then(answer => answer.json()).then(all => all.paths)")
-        routes = [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
-        assert page.locator("section h2 > code").all_inner_texts() == routes
-        page.get_by_role("link", name="RecommendMany").click()
-        many = page.get_by_role("region", name="RecommendMany")
-        expect(many).to_be_in_viewport()
-        assert many.locator("dt").all_inner_texts()[:2] == [
-            "items list of string, at most 10,000",
-            "values list of number, at most 10,000",
-        ]
-        assert "k integer, 1 to 1,000, default 10" in many.locator("dt").all_inner_texts()
-        assert "Ids of items to leave out." in many.locator("dd").all_inner_texts()
-        texts = [page.get_by_role("region", name=name).locator("pre").inner_text() for name in routes]
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        check_accessible(page)
-    for name, text in zip(routes, texts, strict=True):
-        told = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=True).stdout
-        assert "error" not in json.loads(told), (name, told)

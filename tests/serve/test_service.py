@@ -1,23 +1,16 @@
 """A service's beginning and end: a full queue, SIGTERM, nothing lost, and models that follow each other."""
 
-import configparser
-import json
 import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from pathlib import Path
 
 import pytest
-import typer
 
 from tests.mistakes import mistake
 from tests.serve.conftest import STOPPING, TOKEN, service
-from widenet.cli.services import serve
 from widenet.errors import CheckpointError, OptionError
 from widenet.serve.serve_arguments import ServeArguments
 from widenet.serve.service import serve as start
-
-EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"
 
 STUCK = """
 import sys
@@ -160,25 +153,6 @@ def test_a_run_that_is_deleted_under_the_service_goes_on_answering(world, tmp_pa
         assert running.get("/v1/items?search=Title").status == 200
         status, said = running.end()
     assert (status, said.count("\n")) == (0, 1)
-
-
-def test_the_examples_start_a_service_with_options_that_it_has():
-    unit = configparser.ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str
-    unit.read_string((EXAMPLES / "widenet.service").read_text())
-    assert unit["Service"]["KillSignal"] == "SIGTERM"
-    program, *of_unit = unit["Service"]["ExecStart"].split()
-    assert Path(program).name == "widenet"
-    text = (EXAMPLES / "Dockerfile").read_text().replace("\\\n", "")
-    lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
-    program, *of_image = [word for kind in ("ENTRYPOINT", "CMD") for word in json.loads(dict(lines)[kind])]
-    assert program == "widenet"
-    for name, *words in (of_unit, of_image):
-        assert name == "serve"
-        app = typer.Typer()
-        app.command()(serve)
-        context = typer.main.get_command(app).make_context("serve", [*words])
-        assert context.params["run"] == Path(words[0])
 
 
 def test_nothing_of_a_request_reaches_the_log(world):

@@ -136,26 +136,6 @@ def test_real_books_give_the_bytes_of_ingest(spark, tmp_path):
     assert files_of(tmp_path / "spark") == files_of(tmp_path / "ingest")
 
 
-def test_rows_in_memory_are_the_table_of_ingest(spark, tmp_path):
-    from widenet.spark import write_dataset
-
-    rows = [("b", "x"), ("a", "y"), ("a", "x")]
-    write_dataset(
-        spark.createDataFrame(rows, "user string, item string"), tmp_path / "s", user="user", item="item"
-    )
-    ingest(rows, tmp_path / "i")
-    assert files_of(tmp_path / "s") == files_of(tmp_path / "i")
-
-
-def test_a_collation_merges_no_ids(spark, tmp_path):
-    from widenet.spark import write_dataset
-
-    frame = spark.sql(
-        "SELECT collate(user, 'UTF8_LCASE') AS user, item FROM VALUES ('a', 1), ('A', 1) AS t(user, item)"
-    )
-    assert write_dataset(frame, tmp_path / "ds", user="user", item="item").num_examples == 2
-
-
 @pytest.mark.parametrize(
     ("query", "options", "column"),
     [

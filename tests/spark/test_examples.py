@@ -41,13 +41,3 @@ def test_batches_change_nothing(rows_at_once, lengths):
     for row in made.to_pylist():
         own = sorted(expected[row["id"]].items())
         assert list(zip(row["items"], row["items.value"], strict=True)) == own
-
-
-def test_memory_holds_the_rows_of_few_users():
-    from widenet.spark.partition_contents import whole
-
-    batches = list(whole(cut(rows_of(500), [10] * 50), "user", 20))
-    assert sum(batch.num_rows for batch in batches) == 500
-    assert max(batch.num_rows for batch in batches) < 100
-    users = [set(batch.column("user").to_pylist()) for batch in batches]
-    assert sum(map(len, users)) == len(set.union(*users))

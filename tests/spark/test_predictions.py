@@ -116,28 +116,6 @@ def test_all_rules_of_the_command_have_the_same_effect(spark, run, tmp_path):
         assert rows != by_command(run, table, tmp_path / name, {}, {"k": 6, **others}), name
 
 
-def test_a_process_loads_a_version_of_a_model_once(run):
-    from widenet.spark.predictions import _model
-    from widenet.training.run_directory import RunDirectory
-
-    version = RunDirectory.open(run).model().digest
-    _model.cache_clear()
-    assert _model(run, version, "cpu") is _model(run, version, "cpu")
-    with mistake(CheckpointError, place=run):
-        _model(run, "another", "cpu")
-    assert _model.cache_info().currsize == 1
-
-
-def test_a_process_of_an_executor_works_alone_whatever_it_has_inherited(run, monkeypatch):
-    from widenet.spark.predictions import _model
-    from widenet.training.run_directory import RunDirectory
-
-    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "10.255.255.1"}.items():
-        monkeypatch.setenv(name, value)
-    _model.cache_clear()
-    assert _model(run, RunDirectory.open(run).model().digest, "cpu").network.exchange.leads
-
-
 def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
     import widenet
     from widenet.spark import predict

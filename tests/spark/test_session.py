@@ -50,14 +50,6 @@ def test_executors_without_the_libraries_are_refused(spark, tmp_path, monkeypatc
         check_executors(spark, tmp_path)
 
 
-def test_another_python_is_refused(spark, tmp_path, monkeypatch):
-    from widenet.spark.session import check_executors
-
-    monkeypatch.setattr(spark.sparkContext, "pythonVer", "3.9")
-    with mistake(OptionError):
-        check_executors(spark, tmp_path)
-
-
 def test_a_folder_that_executors_do_not_see_is_refused(spark, tmp_path):
     from widenet.spark.session import check_executors
 

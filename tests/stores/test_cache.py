@@ -6,10 +6,7 @@ import sys
 
 import pytest
 
-from tests.mistakes import mistake
-from widenet.errors import OptionError
 from widenet.stores import cache
-from widenet.stores.uri import Uri
 
 
 @pytest.fixture
@@ -68,31 +65,6 @@ def test_what_a_killed_process_has_left_counts_and_is_removed(copies, monkeypatc
     monkeypatch.setenv("WIDENET_CACHE_GIB", "0")
     cache.make_room()
     assert not partial.exists()
-
-
-def test_a_folder_of_the_user_stays(copies, monkeypatch):
-    mine = copies / "mine" / "photo"
-    mine.parent.mkdir()
-    mine.write_bytes(bytes(1024))
-    entry(copies, "unused", 1024, 1)
-    monkeypatch.setenv("WIDENET_CACHE_GIB", "0")
-    cache.make_room()
-    assert left(copies) == ["mine"]
-    assert mine.exists()
-
-
-@pytest.mark.usefixtures("copies")
-@pytest.mark.parametrize("text", ["much", "-1", "nan", "inf"])
-def test_a_wrong_limit_is_refused(monkeypatch, text):
-    monkeypatch.setenv("WIDENET_CACHE_GIB", text)
-    with mistake(OptionError):
-        cache.make_room()
-
-
-def test_entries_of_different_uris_never_meet():
-    names = {cache.entry_name(Uri("s3", "b", key)) for key in ("a/b", "a-b", "a b", "é", "é" * 200, "a/../b")}
-    assert len(names) == 6
-    assert all(len(name.encode()) < 200 for name in names)
 
 
 def test_local_work_makes_no_cache_and_asks_no_store(tmp_path):

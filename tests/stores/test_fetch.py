@@ -57,13 +57,6 @@ def test_of_several_processes_one_copies(books):
     assert len([path for path in cache.folder("copies").iterdir() if path.is_dir()]) == 1
 
 
-def test_a_copy_larger_than_the_cache_is_made_once(books, monkeypatch):
-    monkeypatch.setenv("WIDENET_CACHE_GIB", "0")
-    books.count_from_here(lambda method, number: "403 x" if (method, number) == ("GET", 12) else None)
-    assert widenet.Dataset.open("s3://shelf/books").num_examples == 2
-    assert len(downloads(books)) == 3
-
-
 @in_every_store
 def test_an_object_with_another_content_is_refused_and_no_copy_stays(books):
     key = next(key for key in books.objects("books/files/"))
@@ -73,23 +66,6 @@ def test_an_object_with_another_content_is_refused_and_no_copy_stays(books):
     assert [
         path.name for path in cache.folder("copies").iterdir() if path.is_dir() and path.name[0] != "."
     ] == []
-
-
-@in_every_store
-def test_a_missing_object_is_one_sentence(books):
-    books.remove(next(key for key in books.objects("books/files/")))
-    with mistake(StoreError):
-        widenet.Dataset.open(books.uri("books"))
-
-
-def test_a_download_that_was_broken_off_goes_on_with_the_files_that_are_whole(books):
-    books.count_from_here(lambda method, number: "403 x" if (method, number) == ("GET", 4) else None)
-    with mistake(StoreError):
-        widenet.Dataset.open("s3://shelf/books")
-    done = len(downloads(books)) - 1
-    books.count_from_here()
-    widenet.Dataset.open("s3://shelf/books")
-    assert (done, len(downloads(books))) == (2, 1)
 
 
 @in_every_store
@@ -166,27 +142,12 @@ def test_sources_in_a_store_make_the_dataset_of_local_ones(store, tmp_path):
         assert widenet.ingest(sources, out).manifest == expected.manifest
 
 
-def test_a_mistake_in_a_source_names_its_uri(store, tmp_path):
-    store.put("raw/r.csv", ROWS + b"only-one-field\n")
-    with mistake(DataError, line=5, place="r.csv"):
-        widenet.ingest("s3://shelf/raw/r.csv", tmp_path / "d")
-
-
 @in_every_store
 def test_a_source_that_has_changed_is_read_anew(store, tmp_path):
     store.put("r.csv", ROWS)
     assert widenet.ingest(store.uri("r.csv"), tmp_path / "a").num_examples == 2
     store.put("r.csv", ROWS.replace(b"b,", b"a,"))
     assert widenet.ingest(store.uri("r.csv"), tmp_path / "b").num_examples == 1
-
-
-def test_a_damaged_copy_of_a_source_is_not_read(store, tmp_path):
-    store.put("r.csv", ROWS)
-    widenet.ingest("s3://shelf/r.csv", tmp_path / "a")
-    (copy,) = cache.folder("copies").glob("*/r.csv")
-    copy.write_bytes(copy.read_bytes().replace(b"x", b"z"))
-    with mistake(StoreError, place="r.csv"):
-        widenet.ingest("s3://shelf/r.csv", tmp_path / "b")
 
 
 @in_every_store

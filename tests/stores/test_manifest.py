@@ -8,7 +8,7 @@ import pytest
 from tests.mistakes import mistake
 from widenet.errors import StoreError
 from widenet.stores.bucket import Content
-from widenet.stores.store_manifest import StoreManifest, digest_of
+from widenet.stores.store_manifest import StoreManifest
 
 GOOD = StoreManifest("dataset", {"a/b.arrow": Content(3, "0" * 64)}, frozenset({"1" * 64}))
 
@@ -70,8 +70,3 @@ def test_what_is_no_manifest_is_refused(text):
 def test_a_changed_manifest_is_refused():
     with mistake(StoreError):
         StoreManifest.of(GOOD.to_json().replace(b"b.arrow", b"c.arrow"), "x")
-
-
-def test_only_objects_of_widenet_have_a_digest():
-    assert digest_of("files/" + "a" * 64) == "a" * 64
-    assert [digest_of(name) for name in ("files/mine.txt", "a" * 64, f"x/files/{'a' * 64}")] == [None] * 3

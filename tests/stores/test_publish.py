@@ -4,8 +4,6 @@ import itertools
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -21,7 +19,6 @@ from widenet.predict.files import open_results
 from widenet.stores.arrow import _PIECE_BYTES
 from widenet.stores.azure import _BLOCK_BYTES, _WHOLE_BYTES
 from widenet.stores.bucket import Bucket
-from widenet.stores.publish import file_out
 from widenet.stores.uri import Uri
 
 ROWS = "user,item\n" + "".join(
@@ -55,17 +52,6 @@ def test_a_dataset_in_a_store_has_the_bytes_of_a_local_one(store, csv, tmp_path)
     there = store.objects("books/")
     assert len(there) == len(files_of(local.path)) + 1
     assert unsent() == []
-
-
-def test_a_dataset_that_was_just_published_is_not_downloaded(store, csv):
-    store.count_from_here()
-    widenet.ingest(csv, "s3://shelf/books")
-    assert [path for method, path in store.requests if method == "GET" and "/files/" in path] == []
-
-
-def test_lists_make_a_dataset_in_a_store_too(store):
-    assert widenet.dataset_from_lists("s3://shelf/lists", [[1, 2], [3]]).num_examples == 2
-    assert "dataset.json" in store.published("lists")
 
 
 @in_every_store
@@ -149,17 +135,6 @@ def test_a_failed_upload_keeps_the_finished_dataset_and_is_repeated_from_what_is
 
 
 @in_every_store
-def test_a_torn_object_of_an_earlier_upload_is_sent_again(store, csv):
-    widenet.ingest(csv, store.uri("books"))
-    whole = store.objects()
-    store.remove("books/widenet.json")
-    key = next(key for key in whole if "/files/" in key)
-    store.put(key, whole[key][:-1])
-    widenet.ingest(csv, store.uri("books"))
-    assert store.objects() == whole
-
-
-@in_every_store
 def test_predictions_appear_under_their_name(store, tmp_path):
     for place in (tmp_path / "a.csv", store.uri("out/a.csv")):
         with open_results(Path(place)) as results:
@@ -171,19 +146,6 @@ def test_predictions_appear_under_their_name(store, tmp_path):
     ):
         pass
     assert unsent() == []
-
-
-@in_every_store
-def test_predictions_of_somebody_else_are_not_overwritten(store):
-    def write():
-        with file_out(store.uri("a.csv")) as file:
-            file.write_bytes(b"ours")
-            store.put("a.csv", b"theirs")
-
-    with mistake(OptionError):
-        write()
-    assert store.objects() == {"a.csv": b"theirs"}
-    assert [path.read_bytes() for folder in unsent() for path in folder.iterdir()] == [b"ours"]
 
 
 @pytest.mark.parametrize(
@@ -266,18 +228,3 @@ def test_ten_kills_while_a_dataset_is_sent_leave_no_partial_dataset(store, csv, 
     assert None in outcomes
     status, text = widenet_command(*words)
     assert (status, store.published("books")) == (0, expected), text
-
-
-@in_every_store
-def test_a_kill_between_the_parts_of_a_large_file_leaves_nothing_to_see(store, tmp_path):
-    (tmp_path / "large").write_bytes(bytes(25 * 2**20))
-    code = (
-        "import pathlib; from widenet.stores.bucket import Bucket; from widenet.stores.uri import Uri;"
-        f" Bucket(Uri.of('{store.uri('large')}')).upload('', pathlib.Path('large'))"
-    )
-    running = []
-    killed_at(store, "PUT", 1, running)
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True) as process:
-        running.append(process)
-    assert process.returncode == -signal.SIGKILL
-    assert store.objects() == {}

@@ -9,9 +9,8 @@ import pytest
 
 import widenet
 from tests.mistakes import mistake
-from tests.scale_page import begin, lines
 from tests.stores.servers import in_every_store
-from widenet.errors import CheckpointError, OptionError, StoreError
+from widenet.errors import CheckpointError, StoreError
 from widenet.stores import cache
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
@@ -233,77 +232,12 @@ def test_a_failed_upload_keeps_the_run_and_is_repeated(store, data, tmp_path):
     assert store.published("run")
 
 
-def test_a_run_that_began_with_one_in_a_store_resumes_on_another_machine(data, tmp_path, monkeypatch):
-    train(data, "s3://shelf/first")
-    train(data, "s3://shelf/second", start_from="s3://shelf/first")
-    interrupt(data, URI, 1, start_from="s3://shelf/first")
-    other_machine(monkeypatch, tmp_path, "second")
-    with mistake(CheckpointError):
-        train(data, URI, start_from="s3://shelf/second", resume=True)
-    model = train(data, URI, start_from="s3://shelf/first", resume=True)
-    assert model.fingerprint() == widenet.Model.load("s3://shelf/second", "cpu").fingerprint()
-
-
-def test_a_finished_upload_is_not_repeated(store, data):
-    train(data, URI)
-    mirror = RunMirror(Uri.of(URI))
-    store.count_from_here()
-    mirror.publish()
-    mirror.restore()
-    assert {method for method, _ in store.requests} == {"HEAD", "GET"}
-
-
-def test_objects_of_a_user_below_a_run_stay(store, data):
-    interrupt(data, URI, 1)
-    mine = {f"run/files/{'0' * 64}": b"1", "run/files/notes.txt": b"2", "run/notes.txt": b"3"}
-    for key, text in mine.items():
-        store.put(key, text)
-    train(data, URI, resume=True)
-    there = store.objects("run/")
-    assert mine.items() <= there.items()
-    files = json.loads(there["run/widenet.json"])["files"]
-    listed = {f"run/files/{entry['sha256']}" for entry in files.values()}
-    left = {key for key in there if not key.endswith("/")} - listed - mine.keys()
-    assert left == {"run/widenet.json"}
-
-
 @pytest.mark.parametrize("name", ["run/notes.txt", "run", "run/network.json"])
 def test_a_taken_prefix_is_refused_before_any_step(store, data, name):
     store.put(name, b"mine")
     with mistake(CheckpointError):
         train(data, URI, after_epoch=pytest.fail)
     assert store.objects() == {name: b"mine"}
-
-
-def test_what_an_earlier_copy_has_left_is_not_resumed(store, data, tmp_path, monkeypatch):
-    interrupt(data, URI, 1)
-    other_machine(monkeypatch, tmp_path, "second")
-    left = cache.partial(RunMirror(Uri.of(URI)).path) / "checkpoints" / "epoch-00000-step-000000001" / "w"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"older")
-    RunMirror(Uri.of(URI)).restore()
-    copy = RunMirror(Uri.of(URI)).path
-    assert {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()} == {
-        *store.published("run")
-    }
-    assert [path.name for path in copy.glob("checkpoints/epoch-*")] == ["epoch-00001-step-000000001"]
-
-
-def test_a_damaged_run_is_not_resumed(store, data, tmp_path, monkeypatch):
-    interrupt(data, URI, 1)
-    other_machine(monkeypatch, tmp_path, "second")
-    entry = json.loads(store.read("run/widenet.json"))["files"]["network.json"]
-    store.client.delete_object(Bucket="shelf", Key=f"run/files/{entry['sha256']}")
-    with mistake(StoreError):
-        train(data, URI, resume=True)
-
-
-def test_wide_weights_may_lie_on_a_disk_for_a_run_in_a_store(store, data, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    expected = train(data, tmp_path / "local").fingerprint()
-    assert train(data, URI, weights_in="disk").fingerprint() == expected
-    assert not (tmp_path / "s3:").exists()
-    del store
 
 
 def test_a_run_in_the_store_is_not_overwritten(store, data, tmp_path, monkeypatch):
@@ -324,39 +258,6 @@ def test_a_run_that_was_removed_from_the_store_can_be_trained_again(store, data)
     assert widenet.Model.load(aside, "cpu").fingerprint() == first
 
 
-def test_a_run_can_begin_with_the_weights_of_one_in_a_store(store, data, tmp_path):
-    train(data, URI)
-    train(data, tmp_path / "local")
-    ours = [train(data, tmp_path / name, start_from=start).fingerprint()
-            for name, start in {"a": URI, "b": tmp_path / "local"}.items()]  # fmt: skip
-    assert ours[0] == ours[1]
-    del store
-
-
-def test_a_finished_model_is_copied_without_its_checkpoints(store, data, tmp_path, monkeypatch):
-    expected = train(data, URI).fingerprint()
-    other_machine(monkeypatch, tmp_path, "second")
-    model = widenet.Model.load(URI, "cpu")
-    assert model.fingerprint() == expected
-    assert not (model.run.path / "checkpoints").exists()
-    assert [path.name for path in cache.folder("copies").glob("[!.]*")] == [model.run.path.name]
-    del store
-
-
-def test_a_report_of_a_run_downloads_no_dataset_and_changes_no_copy(store, data, tmp_path, monkeypatch):
-    widenet.ingest(tmp_path / "r.csv", "s3://shelf/books")
-    train("s3://shelf/books", URI)
-    other_machine(monkeypatch, tmp_path, "second")
-    store.count_from_here()
-    widenet.write_report([URI], tmp_path / "report.html")
-    assert [path for _, path in store.requests if "books" in path] == []
-    assert (tmp_path / "report.html").stat().st_size > 1000
-    with mistake(OptionError, option="out"):
-        widenet.write_report([URI])
-    assert list(cache.folder("copies").rglob("report.html")) == []
-    del data
-
-
 def test_several_processes_resume_from_one_copy(store, data, tmp_path, monkeypatch, widenet_command):
     expected = train(data, tmp_path / "undisturbed").fingerprint()
     interrupt(data, URI, 1)
@@ -367,19 +268,3 @@ def test_several_processes_resume_from_one_copy(store, data, tmp_path, monkeypat
     assert (status, expected in text) == (0, True), text
     copied = [path for method, path in store.requests if method == "GET" and "/run/files/" in path]
     assert len(copied) == len(set(copied)) > 5
-
-
-def test_the_example_of_scale_has_the_fingerprint_of_one_process(
-    store, tmp_path, monkeypatch, widenet_command
-):
-    monkeypatch.chdir(tmp_path)
-    begin(tmp_path)
-    widenet.ingest("interactions.csv", "local")
-    expected = widenet.train("network.json", "training.json", "local", "one", device="cpu").fingerprint()
-    for program, *words in lines("s3://"):
-        assert program == "widenet"
-        status, said = widenet_command(*(word.replace("s3://lake", "s3://shelf/lake") for word in words))
-        assert status == 0, said
-    status, said = widenet_command("fingerprint", "s3://shelf/lake/run")
-    assert (status, said.split()[0]) == (0, expected)
-    assert store.objects("lake/recommendations.parquet")

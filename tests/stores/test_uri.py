@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import widenet
 from tests.mistakes import mistake
 from widenet.errors import OptionError
-from widenet.interop.import_network import import_network
 from widenet.stores.uri import Uri, check_known_scheme, is_uri, shown
 
 SECRET = "AKIASECRET"
@@ -22,13 +20,6 @@ def test_a_text_with_a_scheme_of_a_store_is_a_uri_as_text_and_as_path(text):
 @pytest.mark.parametrize("value", ["s3", "s3:", "s3b/k", "./s3:/b", "/s3:/b", "data/s3://b", "c:/x", None, 3])
 def test_everything_else_is_none(value):
     assert not is_uri(value)
-
-
-def test_a_local_folder_of_that_name_changes_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "s3:" / "b").mkdir(parents=True)
-    assert is_uri("s3://b/k")
-    assert not is_uri(tmp_path / "s3:" / "b")
 
 
 @pytest.mark.parametrize("form", [str, Path])
@@ -75,18 +66,3 @@ def test_other_schemes_are_refused_where_uris_may_stand():
     with mistake(OptionError, option="out"):
         check_known_scheme("`out`", "hdfs://a/b")
     check_known_scheme("`out`", "abfs://a/b")
-
-
-def test_functions_refuse_uris_for_all_paths_that_must_be_local(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    calls = [
-        lambda: widenet.write_report("run", out="s3://b/r.html"),
-        lambda: widenet.split_users("d", "s3://b/x", "users", users=0.1),
-        lambda: widenet.split_users("d", "x", Path("gs://b/x"), users=0.1),
-        lambda: widenet.describe("d", "s3://b/x.png"),
-        lambda: import_network("network.keras", "s3://b/run"),
-    ]
-    for call in calls:
-        with mistake(OptionError):
-            call()
-    assert list(tmp_path.iterdir()) == []

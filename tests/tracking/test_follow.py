@@ -203,30 +203,3 @@ def test_a_document_names_the_tracker_and_a_resumed_training_needs_no_argument(
     run, losses, _ = recorded(store)
     assert (run.info.run_id, run.info.status) == (before.info.run_id, "FINISHED")
     assert losses == logged(out)
-
-
-def test_the_argument_goes_before_the_document(data, store, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "bogus://nowhere")
-    network, training = SETTINGS["momentum"]
-    heard = Heard()
-    train(
-        network,
-        {**training, "track": "mlflow"},
-        data,
-        tmp_path / "run",
-        track=f"mlflow:{store}",
-        report=heard,
-    )
-    assert recorded(store)[1] == logged(tmp_path / "run")
-    assert heard.said == []
-
-
-def test_a_store_of_a_document_that_cannot_be_used_is_told_and_stops_nothing(data, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "bogus://nowhere")
-    network, training = SETTINGS["momentum"]
-    heard = Heard()
-    plain = train(network, training, data, tmp_path / "plain")
-    model = train(network, {**training, "track": "mlflow"}, data, tmp_path / "run", report=heard)
-    assert model.facts["fingerprint"] == plain.facts["fingerprint"]
-    (said,) = [text for text in heard.said if "mlflow" in text]
-    assert said.startswith("mlflow does not take what it is told: ")

@@ -49,17 +49,3 @@ def test_the_reason_of_a_failure_holds_no_credentials():
     )
     assert place.reason(error) == "no https://***@host/a?***, nor *** or *** for ***"
     assert place.reason(KeyError()) == "KeyError"
-
-
-@pytest.mark.parametrize(
-    ("uri", "text", "reason"),
-    [
-        (f"mysql://bob:1/{SECRET}@host/db", f"no 1/{SECRET} at {SECRET}@host", "no *** at ***@host"),
-        (f"http://bob:{SECRET}/2@host", f"Port is no integer: '{SECRET}'", "Port is no integer: '***'"),
-        (f"mysql://bob:1?{SECRET}@host/db", f"no 1?{SECRET}", "no ***?***"),
-        (f"http://host/#{SECRET}", f"no #{SECRET}", "no #***"),
-        ("http://[::1", "no http://[::1", "no http://[::1"),
-    ],
-)
-def test_the_reason_holds_no_part_of_a_password_with_letters_that_end_a_host(uri, text, reason):
-    assert TrackingUri.of(f"mlflow:{uri}").reason(ValueError(text)) == reason

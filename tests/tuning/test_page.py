@@ -9,7 +9,7 @@ from tests.tuning.studies import SPACE
 from widenet.spec.network import NetworkSpec
 from widenet.tuning.rungs import Trial
 from widenet.tuning.study import Facts, Study
-from widenet.tuning.study_page import page, short_names, write_results
+from widenet.tuning.study_page import page, write_results
 
 UNITS, RATE = "network.layers[1].units", "training.optimizer.learning_rate"
 TRIALS = [
@@ -42,11 +42,6 @@ def test_the_page_shows_numbers_figures_and_documents(study):
     assert any('"units": 4' in text for text in read.texts["pre"])
 
 
-def test_a_study_without_results_has_a_page_too(study):
-    assert Page(page(study, [])).texts["b"][0] == "0"
-    assert "importance" not in Page(page(study, TRIALS[3:])).text
-
-
 def test_the_best_documents_stand_beside_the_page_with_every_default(study):
     with study.journal.alone():
         trial = study.journal.add({UNITS: "4", RATE: 0.01})
@@ -58,12 +53,3 @@ def test_the_best_documents_stand_beside_the_page_with_every_default(study):
     assert training["optimizer"]["learning_rate"] == 0.01
     assert training["keep"] == "best"
     assert "0.5000" in (study.path / "report.html").read_text()
-
-
-def test_places_have_short_names_that_tell_them_apart():
-    assert short_names([UNITS, RATE, "network.layers[2].units"]) == [
-        "layers[1].units",
-        "learning_rate",
-        "layers[2].units",
-    ]
-    assert short_names(["a.from[0].b", "a.from[1].b", "a"]) == ["from[0].b", "from[1].b", "a"]

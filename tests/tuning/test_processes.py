@@ -1,7 +1,6 @@
 """Workers that are processes: one that is killed loses nothing, and nothing is counted twice."""
 
 import json
-import os
 import sys
 
 import pytest
@@ -129,21 +128,6 @@ def test_workers_that_begin_nothing_are_not_replaced(data, tmp_path, monkeypatch
     assert sorted(heard.said) == [
         f"Worker {number} was lost (signal SIGKILL); it had not begun a trial." for number in (0, 1)
     ]
-
-
-def test_a_worker_saves_and_ends_when_its_launcher_has_ended(data, tmp_path):
-    """The pipe of the launcher closes, as when it is killed; the worker has time to save."""
-    tune(SPACE, data, tmp_path / "study", trials=1, rungs=1)
-    ends = os.pipe()
-    worker = Conversation([str(tmp_path / "study"), str(data.path), "1000"], WORKER, launcher=ends[0])
-    with worker.stdout as lines:
-        assert json.loads(next(lines))[0] == "begin"
-        os.close(ends[1])
-        told = [json.loads(line)[0] for line in lines]
-    assert worker.wait() == 130
-    worker.close()
-    os.close(ends[0])
-    assert "error" not in told
 
 
 def test_a_search_that_joins_another_loses_no_trial_and_counts_none_twice(data, tmp_path):

@@ -5,9 +5,9 @@ import pytest
 from tests.mistakes import mistake
 from tests.tuning.studies import RATE, SPACE, UNITS, people, with_layer, with_training
 from widenet.errors import DocumentError, FitError, OptionError
-from widenet.spec.space import Between, SpaceSpec
-from widenet.spec.training import Evaluation, TrainingSpec
-from widenet.tuning.space import check_space, drawn, layout_of, random_choices, rounded, with_metric
+from widenet.spec.space import SpaceSpec
+from widenet.spec.training import Evaluation
+from widenet.tuning.space import check_space, random_choices, with_metric
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +61,6 @@ def test_a_value_that_no_documents_can_have_is_refused(values, field, data):
         check_space(space(values), data)
 
 
-def test_a_mistake_beside_the_dataset_names_the_space(data):
-    values = {**SPACE, "network": with_layer(described_by="genre")["network"]}
-    with mistake(FitError, place="s4.json"):
-        check_space(SpaceSpec.of(values, "s4.json"), data)
-
-
 def test_a_value_is_kept_where_some_other_choices_go_with_it(data):
     """Shared weights need the units of their owner: 2 goes with 2, 4 with 4."""
     history, taste, output = SPACE["network"]["layers"]
@@ -74,17 +68,6 @@ def test_a_value_is_kept_where_some_other_choices_go_with_it(data):
     tied = {**output, "weights": {"layer": "taste", "transposed": True}}
     layers = [history, {**taste, "units": {"from": [2, 4]}}, deep, tied]
     check_space(space({"network": {"layers": layers}, "training": SPACE["training"]}), data)
-
-
-def test_numbers_are_drawn_between_their_bounds_with_four_digits():
-    rate, whole = Between(between=[0.001, 0.1], log=True), Between(between=[1, 4])
-    assert [drawn(rate, share) for share in (0.0, 0.5, 1.0)] == [0.001, 0.01, 0.1]
-    assert drawn(whole, 0.5) in (2, 3)
-    assert rounded(rate, 0.0123456) == 0.01235
-    assert rounded(Between(between=[0.123456, 0.2]), 0.12347) == 0.1235
-    assert rounded(Between(between=[0.123456, 0.2]), 0.123457) == 0.1235
-    assert rounded(Between(between=[0.12349, 0.2]), 0.12341) == 0.12349
-    assert isinstance(rounded(whole, 2.6), int)
 
 
 def test_random_choices_list_a_grid_to_its_end_and_repeat_none():
@@ -98,12 +81,3 @@ def test_random_choices_list_a_grid_to_its_end_and_repeat_none():
     some = [choices for choices, _ in zip(random_choices(space(SPACE), [], 0), range(5), strict=False)]
     assert {tuple(choices) for choices in some} == {(UNITS, RATE)}
     assert len({choices[RATE] for choices in some}) == 5
-
-
-def test_trials_fit_no_neighbourhood_term(data):
-    term = {"weight": {"from": [0.5, 2.0]}, "fit": True}
-    history, taste, output = SPACE["network"]["layers"]
-    layers = [history, taste, {**output, "neighbourhood": term}]
-    asked = space({"network": {"layers": layers}, "training": TrainingSpec().model_dump(mode="json")})
-    chosen = layout_of(asked, data, lambda _, choice: choice.labels[0]).network.outputs[0].neighbourhood
-    assert (chosen.weight, chosen.fit) == (0.5, False)

@@ -44,17 +44,6 @@ def test_a_promoted_trial_ends_with_the_bits_of_an_uninterrupted_training(search
     assert result.best.value == model.facts["best"]
 
 
-def test_a_trial_that_waits_has_the_log_of_the_first_epochs_of_a_whole_training(searched, data, tmp_path):
-    result, _ = searched
-    waiting = next(trial for trial in result.trials if trial.state == "waiting")
-    model = train(waiting.run / "network.json", waiting.run / "training.json", data, tmp_path / "run")
-    logs = [
-        [(record["loss"], record["learning_rate"], record["ndcg@5"]) for record in run.records()]
-        for run in (model.run, type(model.run).open(waiting.run))
-    ]
-    assert logs[1] == logs[0][: waiting.epochs]
-
-
 def test_every_epoch_is_trained_once(searched):
     result, heard = searched
     assert len(set(heard.epochs)) == len(heard.epochs) == result.total_epochs
@@ -156,14 +145,3 @@ def test_a_study_sets_a_validation_part_aside_once_and_resumes_on_it(tmp_path):
     with mistake(FitError):
         tune(SPACE, dataset_from_lists(tmp_path / "ones", [[1], [2]], width=32), tmp_path / "none")
     assert not (tmp_path / "none").exists()
-
-
-KILLED = """
-import os, signal, sys
-from tests.tuning.studies import SPACE
-from widenet.tuning import study
-from widenet.tuning.tune import tune
-
-study.force_all_to_disk = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-tune(SPACE, *sys.argv[1:], trials=1)
-"""

@@ -1,13 +1,12 @@
 """The page of a dataset: its counts against a few rows by hand, and what a search shows first."""
 
 import datetime
-from types import SimpleNamespace
 
 from tests.pages import Page
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.ui.data_page import data_page, datasets_page, facts_of
+from widenet.ui.data_page import data_page, facts_of
 
 
 def test_the_user_with_exactly_this_id_comes_first_however_many_begin_with_it(tmp_path):
@@ -38,15 +37,6 @@ def test_items_have_their_first_attributes_each_shortened(tmp_path):
     assert "77" not in written
 
 
-def test_a_dataset_that_lies_in_a_run_has_the_name_of_the_run():
-    runs = {
-        name: SimpleNamespace(documents={"data": data})
-        for name, data in (("a", "/x/runs/a/data"), ("b", "/x/runs/b/data"), ("c", "/x/books"))
-    }
-    page = Page(datasets_page(SimpleNamespace(runs=runs, version=0)))
-    assert page.texts["a"][-3:] == ["a/data", "b/data", "books"]
-
-
 ROWS = [[0, 1, 2], [0], [], [0, 1], [0, 3, 2, 1]]
 
 
@@ -55,11 +45,6 @@ def test_lengths_are_shares_of_all_examples(tmp_path):
     assert (facts.field, facts.part, facts.ends) == ("items", "train", None)
     assert facts.lengths == {"0": 0.2, "1": 0.2, "2 to 3": 0.4, "4 to 7": 0.2}
     assert (facts.activity.total, facts.popularity.number) == (10, 5)
-
-
-def test_a_dataset_without_entries_has_facts(tmp_path):
-    (facts,) = facts_of(dataset_from_lists(tmp_path / "data", [[], []], width=5))
-    assert facts.lengths == {"0": 1.0}
 
 
 def ends(tmp_path, times):

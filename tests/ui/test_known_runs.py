@@ -42,15 +42,6 @@ def test_only_what_changes_is_read_and_told(runs):
         assert seen.now.since(seen.now.version).changed == []
 
 
-def test_the_end_of_a_training_is_a_change(runs):
-    with training(runs / "untied"):
-        seen = known(runs)
-        start = seen.now.version
-    seen.look(everywhere=False)
-    assert seen.now.since(start).changed == ["untied"]
-    assert seen.now.runs["untied"].listed.state == "interrupted"
-
-
 def test_runs_come_and_go_and_change_what_differs(runs):
     seen = known(runs)
     start = seen.now.version
@@ -64,16 +55,6 @@ def test_runs_come_and_go_and_change_what_differs(runs):
     assert set(change.changed) == {"new", "untied"}  # nothing differs any more
     assert seen.now.runs["new"].differences == {}
     assert seen.path("deep/tied") is None
-
-
-def test_a_run_that_is_moved_away_while_it_trains_is_gone_and_not_damaged(runs):
-    with training(runs / "untied"):
-        seen = known(runs)
-        start = seen.now.version
-        (runs / "untied").rename(runs.parent / "away")
-        seen.look(everywhere=False)
-    assert seen.now.since(start).gone == ["untied"]
-    assert seen.now.problems == {}
 
 
 def test_a_damaged_run_is_named_until_it_is_mended(runs):

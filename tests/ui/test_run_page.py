@@ -2,13 +2,11 @@
 
 import shutil
 
-import numpy as np
 import pytest
 
 from tests.browser import check_accessible, expect, needs_chromium, visit
 from tests.ui.conftest import pages
 from widenet.data.ingest import ingest
-from widenet.metrics.kept import kept_evaluations
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
 from widenet.plan.numbers import amount
@@ -97,41 +95,6 @@ def test_a_run_shows_its_memory_time_and_log(chromium, address, folder):
         ]
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         check_accessible(page)
-
-
-def test_a_comparison_shows_paired_differences_with_their_intervals_and_what_differs(
-    chromium, address, folder
-):
-    first, second = (kept_evaluations(folder / "runs" / name)[0].read().users for name in RUNS)
-    changes = dict(zip(first.names, (second.values - first.values).astype(np.float64).T, strict=True))
-    with visit(chromium, address + "compare?run=untied&run=deep%2Ftied", 390) as page:
-        paired = section(page, "Paired differences")
-        heads = paired.get_by_role("columnheader").all_inner_texts()
-        assert heads == ["", *RUNS, "difference", "95 % interval", "p"]
-        listed = {name: numbers for name, *numbers in rows(paired)}
-        assert listed.keys() == changes.keys()
-        for name, change in changes.items():
-            _, _, difference, interval, _ = listed[name]
-            low, high = map(float, interval.split(" to "))
-            half = 1.96 * change.std() / len(change) ** 0.5
-            assert float(difference) == pytest.approx(change.mean(), abs=1e-4)
-            assert [low, high] == pytest.approx([change.mean() - half, change.mean() + half], abs=0.5 * half)
-        between = section(page, "Differences")
-        found = {name: numbers for name, *numbers in rows(between)}
-        assert found["optimizer.learning_rate"] == ["0.05", "0.01"]
-        assert found["epochs"] == ["3", "4"]
-        assert found["layers[taste].activation"] == ['"tanh"', '"linear"']
-        assert "batch_size" not in found
-        assert between.locator("mark", has_text="0.01").count() == 1
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        wide = paired.get_by_role("group", name="Table")
-        wide.focus()
-        for _ in range(20):
-            page.keyboard.press("ArrowRight")
-        page.wait_for_function(
-            "one => one.scrollLeft > 0 && one.scrollLeft + one.clientWidth > one.scrollWidth - 2",
-            arg=wide.element_handle(),
-        )
 
 
 def test_a_dataset_shows_its_lengths_its_times_and_what_is_found(chromium, address):

@@ -18,14 +18,10 @@ from tests.serve.conftest import TOKEN
 from tests.trainings import UNTIED, books
 from tests.ui.conftest import pages
 from widenet.cli.services import train_command
-from widenet.data.dataset import Dataset
-from widenet.runs.documents import documents
 from widenet.serve.requests import RefusedError
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
 from widenet.training.existing_run import is_locked
 from widenet.ui.known_runs import KnownRuns
-from widenet.ui.training_routes import TrainingRoutes, default_texts
+from widenet.ui.training_routes import TrainingRoutes
 from widenet.ui.trainings import Trainings
 
 CHANGE = ["/start", "/stop"]
@@ -118,13 +114,6 @@ def test_a_wrong_draft_starts_nothing(wrong, status, right, open_pages, folder):
     assert open_pages.post("/start", {**right, **wrong}).status == status
     assert sorted(folder.rglob("*")) == before
     assert open_pages.post("/stop", {"run": "untied"}).status == 409
-
-
-def test_default_documents_are_the_usual_ones_in_few_lines(trained):
-    dataset = Dataset.open(trained / "data")
-    texts, usual = default_texts(dataset), documents(None, None, dataset)
-    assert (NetworkSpec.parse(texts["network"]), TrainingSpec.parse(texts["training"])) == usual
-    assert len(texts["training"]) < len(usual[1].to_json()) / 2
 
 
 def test_the_datasets_of_runs_a_named_one_and_those_of_a_folder_are_offered(trained, tmp_path):

@@ -38,41 +38,6 @@ def test_ingest_knows_netcdf_by_suffix_and_by_content(written, capsys):
 
 
 @pytest.mark.usefixtures("written")
-def test_index_files_are_given_for_all_sets_or_by_name():
-    assert (
-        command(
-            "dsstne",
-            "import-data",
-            "x.nc",
-            "--out",
-            "a",
-            "--features",
-            "items=names",
-            "--features",
-            "next=two",
-            "--samples",
-            "two",
-        )
-        == 0
-    )
-    dataset = Dataset.open("a")
-    assert (
-        dataset.vocabulary("items").ids([2]),
-        dataset.vocabulary("next").ids([1]),
-        dataset.ids(slice(0, 2)),
-    ) == (
-        ["c"],
-        ["q"],
-        ["p", "q"],
-    )
-    assert (
-        command("dsstne", "import-data", "x.nc", "--out", "b", "--features", "names", "--features", "two")
-        == 2
-    )
-    assert command("dsstne", "import-data", "x.nc", "--out", "b", "--features", "names") == 2
-
-
-@pytest.mark.usefixtures("written")
 def test_a_dataset_goes_out_again(capsys):
     assert command("dsstne", "export-data", "whole", "y.nc", "--targets", "next") == 0
     assert capsys.readouterr().out == "y.nc: written.\n"

@@ -70,8 +70,3 @@ def test_several_processes_write_the_same(search, groups, launched, tmp_path):
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert search(*words, "two", "--processes", "2")[0] == 0
     assert launched == [(2, [*line, "--processes", "2"])]
-
-
-def test_a_mistake_ends_with_2(search, tmp_path):
-    (tmp_path / "in.txt").write_text("q\t1 0 0\n")
-    assert search("--data-files", "one.txt", "--input-files", "in.txt")[0] == 2

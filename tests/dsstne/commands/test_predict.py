@@ -97,17 +97,3 @@ def table(path):
         [float(number) for number in re.findall(r"0\.\d+", line)]
         for line in Path(path).read_text("utf-8").splitlines()
     ]
-
-
-def test_every_process_makes_the_same_mistake(place, groups):
-    folder, _ = place
-    for network in ("alone.nc", "absent/gl.nc"):
-        first, second = groups(2)(commanded, ["dsstne", "train", *TRAIN[:-1], network], folder)
-        assert first == second
-        assert (*first[:2], first[2].startswith(f"widenet: {network}: ")) == (2, "", True)
-    Path("in.nc").write_bytes(b"no data")
-    first, second = groups(2)(commanded, ["dsstne", "train", *TRAIN], folder)
-    assert first == second
-    status, out, err = first
-    assert (status, out, err.count("\n")) == (2, "", 1), err
-    assert err.startswith("widenet: in.nc: ")

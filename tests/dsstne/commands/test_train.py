@@ -193,20 +193,6 @@ def test_the_values_of_a_layer_can_be_asked_for(project):
     assert wrong.status == 2
 
 
-def test_a_wrong_flag_is_told_and_nothing_is_written(project):
-    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1).status == 0
-    for flags in (["-d", "other"], ["-p", "s"], ["-r", "absent"], ["-r", "config.json"], ["-n", "in.nc"]):
-        ended = project("dsstne", "predict", *PREDICT, "-f", "text", *flags)
-        assert (ended.status, ended.err.count("\n")) == (2, 1)
-        assert not Path("recs").exists()
-
-
-def test_another_kind_of_document_is_refused(project):
-    Path("config.json").write_text('{"layers": []}', "utf-8")
-    ended = project("dsstne", "train", *TRAIN)
-    assert (ended.status, ended.err.startswith("widenet: config.json: ")) == (2, True)
-
-
 def test_the_sample_of_movielens_runs_from_text_to_recommendations(tmp_path, monkeypatch, widenet):
     source = (
         Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data"))

@@ -14,25 +14,3 @@ def test_it_prints_the_document_and_tells_what_belongs_to_training(widenet, tmp_
     assert ended.status == 0
     assert NetworkSpec.parse(ended.out).layers[1].activation.kind == "linear"
     assert 'For training.json: {"shuffle": true, "schedule": {"kind": "inverse", "decay": 0.5}}' in ended.err
-
-
-def test_it_writes_a_file(widenet, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(config(hidden(Activation="SoftPlus"))), "utf-8")
-    ended = widenet(
-        "dsstne",
-        "translate",
-        str(tmp_path / "config.json"),
-        "--out",
-        str(tmp_path / "network.json"),
-    )
-    assert (ended.status, ended.out) == (0, f"{tmp_path / 'network.json'}: 3 layers.\n")
-    network = NetworkSpec.read(tmp_path / "network.json")
-    assert network.layers[1].activation.kind == "linear"
-
-
-def test_another_document_is_refused(widenet, tmp_path):
-    (tmp_path / "config.json").write_text(
-        '{"layers": [{"kind": "input", "name": "in", "field": "x"}]}', "utf-8"
-    )
-    ended = widenet("dsstne", "translate", str(tmp_path / "config.json"))
-    assert ended.status == 2

@@ -59,28 +59,6 @@ def test_an_output_that_convolves_has_the_sides_of_its_n_and_no_padding():
     assert (before["filters"], before["padding"], after["units"]) == (2, "valid", "auto")
 
 
-def test_sizes_may_be_written_with_a_point():
-    sizes = {"N": 4.0, "Kernel": [5.0, 3.0]}
-    found = layers_of({**INPUT, "N": [12.0, 10.0, 3]}, {**CONVOLUTION, **sizes}, {**OUTPUT, "N": 11.0})
-    assert (found[0]["units"], found[1]["filters"], found[1]["kernel"], found[2]["units"]) == (
-        360,
-        4,
-        [3, 5],
-        11,
-    )
-
-
-def test_a_slope_may_be_negative():
-    found = layers_of({**INPUT, "N": 5}, {"Name": "H", "N": 2, "Activation": "LRelu", "Slope": -0.5}, OUTPUT)
-    assert found[1]["activation"] == {"kind": "leaky_relu", "slope": -0.5}
-    assert (
-        layers_of({**INPUT, "N": 5}, {"N": 2, "Activation": "LRelu"}, OUTPUT, RELUSlope=-2)[1]["activation"][
-            "slope"
-        ]
-        == -2
-    )
-
-
 @pytest.mark.parametrize(
     ("keys", "slope"), [(("RELUSlope", "Slope"), 2), (("reluslope", "Slope"), 1), (("reluslope", "slope"), 2)]
 )
@@ -95,20 +73,6 @@ def test_a_convolution_has_the_penalty_of_a_sparse_layer():
     penalty = found[1]["sparseness"]
     assert (penalty["target"], penalty["weight"]) == (0.2, 2.0)
     assert "sparseness" not in layers_of({**INPUT, "N": [12, 3]}, own, OUTPUT)[1]
-
-
-@pytest.mark.parametrize(
-    "last", [{}, {"Type": "Convolutional", "Kernel": 3, "N": [10, 2]}, {"Skip": "H", "N": 7, "Source": "H"}]
-)
-def test_dropout_of_an_output_is_left_out_and_said(last):
-    layers = [
-        {**INPUT, "N": [12, 3]},
-        {"Kind": "Hidden", "Name": "H", "N": 7},
-        {"Source": "In", **OUTPUT, "pDropout": 0.5, **last},
-    ]
-    found = translation({"Layers": layers}, "config.json")
-    assert all("dropout" not in layer for layer in found.network["layers"])
-    assert "pDropout" in found.notes[0]
 
 
 def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():

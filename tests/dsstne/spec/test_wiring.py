@@ -19,29 +19,6 @@ def wires(spec):
     return {layer.name: (spec.sources(layer), getattr(layer, "skip", None) or ()) for layer in spec.layers}
 
 
-def test_layers_that_feed_no_output_are_left_out_and_said():
-    spare = [{**HIDDEN, "Name": name} for name in ("Spare", "Further")]
-    spec, notes = spoken(
-        INPUT, {**INPUT, "Name": "Other"}, *spare, {**HIDDEN, "Source": "In"}, {**OUTPUT, "Source": "H"}
-    )
-    assert [layer.name for layer in spec.layers] == ["In", "H", "Out"]
-    assert [name in note for name, note in zip(("Other", "Spare", "Further"), notes, strict=True)] == [
-        True
-    ] * 3
-
-
-def test_what_feeds_nothing_is_an_output_where_there_is_none():
-    spec, notes = spoken(INPUT, HIDDEN, {**HIDDEN, "Name": "Last", "Activation": "Tanh"})
-    output = spec.outputs[0]
-    assert (output.name, output.field, output.weightless, spec.sources(output)) == (
-        "Last units",
-        "Last",
-        True,
-        ("Last",),
-    )
-    assert len(notes) == 1
-
-
 @pytest.mark.parametrize("activation", ["Tanh", "Linear"])
 def test_two_consecutive_outputs(activation):
     last = {"Kind": "Output", "Name": "Second", "N": 2, "DataSet": "c"}
