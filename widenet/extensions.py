@@ -134,17 +134,6 @@ def loaded(group: str) -> dict[str, Any]:
     return targets
 
 
-def damage(group: str) -> str:
-    """Return a sentence for each extension of a group that cannot be loaded, each after a space."""
-    sentences = []
-    for point in extensions(group).values():
-        try:
-            load(point)
-        except OptionError as error:
-            sentences.append(f" Besides, {error}")
-    return "".join(sentences)
-
-
 def document_forms() -> list[DocumentForm]:
     """Return all forms of documents."""
     return [*loaded(DOCUMENTS).values()]

@@ -174,9 +174,6 @@ def test_wrong_options_are_refused(spark, tmp_path):
         write_dataset(rows, tmp_path / "ds", user="user", item="item")
     with mistake(OptionError, option="path"):
         write_dataset(rows, "s3a://bucket/ds", user="user", item="item")
-    for name in ("my books", "büch", "a{b}"):
-        with mistake(OptionError, option="path"):
-            write_dataset(rows, tmp_path / name, user="user", item="item")
     with mistake(OptionError, option="df"):
         write_dataset([("a", 1)], tmp_path / "other", user="user", item="item")
     with mistake(OptionError):

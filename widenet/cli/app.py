@@ -238,7 +238,7 @@ def _show_usage(error: Any, words: list[str]) -> None:
         error.show()
         return
     command = error.ctx.command_path if error.ctx is not None else _command_of(words)[0]
-    problem = " ".join(error.format_message().split())
+    problem = " ".join(error.format_message().replace("Value error, ", "").split())
     problem = problem if problem.endswith((".", "?")) else f"{problem}."
     typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
 

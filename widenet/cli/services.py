@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ def serve(**words: Any) -> None:
     from widenet.late_imports import optional
 
     arguments = ServeArguments(**values_of(ServeArguments, words))
-    with optional("starlette", "serve"):
-        from widenet.serve.service import serve as run
+    with suppress(KeyboardInterrupt):  # SIGTERM while it starts
+        with optional("starlette", "serve"):
+            from widenet.serve.service import serve as run
 
-    run(arguments, lambda url: typer.echo(f"Serving {arguments.run} at {url}", err=True))
+        run(arguments, lambda url: typer.echo(f"Serving {arguments.run} at {url}", err=True))
 
 
 @with_flags_of(UiArguments)
@@ -42,10 +44,13 @@ def ui(**words: Any) -> None:
     from widenet.late_imports import optional
 
     arguments = UiArguments(**values_of(UiArguments, words))
-    with optional("starlette", "serve"):
-        from widenet.ui.start_site import serve as run
+    with suppress(KeyboardInterrupt):
+        with optional("starlette", "serve"):
+            from widenet.ui.start_site import serve as run
 
-    run(arguments, lambda url: typer.echo(f"Showing {arguments.folder} at {url}", err=True), train_command)
+        run(
+            arguments, lambda url: typer.echo(f"Showing {arguments.folder} at {url}", err=True), train_command
+        )
 
 
 def train_command(documents: Sequence[Path], data: Path, out: Path, processes: int) -> list[str]:

@@ -235,8 +235,8 @@ def _texts(values: object) -> list[str]:
 
 def feature_names(dataset: Dataset, field: str) -> Iterator[str]:
     """Yield the ids of a field's features, in order."""
-    vocabulary = dataset.vocabulary(field)
-    return _blockwise(len(vocabulary), lambda start, stop: vocabulary.ids(range(start, stop)))
+    for batch in dataset.vocabulary(field).record_batches():
+        yield from batch.column("id").to_pylist()
 
 
 def example_names(dataset: Dataset) -> Iterator[str]:

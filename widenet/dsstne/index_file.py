@@ -7,11 +7,11 @@ from widenet.errors import DataError
 from widenet.regular_files import bounded_lines, check_regular
 
 
-def read_index(path: Path) -> dict[str, int]:
-    """Read the index of each name, in the order of the file.
+def read_names(path: Path) -> list[str]:
+    """Read the names in the order of their indices.
 
     Raises:
-        DataError: A line is malformed or repeats a name.
+        DataError: A line is malformed or repeats a name, or the indices are not 0, 1, 2 and so on.
     """
     check_regular(path)
     if not path.is_file():
@@ -34,16 +34,6 @@ def read_index(path: Path) -> dict[str, int]:
             if name in index_of:
                 raise DataError(f"names must differ; {name!r} appears twice", place=path, line=number)
             index_of[name] = int(index)
-    return index_of
-
-
-def read_names(path: Path) -> list[str]:
-    """Read the names in the order of their indices.
-
-    Raises:
-        DataError: The indices are not 0, 1, 2 and so on, or a line is wrong.
-    """
-    index_of = read_index(path)
     names: list[str | None] = [None] * len(index_of)
     for name, index in index_of.items():
         if index >= len(names) or names[index] is not None:

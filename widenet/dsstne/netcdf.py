@@ -292,13 +292,11 @@ def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> 
             NetCDF file once all files are complete and on disk.
 
     Raises:
+        OptionError: A path is not that of a file in an existing folder.
         DataError: A file cannot be written.
     """
     indexes = indexes or {}
-    if not path.parent.is_dir():
-        raise DataError(f"its folder must exist; {path.parent} does not", place=path)
-    if path.is_dir():
-        raise DataError("must be a file to write; it is a directory", place=path)
+    check_places([*indexes, path])
     try:
         with appearing_together([*indexes, path]) as (*places, beside):
             _check_room(beside, path)

@@ -11,6 +11,7 @@ from torch import Tensor
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model_import import import_model
 from widenet.dsstne.shared_folder import joined, shared_folder
+from widenet.dsstne.text import files_of, numbered
 from widenet.errors import DataError, OptionError, nearest
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
@@ -72,8 +73,8 @@ def predict(
         items = _items(network, features[1], output.name)
         if layer is not None:
             _check_layer(network, layer)
-        samples = _rows(rows, _places(read_names(features[0])))
-        factors = {} if layer is not None else _filters(filters, _places(items))
+        samples = _rows(rows, numbered(read_names(features[0])))
+        factors = {} if layer is not None else _filters(filters, numbered(items))
         predictor = _Predictor(network, field, output.name, items, k, f"%{score_format}")
         if say is not None and exchange.leads:
             say(f"{len(samples):,} samples over {len(items):,} features.")
@@ -118,10 +119,6 @@ def _check_layer(model: Model, layer: str) -> None:
         raise OptionError(
             f'has no hidden layer or output "{layer}".{nearest(layer, known)}', place=model.run.path
         )
-
-
-def _places(names: Sequence[str]) -> dict[str, int]:
-    return {name: place for place, name in enumerate(names)}
 
 
 class _Predictor:
@@ -218,10 +215,7 @@ def _filters(path: Path, index_of: Mapping[str, int]) -> dict[str, dict[int, flo
 def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
     """Yield sample and factors by feature of every line of a file, or of all files in a folder."""
     check_regular(source)
-    if not source.exists():
-        raise DataError("must be a file or a folder of text; it does not exist", place=source)
-    paths = sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
-    for path in paths:
+    for path in files_of(source):
         with path.open(encoding="utf-8", newline="\n") as file:
             try:
                 for line in bounded_lines(file, path):

@@ -4,7 +4,7 @@ The text has a sample on each line: `name<TAB>feature,value:feature,value`.
 """
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -65,12 +65,12 @@ def generate(
     if new_features != "create" and not features.is_file():
         raise OptionError("the index file of the features does not exist", place=features)
     text = _Text(
-        index_of={} if new_features == "create" else _numbered(read_names(features)),
-        row_of=_numbered(read_names(samples)) if samples.exists() else {},
+        index_of={} if new_features == "create" else numbered(read_names(features)),
+        row_of=numbered(read_names(samples)) if samples.exists() else {},
         may_add=new_features != "drop",
         analog=analog,
     )
-    for path in _files(Path(source)):
+    for path in files_of(Path(source)):
         text.read(path)
     if not text.extents:
         raise DataError(
@@ -224,7 +224,7 @@ def _pieces(stops: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first, written = last, int(stops[last - 1])
 
 
-def _files(source: Path) -> list[Path]:
+def files_of(source: Path) -> list[Path]:
     """Return the file itself, or all files of a folder, sorted by name."""
     if source.is_dir():
         paths = sorted(path for path in source.iterdir() if path.is_file())
@@ -236,5 +236,6 @@ def _files(source: Path) -> list[Path]:
     return [source]
 
 
-def _numbered(names: list[str]) -> dict[str, int]:
+def numbered(names: Sequence[str]) -> dict[str, int]:
+    """Return the place of each name."""
     return {name: index for index, name in enumerate(names)}

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from widenet.data.messages import ignore_message
 from widenet.errors import OptionError, shown
-from widenet.extensions import NETWORKS, damage, loaded
+from widenet.extensions import NETWORKS, loaded
 
 HEAD_BYTES = 2**16
 """Number of a file's first bytes by which a format recognizes it."""
@@ -86,13 +86,7 @@ def format_of(path: Path) -> NetworkFormat:
     if named is not None:
         return named
     known = ", ".join(sorted({suffix for each in formats for suffix in each.SUFFIXES}))
-    raise OptionError(f"must be a trained network: one of {known}{_besides()}", place=path)
-
-
-def _besides() -> str:
-    """Return the end of a rule about formats if some extension that may have one is damaged."""
-    more = damage(NETWORKS)
-    return more and f".{more}"
+    raise OptionError(f"must be a trained network: one of {known}", place=path)
 
 
 class NetworkWriter(Protocol):
@@ -126,7 +120,7 @@ def writer_of(out: Path, name: str | None) -> NetworkWriter:
     }
     if name is not None and name not in writers:
         names = " or ".join(f'"{key}"' for key in writers)
-        raise OptionError(f"must be {names}; got {shown(name)}{_besides()}", option="format")
+        raise OptionError(f"must be {names}; got {shown(name)}", option="format")
     if name is not None:
         return writers[name]
     by_suffix = (each for each in writers.values() if out.suffix.lower() in each.SUFFIXES)

@@ -12,12 +12,10 @@ from widenet.data.manifest import FILE_NAME as DATASET
 from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.report.differences import differing
 from widenet.report.subject import Subject
-from widenet.training.checkpoint import Checkpoint
 from widenet.training.existing_run import TRIALS, is_locked, is_study
 from widenet.training.run_directory import RunDirectory, fitted_network
 from widenet.training.run_log import diverged
 from widenet.training.run_path import objects
-from widenet.training.saved_facts import WeightsFacts
 
 State = Literal["training", "finished", "interrupted", "unsaved"]
 Order = Literal["metric", "name", "state", "epochs", "time", "newest"]
@@ -154,11 +152,6 @@ def _runs_below(folder: Path, problems: dict[Path, str]) -> Iterator[Path]:
             problems.update(inside if below else {path: f"{path} is not a run: it has no network.json."})
 
 
-def _final(path: Path) -> WeightsFacts | None:
-    """Return the facts of a run's final weights; None if it has none yet."""
-    return WeightsFacts.of(Checkpoint.open(path / "model").facts) if (path / "model").is_dir() else None
-
-
 def _changed(path: Path) -> datetime:
     """Return when a run's log or documents were written."""
     files = [path / name for name in ("network.json", "log.jsonl") if (path / name).is_file()]
@@ -178,10 +171,9 @@ def documents_of(subject: Subject) -> dict[str, Any]:
 def listed(subject: Subject) -> ListedRun:
     """Return the facts of one run by itself, without differences; raises WidenetError, OSError."""
     run, kept, evaluation = subject.run, subject.kept, subject.run.training.evaluation
-    final = _final(run.path)
     value = None if subject.metric is None else subject.measured.get(subject.metric)
     state: State = "interrupted"
-    if final is not None:
+    if (run.path / "model").is_dir():
         state = "finished"
     elif is_locked(run.path):
         state = "training"
@@ -197,9 +189,9 @@ def listed(subject: Subject) -> ListedRun:
         part=None if evaluation is None else evaluation.part,
         value=float(value) if isinstance(value, int | float) and math.isfinite(value) else None,
         kept_epoch=kept.get("epoch"),
-        fingerprint=None if final is None else final.fingerprint,
-        form=None if final is None else final.form,
-        made_of=None if final is None else final.made_of,
+        fingerprint=subject.final.fingerprint,
+        form=subject.final.form,
+        made_of=subject.final.made_of,
         seconds=subject.seconds,
         changed=_changed(run.path),
         differences={},

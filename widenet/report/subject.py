@@ -37,14 +37,9 @@ class Subject:
     sample: Sample | None = None
 
     @cached_property
-    def lines(self) -> list[dict[str, Any]]:
-        """The lines of the log that can be read."""
-        return self.run.records()
-
-    @cached_property
     def records(self) -> list[dict[str, Any]]:
         """The lines of the log, without numbers that are not finite or that no float64 holds."""
-        return [record for record in map(_sane, self.lines) if "epoch" in record]
+        return [record for record in map(_sane, self.run.records()) if "epoch" in record]
 
     @cached_property
     def evaluations(self) -> dict[Evaluated, KeptEvaluation]:
@@ -52,8 +47,7 @@ class Subject:
         found, model = kept_evaluations(self.run.path), self.run.path / "model"
         if not found or not model.is_dir():
             return {}
-        fingerprint = WeightsFacts.of(Checkpoint.open(model).facts).fingerprint
-        return {each.evaluated: each for each in found if each.fingerprint == fingerprint}
+        return {each.evaluated: each for each in found if each.fingerprint == self.final.fingerprint}
 
     @cached_property
     def final(self) -> WeightsFacts:

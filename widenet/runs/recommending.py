@@ -13,7 +13,7 @@ from widenet.baselines.evaluate import check_part, output_name, output_of
 from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import OptionError, nearest, warn_user
+from widenet.errors import OptionError, warn_user
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours, Trained, check_layer, field_of
 from widenet.late_imports import installed
@@ -129,9 +129,7 @@ class Answers:
 def check_format(form: str | None) -> None:
     """Raise OptionError for an unknown kind of table."""
     if form is not None and form not in FORMATS:
-        raise OptionError(
-            f"must be one of {', '.join(FORMATS)}.{nearest(form, FORMATS)}", option="format", value=form
-        )
+        raise OptionError(f"must be one of {', '.join(FORMATS)}", option="format", value=form)
 
 
 def in_format(table: pa.Table, form: Format) -> Any:

@@ -8,9 +8,8 @@ import asyncio
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from threading import Condition, Thread
 from time import monotonic
 from typing import NamedTuple
@@ -87,16 +86,11 @@ class Measurements:
         self.model = Gauge(
             "widenet_model", "1 for the model that answers.", ["fingerprint"], registry=registry
         )
-        self._methods = cache(self._methods_of)  # finding them takes longer than calling them
 
     def note(self, route: str, status: int, seconds: float) -> None:
         """Note an answer."""
-        count, observe = self._methods(route, status)
-        count()
-        observe(seconds)
-
-    def _methods_of(self, route: str, status: int) -> tuple[Callable[[], None], Callable[[float], None]]:
-        return self.requests.labels(route, str(status)).inc, self.seconds.labels(route).observe
+        self.requests.labels(route, str(status)).inc()
+        self.seconds.labels(route).observe(seconds)
 
     def answers_now(self, fingerprint: str) -> None:
         """Note which model answers."""

@@ -2,6 +2,7 @@
 
 import hmac
 import ipaddress
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,27 +38,22 @@ def read_token(path: str | Path) -> bytes:
 
 
 @lru_cache(64)
-def _is_address(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether an address is this machine's own."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def _check_once(pairs: Sequence[tuple[str, object]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("the body must not repeat a key")
 
 
 def guard_of(host: str, token_file: str | Path | None, allow_host: Sequence[str], max_bytes: int) -> "Guard":
     """Return the guard of an address; raises OptionError without a token where other machines may ask."""
-    if token_file is None and not is_loopback(host):
+    address = _address(host)
+    if token_file is None and host != "localhost" and not (address is not None and address.is_loopback):
         raise OptionError("of other machines needs token_file", option="host", value=host)
     token = None if token_file is None else read_token(token_file)
     return Guard(token, frozenset(name.lower() for name in allow_host), max_bytes)
@@ -119,7 +115,7 @@ class Guard:
             name, _, port = name.partition(":")
         if port and not (port.isascii() and port.isdigit()):
             return False
-        return name == "localhost" or name in self.names or _is_address(name)
+        return name == "localhost" or name in self.names or _address(name) is not None
 
     async def _body(self, request: Request) -> bytes:
         headers = request.headers
@@ -137,9 +133,11 @@ class Guard:
 
     async def decoded(self, request: Request, decoder: "msgspec.json.Decoder[_T]") -> _T:
         """Read the JSON body of a request as what a decoder gives; raises RefusedError."""
+        body = await self._body(request)
         try:
-            return decoder.decode(await self._body(request))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            json.loads(body, object_pairs_hook=_check_once)
+            return decoder.decode(body)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise RefusedError(422, "malformed", str(error)) from None
 
     def _too_large(self) -> RefusedError:

@@ -34,10 +34,6 @@ class History:
     units: list[int]
     values: list[float] | None = None
 
-    def values_or_ones(self) -> list[float]:
-        """Return the values, ones if there are none."""
-        return [1.0] * len(self.units) if self.values is None else self.values
-
 
 _NO_HISTORY = History([])
 
@@ -232,4 +228,6 @@ def _batch_of(histories: Sequence[History]) -> SparseBatch:
     rows = [each.units for each in histories]
     if all(each.values is None for each in histories):
         return from_rows(rows)
-    return from_rows(rows, [each.values_or_ones() for each in histories])
+    return from_rows(
+        rows, [[1.0] * len(each.units) if each.values is None else each.values for each in histories]
+    )

@@ -1,21 +1,23 @@
 """Writes a DataFrame of interactions as a dataset directory, or publishes it in an object store.
 
-For a store, one task gets all rows through Spark's shuffle, so executors need no common file system: Spark
-moves the rows, in chunks of Arrow's stream format, and sorts the chunks by their numbers.
+One task gets all rows through Spark's shuffle: Spark moves the rows, in chunks of Arrow's stream format, and
+sorts the chunks by their numbers. So executors need a common file system only for a directory.
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 its usual name
 
 from widenet import errors
@@ -29,18 +31,15 @@ from widenet.errors import WidenetError
 from widenet.spark.interactions import (
     Counts,
     Interactions,
-    Keep,
     check_unrepeated,
     count,
     interactions,
-    kept_in,
-    kept_on_executors,
     numbered,
     order_of,
     placed_items,
 )
 from widenet.spark.partition_contents import Contents, Tally, examples
-from widenet.spark.session import check_executors, plain_place, session_of
+from widenet.spark.session import check_executors, session_of, shared_place
 from widenet.stores.bucket import Bucket
 from widenet.stores.publish import check_vacant
 from widenet.stores.uri import Uri
@@ -49,7 +48,6 @@ ROWS_PER_TASK = 2**21
 """Interactions of a task that sorts and merges users, about."""
 
 _IN_MEMORY = "the table"
-_PIECE = pa.schema([("partition", pa.int32()), ("path", pa.string()), ("rows", pa.int64())])
 
 
 _EXAMPLES, _ITEMS = 0, 1
@@ -117,23 +115,19 @@ def write_dataset(
         field=field,
     )
     check(options)
-    spark, out = session_of(df), plain_place("path", path)
+    spark, out = session_of(df), shared_place("path", path)
     rows = interactions(df, user, item, value, time)
     if isinstance(out, str):
         check_vacant(Bucket(Uri.of(out)))
         check_executors(spark, out)
-        whole = _Whole.of(df, rows, options, name, kept_on_executors)
-        publish_dataset(
-            out, examples_as_chunks(whole.by_user, options), items_as_chunks(whole.placed), whole.contents
-        )
+        # Spark may run the task again after it has published: then it finds its own dataset there.
+        _write(_Whole.of(df, rows, options, name), options, partial(publication, Path(out), is_repeated=True))
     else:
         with publication(out) as folder:
             scratch = folder / "scratch"
             scratch.mkdir()
             check_executors(spark, scratch)
-            whole = _Whole.of(df, rows, options, name, kept_in(scratch))
-            pieces = _pieces(whole, scratch, options)
-            _written(spark, pieces, folder, whole.contents)
+            _write(_Whole.of(df, rows, options, name), options, partial(_attempt, scratch))
             shutil.rmtree(scratch)
     return Dataset.open(Path(out))
 
@@ -145,7 +139,7 @@ class _Whole:
     Attributes:
         by_user: The interactions: `user`, `feature` and perhaps `value` and `time`, sorted by user within
             partitions that follow each other.
-        placed: The items: see `counts.placed_items`.
+        placed: The items: see `interactions.placed_items`.
         contents: What the files hold beside these rows.
     """
 
@@ -154,14 +148,12 @@ class _Whole:
     contents: Contents
 
     @classmethod
-    def of(
-        cls, df: DataFrame, rows: Interactions, options: Options, name: str | None, keep: Keep
-    ) -> "_Whole":
+    def of(cls, df: DataFrame, rows: Interactions, options: Options, name: str | None) -> "_Whole":
         """Count, check and number interactions."""
-        counts, items = count(rows, keep)
+        counts, items = count(rows)
         if options.selection.duplicates == "error":
             check_unrepeated(rows.frame)
-        placed = placed_items(items, counts, keep)
+        placed = placed_items(items, counts)
         features = numbered(placed).select("item", F.col("number").alias("feature"))
         order, columns = order_of("user", counts.longest["user"]), ["user", "feature", *options.roles.numbers]
         parallelism = df.sparkSession.sparkContext.defaultParallelism
@@ -175,32 +167,6 @@ class _Whole:
         facts = _facts(counts, options, names, rows.has_whole_items)
         contents = Contents(name or names[0].split(".")[0], layout, facts, counts.num_rows)
         return cls(joined.sortWithinPartitions(*order).select(*columns), placed, contents)
-
-
-def _pieces(whole: _Whole, scratch: Path, options: Options) -> list[str]:
-    """Let each partition write its examples: the files, in order."""
-    field, duplicates = options.field, options.selection.duplicates
-    has_values, has_times, folder = options.has_values, options.keep_times, scratch / "pieces"
-    folder.mkdir()
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        partition, attempt = context.partitionId(), context.taskAttemptId()
-        path, rows = folder / f"{partition}-{attempt}.arrow", Tally(batches)
-        made = examples(rows, field, duplicates, has_values, has_times)
-        if (first := next(made, None)) is None:
-            return
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, first.schema) as writer:
-            writer.write_batch(first)
-            for batch in made:
-                writer.write_batch(batch)
-        yield pa.RecordBatch.from_pylist(
-            [{"partition": partition, "path": str(path), "rows": rows.num_rows}], _PIECE
-        )
-
-    pieces = sorted(whole.by_user.mapInArrow(write, "partition int, path string, rows bigint").collect())
-    whole.contents.check(sum(rows for _, _, rows in pieces))
-    return [path for _, path, _ in pieces]
 
 
 def _facts(counts: Counts, options: Options, sources: Sequence[str], has_whole_items: bool) -> Facts:
@@ -217,33 +183,6 @@ def _facts(counts: Counts, options: Options, sources: Sequence[str], has_whole_i
         "heldout_below_min_value": 0,
         "heldout_already_in_train": 0,
     }
-
-
-def _written(spark: SparkSession, pieces: Sequence[str], folder: Path, contents: Contents) -> None:
-    """Write the files of the dataset in one task, and move them into their folder."""
-    features = folder / "scratch" / "features"
-
-    def write(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = folder / "scratch" / f"dataset-{TaskContext.get().taskAttemptId()}"
-        own.mkdir()
-        contents.write(own, _stored(pieces), _items(features))
-        yield pa.RecordBatch.from_pydict({"path": [str(own)]})
-
-    [(own,)] = spark.range(0, 1, 1, 1).mapInArrow(write, "path string").collect()
-    for file in Path(own).iterdir():
-        file.rename(folder / file.name)
-
-
-def _stored(pieces: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    for piece in pieces:
-        with pa.OSFile(piece, "rb") as source, pa.ipc.open_stream(source) as reader:
-            yield from reader
-
-
-def _items(folder: Path) -> Iterator[pa.RecordBatch]:
-    """The items from Spark's files, in order."""
-    for path in sorted(folder.glob("part-*.parquet")):
-        yield from pq.ParquetFile(path).iter_batches(columns=["item", "count"])
 
 
 def examples_as_chunks(by_user: DataFrame, options: Options) -> DataFrame:
@@ -273,33 +212,36 @@ def items_as_chunks(placed: DataFrame) -> DataFrame:
     return placed.mapInArrow(chunks, _CHUNK)
 
 
-def publish_dataset(uri: str, rows: DataFrame, items: DataFrame, contents: Contents) -> None:
-    """Write a dataset in the cache of one executor, and publish it from there.
+@contextmanager
+def _attempt(scratch: Path) -> Iterator[Path]:
+    """Give a folder for the files of one attempt of a task, and move them above the scratch folder."""
+    own = Path(mkdtemp(dir=scratch))
+    yield own
+    for file in own.iterdir():
+        file.replace(scratch.parent / file.name)
 
-    Spark may run the task again after it has published: then it finds its own dataset there.
 
-    Args:
-        uri: Where to publish it.
-        rows: Its examples, as chunks.
-        items: Its items, as chunks.
-        contents: What it holds beside them.
+def _write(whole: _Whole, options: Options, place: Callable[[], AbstractContextManager[Path]]) -> None:
+    """Write a dataset on one executor, into the folder that a context gives there.
 
     Raises:
-        DataError: The URI is taken meanwhile, or the interactions have changed.
+        DataError: The place is taken meanwhile, or the interactions have changed.
         StoreError: The store refuses.
     """
+    contents = whole.contents
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = groupby(_chunks(batches), lambda chunk: chunk["kind"])
         problem = {"kind": [""], "message": [""]}
         try:
-            with publication(Path(uri), is_repeated=True) as folder:
+            with place() as folder:
                 contents.write(folder, _chunked_examples(groups, contents), _chunked_items(groups))
         except WidenetError as error:
             problem = {"kind": [type(error).__name__], "message": [str(error)]}
         yield pa.RecordBatch.from_pydict(problem)
 
-    together = rows.union(items).repartition(1).sortWithinPartitions("kind", "partition", "number")
+    chunks = examples_as_chunks(whole.by_user, options).union(items_as_chunks(whole.placed))
+    together = chunks.repartition(1).sortWithinPartitions("kind", "partition", "number")
     [(kind, message)] = together.mapInArrow(write, "kind string, message string").collect()
     if kind:
         raise getattr(errors, kind)(message)

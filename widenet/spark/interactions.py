@@ -1,8 +1,7 @@
 """Reads interactions of a DataFrame as `widenet data ingest` does those of a file, and counts them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
@@ -29,8 +28,6 @@ _RULES = {
 }
 
 
-Keep = Callable[[str, DataFrame], DataFrame]
-"""Computes the rows of a DataFrame once, and gives them from where they are kept under a name."""
 _INTEGER = r"\A-?[0-9]{1,38}\z"
 _DIGITS_OF_BIGINT = 18
 _ROW_BITS = 33
@@ -122,22 +119,6 @@ class Counts:
     longest: dict[str, int | None]
 
 
-def kept_in(folder: Path) -> Keep:
-    """Keep rows as Parquet files of a shared folder; in the order of their names, so are the rows."""
-
-    def keep(name: str, frame: DataFrame) -> DataFrame:
-        place = (folder / name).as_uri()
-        frame.write.parquet(place)
-        return frame.sparkSession.read.parquet(place)
-
-    return keep
-
-
-def kept_on_executors(name: str, frame: DataFrame) -> DataFrame:  # noqa: ARG001 nothing else sees them
-    """Keep rows on the executors that have computed them."""
-    return frame.localCheckpoint()
-
-
 def order_of(role: str, longest: int | None) -> list[Column]:
     """The columns that sort users or items: by value if all are whole numbers, then by bytes.
 
@@ -151,7 +132,7 @@ def order_of(role: str, longest: int | None) -> list[Column]:
     return [name.try_cast("bigint" if longest <= _DIGITS_OF_BIGINT else "decimal(38,0)"), name]
 
 
-def count(rows: Interactions, keep: Keep) -> tuple[Counts, DataFrame]:
+def count(rows: Interactions) -> tuple[Counts, DataFrame]:
     """Count some interactions; also returns the items with the count of each.
 
     Raises:
@@ -170,7 +151,7 @@ def count(rows: Interactions, keep: Keep) -> tuple[Counts, DataFrame]:
         *(number.alias(f"bad_{role}") for role, number in mistakes.items()),
         *facts_of("user"),
     )
-    items = keep("counts", by_item)
+    items = by_item.localCheckpoint()
     mistakes = {role: F.sum(f"bad_{role}") for role in mistakes}
     mistakes["item"] = F.sum(F.when(F.col("item").isNull(), own))
     [total] = items.agg(
@@ -225,10 +206,10 @@ def check_unrepeated(frame: DataFrame) -> None:
         raise DataError(f"must have each item of a user once; {user!r} has {item!r} again", place=PLACE)
 
 
-def placed_items(items: DataFrame, counts: Counts, keep: Keep) -> DataFrame:
-    """Keep items in the order of features: `item`, `count` and `place`. The most frequent one comes first."""
+def placed_items(items: DataFrame, counts: Counts) -> DataFrame:
+    """Return items in the order of features, the most frequent first: `item`, `count` and `place`."""
     ordered = items.orderBy(F.col("count").desc(), *order_of("item", counts.longest["item"]))
-    return keep("features", ordered.select("item", "count", place_of_row()))
+    return ordered.select("item", "count", place_of_row()).localCheckpoint()
 
 
 def place_of_row() -> Column:

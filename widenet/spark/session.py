@@ -42,18 +42,6 @@ def shared_place(name: str, place: str | Path) -> Path | str:
     return Path(place).absolute()
 
 
-def plain_place(name: str, path: str | Path) -> Path | str:
-    """As `shared_place`, for a path that Spark reads as it is written; raises OptionError for another one."""
-    shared = shared_place(name, path)
-    if isinstance(shared, str):
-        return shared
-    if shared.as_uri() != f"file://{shared}" or any(sign in str(shared) for sign in "*{}"):
-        raise OptionError(
-            "must consist of letters, digits, /, ., - and _ of ASCII", option=name, value=str(path)
-        )
-    return shared
-
-
 def check_executors(spark: SparkSession, *places: Path | str) -> None:
     """Compare Python and libraries of executors with the driver's, and let them look for places.
 

@@ -1,7 +1,7 @@
 """The page of a study, and its best documents."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from widenet.pictures.curves import bars, curves
@@ -92,14 +92,13 @@ def _importance(study: Study, trials: Sequence[Trial]) -> list[Html]:
         f"Share of each choice in the differences after epoch {first:,}, which all trials have trained:"
         " PED-ANOVA, by Optuna. It compares the best tenth of the trials with all of them."
     )
-    named = dict(zip(study.space.choices, short_names(study.space.choices), strict=True))
-    drawn = bars("importance", [named[place] for place in shares], {"share": [*shares.values()]})
+    drawn = bars("importance", [*shares], {"share": [*shares.values()]})
     return [section("Choices", drawn, note(text))]
 
 
 def _table(result: StudyResult) -> Html:
     places = list(dict.fromkeys(place for trial in result.trials for place in trial.choices))
-    header = ["trial", "state", "epochs", result.metric, *short_names(places)]
+    header = ["trial", "state", "epochs", result.metric, *places]
     rows = [
         [
             f"{trial.number}",
@@ -126,17 +125,3 @@ def _documents(study: Study, trial: Trial) -> Html:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def short_names(places: Sequence[str] | Mapping[str, Any]) -> list[str]:
-    """Return the last parts of places, as many as tell them apart."""
-    parts = {place: place.split(".") for place in places}
-    names = []
-    for own in parts.values():
-        count = next(
-            count
-            for count in range(1, len(own) + 1)
-            if sum(other[-count:] == own[-count:] for other in parts.values()) == 1
-        )
-        names.append(".".join(own[-count:]))
-    return names

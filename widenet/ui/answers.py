@@ -24,8 +24,6 @@ def html(text: Html, status: int = 200) -> Response:
 def refusal(error: WidenetError | OSError, version: int) -> Response:
     """The page that says why there is no other; for a missing token, it asks for the token."""
     sentence, status = str(error), error.http_status if isinstance(error, RefusedError) else 422
-    first, *rest = sentence.split(" ")
-    sentence = " ".join([first.capitalize() if first.isalpha() and first.islower() else first, *rest])
     if status != 401:
         content = [tag("p", sentence, class_="card")]
         return html(page("Not here", "", content, version=version), status)

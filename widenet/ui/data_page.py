@@ -1,7 +1,6 @@
 """The page of a dataset: counts, how they are spread, and a search of its examples and features."""
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,8 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import PARTS, Part, time_column
-from widenet.data.selection import LATEST_SECOND
+from widenet.data.manifest import PARTS, Part
 from widenet.data.statistics import Spread, counts
 from widenet.data.words import Words
 from widenet.errors import DataError
@@ -23,10 +21,7 @@ from widenet.ui.known_runs import Known
 from widenet.ui.pages import link, page, strict
 
 _DATASETS = 8
-_A_FEW_YEARS = 10**8
-"""Seconds: smaller numbers are perhaps days or years."""
 _MOST_FOUND, _MOST_ITEMS = 20, 100
-_MOST_ATTRIBUTES, _MOST_LETTERS = 5, 40
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,6 @@ class PartFacts:
         activity: Entries of the examples.
         popularity: Entries of the features.
         lengths: Shares of the examples by their number of entries, which double from group to group.
-        ends: When the oldest and the newest entry are; None without times.
     """
 
     field: str
@@ -47,7 +41,6 @@ class PartFacts:
     activity: Spread
     popularity: Spread
     lengths: dict[str, float]
-    ends: tuple[str, str] | None
 
 
 def data_page(dataset: Dataset, run: str | None, search: str, example: str | None) -> Html:
@@ -135,8 +128,6 @@ def _part(facts: PartFacts, words: Words) -> Html:
         f"The most popular 1 % of the {feature}s have {popularity.top_1_percent:.0%} of the entries,"
         f" 10 % have {popularity.top_10_percent:.0%}."
     )
-    if facts.ends is not None:
-        said += f" The oldest entry has the time {facts.ends[0]}, the newest {facts.ends[1]}."
     return section(f"{facts.field}, {facts.part}", drawn, listed, note(said))
 
 
@@ -160,29 +151,11 @@ def _found(dataset: Dataset, run: str | None, search: str) -> Html:
                         "small",
                         f" {'' if name == title else name + ': '}{vocabulary.counts[item]:,} entries",
                     ),
-                    tag("small", own, class_="attributes") if own else "",
                 )
-                for (name, title), item, own in zip(
-                    vocabulary.named(items), items, _attributes(dataset, field.name, items), strict=True
-                )
+                for (name, title), item in zip(vocabulary.named(items), items, strict=True)
             ]
             lists.append(_list(field.name, entries))
     return tag("div", *lists, class_="grid")
-
-
-def _attributes(dataset: Dataset, field: str, items: Sequence[int]) -> list[str]:
-    """Return the most telling attributes of some features, each value shortened."""
-    attributes = dataset.attributes(field)
-    if attributes is None:
-        return [""] * len(items)
-    known = attributes.of(items, attributes.telling()[:_MOST_ATTRIBUTES])
-    return [" · ".join(f"{name}: {_brief(value)}" for name, value in own.items()) for own in known]
-
-
-def _brief(value: object) -> str:
-    text = ", ".join(value) if isinstance(value, list) else str(value).removesuffix(" 00:00:00")
-    text = text.lower() if isinstance(value, bool) else text
-    return f"{text[:_MOST_LETTERS]}…" if len(text) > _MOST_LETTERS else text
 
 
 def _examples(dataset: Dataset, text: str) -> list[str]:
@@ -254,7 +227,6 @@ def _read(dataset: Dataset) -> Iterator[PartFacts]:
             Spread.of(part.examples),
             Spread.of(part.features),
             _lengths(part.examples),
-            _ends(dataset, part.field, part.part),
         )
 
 
@@ -265,22 +237,3 @@ def _lengths(examples: np.ndarray) -> dict[str, float]:
     groups = np.bincount(np.frexp(examples.astype(np.float64))[1])
     names = ["0", "1", *(f"{2**power:,} to {2 ** (power + 1) - 1:,}" for power in range(1, len(groups)))]
     return {name: number / len(examples) for name, number in zip(names, groups.tolist(), strict=False)}
-
-
-def _ends(dataset: Dataset, field: str, part: Part) -> tuple[str, str] | None:
-    if not dataset.field(field).has_times:
-        return None
-    ends = [
-        pc.min_max(batch.column(time_column(field, part)).flatten()).as_py()
-        for batch in dataset.record_batches()
-    ]
-    known = [(end["min"], end["max"]) for end in ends if end["min"] is not None]
-    if not known:
-        return None
-    return _moment(min(low for low, _ in known)), _moment(max(high for _, high in known))
-
-
-def _moment(number: float) -> str:
-    """Return seconds since 1970 as a day of UTC, and any other number, such as days or years, as it is."""
-    is_second = _A_FEW_YEARS <= number <= LATEST_SECOND
-    return time.strftime("%Y-%m-%d", time.gmtime(number)) if is_second else brief(number)

@@ -1,9 +1,7 @@
-"""Tells browsers which runs change, as server-sent events, while any browser listens."""
+"""Tells browsers that runs have changed, as server-sent events, while any browser listens."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 
 from widenet.ui.known_runs import KnownRuns
 
@@ -44,9 +42,8 @@ class Following:
             while not self._is_ending:
                 known = self._runs.now
                 if known.version > version:
-                    change = known.since(version)
-                    version = change.version
-                    yield f"id: {version}\ndata: {json.dumps(asdict(change))}\n\n".encode()
+                    version = known.version
+                    yield f"id: {version}\ndata: {version}\n\n".encode()
                 try:
                     await asyncio.wait_for(news.wait(), _SECONDS_BETWEEN_SIGNS)
                 except TimeoutError:

@@ -47,7 +47,6 @@ class KnownRun:
         documents: What may differ between runs.
         differences: Its values where the documents of the runs differ.
         signature: Changes when its files do.
-        version: Grows with each change.
     """
 
     listed: ListedRun
@@ -56,20 +55,6 @@ class KnownRun:
     documents: dict[str, Any]
     differences: dict[str, Any]
     signature: _Signature
-    version: int
-
-
-@dataclass(frozen=True)
-class Change:
-    """The runs that have changed or appeared since a version, and those that are gone, or damaged by now.
-
-    all: Any run may have changed.
-    """
-
-    version: int
-    changed: list[str]
-    gone: list[str]
-    all: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,25 +63,15 @@ class Known:
 
     Attributes:
         folder: The folder.
-        first: The version with which the process began.
         version: Grows with each change, also from one process to the next.
         runs: The runs that can be read, by name.
         problems: Folders that are no run, or cannot be read as one, by name, with the reason.
-        gone: Runs that went away or were damaged, by name, with the version at which they did.
     """
 
     folder: Path
-    first: int
     version: int
     runs: Mapping[str, KnownRun]
     problems: Mapping[str, str]
-    gone: Mapping[str, int]
-
-    def since(self, version: int) -> Change:
-        """Return what has changed after a version."""
-        changed = [name for name, run in self.runs.items() if run.version > version]
-        gone = [name for name, at in self.gone.items() if at > version and name not in self.runs]
-        return Change(self.version, changed, gone, version < self.first)
 
 
 class KnownRuns:
@@ -108,7 +83,7 @@ class KnownRuns:
 
     def __init__(self, folder: Path) -> None:
         start = time.time_ns() // 1_000_000
-        self.now = Known(folder, start, start, {}, {}, {})
+        self.now = Known(folder, start, {}, {})
         self._paths: dict[str, Path] = {}
         self._strangers: dict[str, str] = {}
         self._damaged: dict[str, tuple[_Signature, str]] = {}
@@ -130,25 +105,16 @@ class KnownRuns:
             self._paths = dict(there)
         known = self.now
         runs = {name: run for name, run in known.runs.items() if name in self._paths}
-        before = self._damaged
-        self._damaged = {name: why for name, why in before.items() if name in self._paths}
-        now = known.version + 1
+        self._damaged = {name: why for name, why in self._damaged.items() if name in self._paths}
         for name, path in self._paths.items():
             run = runs.get(name)
             if everywhere or run is None or run.listed.state != "finished":
-                self._read(name, path, runs, now)
+                self._read(name, path, runs)
         runs = {name: runs[name] for name in self._paths if name in runs}
-        self._compare(runs, now)
-        other_damage = {name for name, _ in before.items() ^ self._damaged.items()}
-        gone = dict.fromkeys((known.runs.keys() - runs.keys()) | other_damage, now)
+        self._compare(runs)
         problems = {**self._strangers, **{name: why for name, (_, why) in self._damaged.items()}}
-        is_new = any(run.version == now for run in runs.values())
-        if is_new or problems != known.problems or runs.keys() != known.runs.keys():
-            self.now = Known(known.folder, known.first, now, runs, problems, {**known.gone, **gone})
-
-    def path(self, name: str) -> Path | None:
-        """Return the directory of a run that the folder holds, whole or damaged; None for any other name."""
-        return self._paths.get(name)
+        if runs != known.runs or problems != known.problems:
+            self.now = Known(known.folder, known.version + 1, runs, problems)
 
     def _found(self) -> tuple[dict[str, Path], dict[str, str]]:
         folder = self.now.folder
@@ -158,7 +124,7 @@ class KnownRuns:
             return {}, {folder.name: str(error)}
         return paths, {_name(path, folder): why for path, why in strangers.items()}
 
-    def _read(self, name: str, path: Path, runs: dict[str, KnownRun], now: int) -> None:
+    def _read(self, name: str, path: Path, runs: dict[str, KnownRun]) -> None:
         """Read a run whose files have changed."""
         signature = _signature(path)
         known, damaged = runs.get(name), self._damaged.get(name)
@@ -174,14 +140,14 @@ class KnownRuns:
             measured = subject.measured
             values = {key: measured[key] for key in curves if _is_number(measured.get(key))}
             runs[name] = KnownRun(
-                run, values, curves, documents_of(subject), self._differences.get(name, {}), signature, now
+                run, values, curves, documents_of(subject), self._differences.get(name, {}), signature
             )
             self._damaged.pop(name, None)
         except (WidenetError, OSError) as error:
             runs.pop(name, None)
             self._damaged[name] = signature, str(error)
 
-    def _compare(self, runs: dict[str, KnownRun], now: int) -> None:
+    def _compare(self, runs: dict[str, KnownRun]) -> None:
         """Note where the documents of runs differ, which may change with any of them."""
         documents = {name: run.documents for name, run in runs.items()}
         if documents != self._documents:
@@ -189,7 +155,7 @@ class KnownRuns:
             self._differences = dict(zip(documents, differing(list(documents.values())), strict=True))
         for name, differences in self._differences.items():
             if runs[name].differences != differences:
-                runs[name] = replace(runs[name], differences=differences, version=now)
+                runs[name] = replace(runs[name], differences=differences)
 
 
 def _name(path: Path, folder: Path) -> str:

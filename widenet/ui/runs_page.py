@@ -17,22 +17,19 @@ _WIDE, _HIGH, _EDGE = 120, 30, 3
 _MOST_ROWS_KEPT = 4096
 
 
-def runs_page(
-    known: Known, metric: str | None = None, only: Collection[str] | None = None, can_start: bool = False
-) -> Html:
+def runs_page(known: Known, metric: str | None = None, can_start: bool = False) -> Html:
     """Return the page with the table of runs, the newest first.
 
     Args:
         known: The runs.
         metric: The metric to show; None: the one that decides which epoch is best in the most runs.
-        only: Names of the rows to send, for a page that has the others; None: all.
         can_start: Whether the page leads to that which starts a training.
     """
     version, runs = known.version, known.runs
     metrics = list(dict.fromkeys(name for run in runs.values() for name in run.curves if name != "loss"))
     metric = metric if metric in (*metrics, "loss") else _usual(runs.values())
     newest = sorted(runs.values(), key=lambda run: (-run.listed.changed.timestamp(), run.listed.name))
-    rows = [_row(run, metric) for run in newest if only is None or run.listed.name in only]
+    rows = [_row(run, metric) for run in newest]
     return page(
         "Runs",
         live("count", "p", _count(runs.values(), known.folder.name), role="status"),

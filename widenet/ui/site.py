@@ -85,10 +85,9 @@ class Pages:
     async def table(self, request: Request) -> Response:
         """The table of runs."""
         query = request.query_params
-        only = frozenset(query.getlist("only")) or None
         known = await self._look()
         can_start = self._trainings is not None
-        return html(await asyncio.to_thread(runs_page, known, query.get("metric"), only, can_start))
+        return html(await asyncio.to_thread(runs_page, known, query.get("metric"), can_start))
 
     async def run(self, request: Request) -> Response:
         """The page of a run."""
@@ -136,7 +135,7 @@ class Pages:
         return await asyncio.to_thread(self._runs.look, not self.following.is_looking)
 
     async def events(self, request: Request) -> Response:
-        """Which runs change, as server-sent events."""
+        """Changes of runs, as server-sent events."""
         given = request.headers.get("last-event-id") or request.query_params.get("since", "")
         since = int(given) if given.isascii() and given.isdigit() and len(given) < 20 else 0
         headers = {**shared.HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -2,12 +2,9 @@
 
 import { read } from "./pages.js";
 
-const MOST_ROWS = 50;
 const FOCUSABLE = "a, button, input, select, summary, [tabindex]";
 const lost = document.getElementById("lost");
 const sent = new Map([...document.querySelectorAll("[data-live]")].map(part => [part, part.innerHTML]));
-const query = new URLSearchParams(location.search);
-const subject = [...query.getAll("name"), ...query.getAll("run")]; // the runs that the page is about; none: all
 let version = document.body.dataset.version;
 let stream;
 let reading = Promise.resolve();
@@ -18,11 +15,13 @@ export function take(other) {
   const rows = document.getElementById("rows");
   for (const fresh of other.querySelectorAll("[data-live]")) {
     const part = parts.get(fresh.dataset.live);
+    parts.delete(fresh.dataset.live);
     if (part && part.tagName === "TR") takeCells(part, fresh);
     else if (part) takeContent(part, fresh);
     else if (fresh.tagName === "TR" && rows) rows.prepend(document.adoptNode(fresh));
     else return location.reload();
   }
+  for (const part of parts.values()) if (part.tagName === "TR") part.remove(); // a run that is gone
 }
 
 function takeCells(row, fresh) {
@@ -46,17 +45,9 @@ function takeContent(part, fresh) {
   if (place >= 0) part.querySelectorAll(FOCUSABLE)[place]?.focus();
 }
 
-/** Reads what has changed, one change after the other. */
-async function follow(change) {
-  if (subject.length && !change.all && ![...change.changed, ...change.gone].some(name => subject.includes(name))) return;
-  const address = new URL(location);
-  if (!subject.length && !change.all && change.changed.length <= MOST_ROWS) {
-    for (const name of change.changed.length ? change.changed : [""]) address.searchParams.append("only", name);
-  }
-  take(await read(address));
-  for (const row of document.querySelectorAll("#rows > tr")) {
-    if (change.gone.includes(row.dataset.live.slice("run ".length))) row.remove();
-  }
+/** Reads the page anew, one change after the other. */
+async function follow() {
+  take(await read(location));
   document.dispatchEvent(new Event("taken"));
 }
 
@@ -75,9 +66,8 @@ function listen() {
     lost.hidden = false;
   };
   stream.onmessage = ({ data }) => {
-    const change = JSON.parse(data);
-    version = change.version;
-    reading = reading.then(() => follow(change)).catch(() => undefined);
+    version = data;
+    reading = reading.then(follow).catch(() => undefined);
   };
 }
 
