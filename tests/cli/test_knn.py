@@ -1,6 +1,5 @@
 """`widenet knn`: what the library finds, as text."""
 
-import errno
 import json
 import os
 import subprocess
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from widenet.cli.output import lines_to
 from widenet.knn.neighbours import Neighbours
 from widenet.runs import Model
 
@@ -89,12 +87,6 @@ def test_standard_output_that_is_full_is_one_sentence(unbuffered):
             line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
     assert (ended.returncode, ended.stderr) == (2, "widenet: standard output: No space left on device.\n")
-
-
-def test_what_fails_beside_writing_is_not_said_of_standard_output():
-    with pytest.raises(OSError, match="Input/output error") as raised, lines_to(None):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-    assert raised.value.filename is None
 
 
 @pytest.mark.usefixtures("vectors")

@@ -35,13 +35,13 @@ def read_names(path: Path) -> list[str]:
                 raise DataError(f"names must differ; {name!r} appears twice", place=path, line=number)
             index_of[name] = int(index)
     names: list[str | None] = [None] * len(index_of)
-    for name, index in index_of.items():
-        if index >= len(names) or names[index] is not None:
-            reason = "which appears twice" if index < len(names) else f"but it has {len(names):,} names"
+    for name, place in index_of.items():
+        if place >= len(names) or names[place] is not None:
+            reason = "which appears twice" if place < len(names) else f"but it has {len(names):,} names"
             raise DataError(
-                f"indices must be 0, 1, 2 and so on, each once; got {index:,}, {reason}", place=path
+                f"indices must be 0, 1, 2 and so on, each once; got {place:,}, {reason}", place=path
             )
-        names[index] = name
+        names[place] = name
     if not names:
         raise DataError("must hold at least one name; it is empty", place=path)
     return [name for name in names if name is not None]

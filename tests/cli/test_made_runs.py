@@ -1,4 +1,4 @@
-"""`widenet neighbourhood` makes a run that every other command reads."""
+"""`widenet neighbourhood` and `quantize` make runs that every other command reads."""
 
 import json
 
@@ -27,3 +27,16 @@ def test_it_prints_what_it_tries_and_what_it_keeps(widenet, tmp_path):
     assert widenet("compare", "run", out, "--data", "data").status == 0
     assert widenet("report", "run", out, "--out", tmp_path / "both.html").status == 0
     assert json.loads(widenet("runs", tmp_path, "--json").out)["runs"][0]["made_of"].endswith("run")
+
+
+@pytest.mark.usefixtures("inside")
+def test_it_prints_the_bytes_and_the_fingerprint(widenet, tmp_path):
+    out = tmp_path / "small"
+    ended = widenet("quantize", "run", "--out", out)
+    assert ended.status == 0
+    size, fingerprint = ended.out.splitlines()
+    assert size.startswith(f"{out}: ")
+    assert widenet("fingerprint", out).out.strip() == fingerprint.split()[1]
+    assert widenet("recommend", out, "The Hobbit").status == 0
+    assert widenet("evaluate", out, "--data", "data").status == 0
+    assert widenet("predict", out, "--data", "data", "--out", tmp_path / "found.csv").status == 0
