@@ -52,7 +52,7 @@ def prepare(folder: Path) -> None:
 
 def prepare_split(folder: Path, source: Path) -> None:
     """Make the dataset "data" of the files of a published split, with a line of items for each user."""
-    ingest([source / "train.txt"], folder / "data", heldout=source / "test.txt")
+    ingest([source / "train.txt"], folder / "data", heldout=source / "test.txt", format="adjacency")
 
 
 def _row(name: str, metrics: dict[str, float], seconds: str = "-") -> None:

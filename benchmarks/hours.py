@@ -55,7 +55,9 @@ def run(asked: argparse.Namespace) -> None:
 def _cases(folder: Path) -> list[Case]:
     draw = np.random.default_rng(0)
     gowalla, pictures = folder / "gowalla", folder / "pictures"
-    ingest([DATA / "gowalla" / "train.txt"], gowalla, heldout=DATA / "gowalla" / "test.txt")
+    ingest(
+        [DATA / "gowalla" / "train.txt"], gowalla, heldout=DATA / "gowalla" / "test.txt", format="adjacency"
+    )
     rows = [np.unique((WIDTH * draw.random(HISTORY) ** 3).astype(np.int64)).tolist() for _ in range(EXAMPLES)]
     dataset_from_lists(folder / "million", rows, width=WIDTH)
     labels = [[int(label)] for label in draw.integers(CLASSES, size=PICTURES)]

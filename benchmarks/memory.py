@@ -59,7 +59,7 @@ def _cases(folder: Path) -> list[Case]:
     rows = [np.unique((WIDTH * draw.random(HISTORY) ** 3).astype(np.int64)).tolist() for _ in range(EXAMPLES)]
     dataset_from_lists(folder / "million", rows, width=WIDTH)
     dataset_from_lists(folder / "few", [[row % 50, 50 + 7 * row % 50] for row in range(64)], width=100)
-    ingest([DATA / "gowalla" / "train.txt"], folder / "gowalla")
+    ingest([DATA / "gowalla" / "train.txt"], folder / "gowalla", format="adjacency")
     ingest([DATA / "goodbooks-10k" / "to_read.csv"], folder / "goodbooks")
     gowalla, goodbooks = (presets(name)["best"] for name in ("gowalla", "goodbooks"))
     adam, sample = (

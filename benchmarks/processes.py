@@ -14,7 +14,7 @@ UNITS, EPOCHS = 64, 1
 def run() -> None:
     """Print a line for each number of processes; each is a real `widenet train --processes N`."""
     with workplace() as folder:
-        ingest([DATA / "gowalla" / "train.txt"], folder / "data")
+        ingest([DATA / "gowalla" / "train.txt"], folder / "data", format="adjacency")
         network, training = (
             json.loads((EXAMPLES / "gowalla" / name).read_text())
             for name in ("network.json", "training.json")

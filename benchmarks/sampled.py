@@ -28,7 +28,12 @@ SAMPLES: dict[str, dict[str, Any] | None] = {
 def run() -> None:
     """Print a table of rankings and one of steps."""
     with workplace() as folder:
-        ingest([DATA / "gowalla" / "train.txt"], folder / "data", heldout=DATA / "gowalla" / "test.txt")
+        ingest(
+            [DATA / "gowalla" / "train.txt"],
+            folder / "data",
+            heldout=DATA / "gowalla" / "test.txt",
+            format="adjacency",
+        )
         print(
             f"Gowalla, published split, all items ranked, training items excluded; the preset with {UNITS}"
             f" units, {EPOCHS} epochs\n"

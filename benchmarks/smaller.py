@@ -38,7 +38,12 @@ def _print_losses(widths: list[int]) -> None:
     network, training = presets("gowalla")["best"]
     print("| units | run | bytes of weights | of float32 | NDCG@20 | of float32 |\n|---|---|---|---|---|---|")
     with workplace() as folder:
-        ingest([DATA / "gowalla" / "train.txt"], folder / "data", heldout=DATA / "gowalla" / "test.txt")
+        ingest(
+            [DATA / "gowalla" / "train.txt"],
+            folder / "data",
+            heldout=DATA / "gowalla" / "test.txt",
+            format="adjacency",
+        )
         for units in widths:
             document = json.loads(network.read_text("utf-8"))
             document["layers"][1]["units"] = units

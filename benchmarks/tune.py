@@ -70,7 +70,7 @@ def _dataset(folder: Path, num_users: int) -> Dataset:
     with (DATA / "gowalla" / "train.txt").open() as file:
         lines = [line for line, _ in zip(file, range(num_users), strict=False)]
     (folder / "train.txt").write_text("".join(lines))
-    ingest([folder / "train.txt"], folder / "whole")
+    ingest([folder / "train.txt"], folder / "whole", format="adjacency")
     return split(folder / "whole", folder / "data", validation=0.2)
 
 

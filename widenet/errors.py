@@ -148,14 +148,8 @@ def reason_of(error: BaseException) -> str:
 
 
 def unwritten(path: object, error: OSError | RuntimeError) -> str:
-    """Return the sentence for a path that cannot be written, with the remedy.
-
-    HDF5 hides the operating system's reason in a RuntimeError; in practice, the disk is full.
-    """
-    is_full = isinstance(error, RuntimeError) or error.errno in NO_ROOM
-    remedy = "Free some space" if is_full else "Check the path and its permissions"
-    reason = getattr(error, "strerror", None) or error
-    return f"{path} cannot be written: {reason}. {remedy}, or choose another place."
+    """Return the sentence for a path that cannot be written; HDF5 hides the reason in a RuntimeError."""
+    return f"{path} cannot be written: {getattr(error, 'strerror', None) or error}."
 
 
 def damage_of(error: BaseException) -> str:

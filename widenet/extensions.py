@@ -119,10 +119,8 @@ def load(point: EntryPoint) -> Any:
         return point.load()
     except Exception as error:  # an extension may raise anything
         owner = point.dist.name if point.dist is not None else point.value
-        raise OptionError(
-            f'{owner}: the extension "{point.name}" of {point.group} cannot be loaded: {reason_of(error)}.'
-            " Install another version of it, or remove it."
-        ) from error
+        rule = f'the extension "{point.name}" of {point.group} cannot be loaded: {reason_of(error)}'
+        raise OptionError(rule, place=owner) from error
 
 
 def loaded(group: str) -> dict[str, Any]:

@@ -18,11 +18,9 @@ def check_regular(path: Path, error: type[WidenetError] = DataError) -> None:
     try:
         exists, is_regular = path.exists(), path.is_file() or path.is_dir()
     except OSError as problem:
-        raise error(f"{path} cannot be read: {problem.strerror}. Check the path.") from None
+        raise error(f"cannot be read: {problem.strerror}", place=path) from None
     if exists and not is_regular:
-        raise error(
-            f"{path} must be a file; it is a pipe or a device. Save its content as a file, and name that."
-        )
+        raise error("must be a file; it is a pipe or a device", place=path)
 
 
 def check_new(path: Path, overwrite: bool, what: str, is_own: Callable[[Path], bool]) -> None:
@@ -37,15 +35,9 @@ def check_new(path: Path, overwrite: bool, what: str, is_own: Callable[[Path], b
     if not path.exists():
         return
     if not overwrite:
-        raise OptionError(
-            f"{path} exists already. Replace it with `overwrite=True`, choose another `out`, or remove it"
-            " first."
-        )
+        raise OptionError("must be set: there is something already", place=path, option="overwrite")
     if not path.is_file() or not is_own(path):
-        raise OptionError(
-            f"{path}: only {what} that widenet wrote is replaced; this is none. Choose another `out`, or"
-            " remove it first."
-        )
+        raise OptionError(f"replaces only {what} that widenet wrote", place=path, option="overwrite")
 
 
 def bounded_lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
@@ -53,9 +45,6 @@ def bounded_lines(file: IO[AnyStr], path: Path) -> Iterator[AnyStr]:
     number = 1
     while line := file.readline(LONGEST_LINE_BYTES + 1):
         if len(line) > LONGEST_LINE_BYTES:
-            raise DataError(
-                f"{path}: line {number} must have at most {LONGEST_LINE_BYTES:,} bytes; it is longer."
-                " Check the file."
-            )
+            raise DataError(f"must have at most {LONGEST_LINE_BYTES:,} bytes", place=path, line=number)
         yield line
         number += 1

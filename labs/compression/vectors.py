@@ -71,7 +71,7 @@ def gowalla(folder: Path) -> Recommender:
     source = DATA / "gowalla"
     if not source.is_dir():
         raise AbsentDataError(f"no interactions of Gowalla at {source}; set WIDENET_DATA.")
-    data = ingest([source / "train.txt"], folder / "data", heldout=source / "test.txt")
+    data = ingest([source / "train.txt"], folder / "data", heldout=source / "test.txt", format="adjacency")
     return _trained(folder, data, units=128, epochs=4)
 
 

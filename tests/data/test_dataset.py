@@ -7,7 +7,6 @@ import torch
 
 from tests.mistakes import mistake
 from tests.older import dataset_of_format_1
-from tests.pages import Page
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.rules import FieldLayout
@@ -71,12 +70,6 @@ def test_any_rows_in_any_order_equal_the_lists_however_the_files_are_divided(
     assert dataset.entry_counts("items", rows).tolist() == [len(lists[row]) for row in rows]
 
 
-def test_counts_are_those_of_the_lists(tmp_path, lists):
-    dataset = divided(tmp_path / "ds", lists, 7, 1)
-    flat = [index for row in lists for index in row]
-    assert dataset.counts("items").tolist() == [flat.count(index) for index in range(WIDTH)]
-
-
 def test_no_rows_and_slices_are_rows_too(tmp_path):
     dataset = dataset_from_lists(tmp_path / "ds", [[0, 2], [], [1]])
     assert dataset.rows("items", np.zeros(0, dtype=np.int64)).num_examples == 0
@@ -119,24 +112,6 @@ def test_a_compressed_file_is_refused(tmp_path):
     dataset_of_format_1(tmp_path / "ds")
     with mistake(DataError):
         Dataset.open(tmp_path / "ds")
-
-
-def test_a_notebook_shows_fields_and_parts(tmp_path):
-    dataset = dataset_from_lists(
-        tmp_path / "<i>", [[0, 1], [2]], heldout=[[2], []], values=[[1, 5], [2]], width=3
-    )
-    page = Page(dataset._repr_html_())
-    assert page.texts["th"] == ["field", "kind", "width", "values", "train", "heldout"]
-    assert page.texts["td"] == ["items", "sparse", "3", "1 to 5", "3", "1"]
-    assert page.texts["p"] == [f"{tmp_path}/<i>: 2 examples"]
-
-
-def test_rows_may_be_a_list(tmp_path):
-    dataset = dataset_from_lists(tmp_path / "data", [[0], [1], [0, 1]], dense={"age": [[1], [2], [3]]})
-    assert dataset.sparse("items", [2, 0]).indices.tolist() == [0, 1, 0]
-    assert dataset.dense("age", [2, 0]).tolist() == [[3], [1]]
-    assert dataset.ids([1]) == ["1"]
-    assert dataset.sparse("items", []).indptr.tolist() == [0]
 
 
 @pytest.mark.parametrize("rows", [[0, 7], np.array([-1]), [0.5], [True, False], 1, [[0], [1, 2]]], ids=str)

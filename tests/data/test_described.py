@@ -31,21 +31,13 @@ def made(folder, **options):
 
 
 def test_items_without_interactions_become_features_after_all_others(tmp_path):
-    said = []
-    dataset = made(tmp_path / "data", on_progress=said.append)
+    dataset = made(tmp_path / "data")
     assert dataset.vocabulary("items").ids(range(5)) == ["w", "x", "y", "v", "z"]
     assert dataset.counts("items").tolist() == [4, 4, 3, 0, 0]
     assert dataset.vocabulary("items").counts.tolist() == [4, 4, 3, 0, 0]
     assert dataset.manifest.source["items_without_interactions"] == 2
     assert dataset.field("items").described == {"kind": 3, "new": 2, "size": 2}
-    assert not any("kept aside" in line for line in said)
     verify(dataset.path, dataset.manifest)
-
-
-def test_items_that_a_minimum_has_dropped_do_not_come_back(tmp_path):
-    dataset = made(tmp_path / "data", min_item_users=4)
-    assert dataset.vocabulary("items").ids(range(4)) == ["w", "x", "v", "z"]
-    assert dataset.manifest.source["items_without_interactions"] == 2
 
 
 def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
@@ -61,12 +53,6 @@ def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
         [1, 1, 0, 1, 0, 1, 9],
     ]
     assert described.rows(["size"]).to_dense(2)[:, 0].tolist() == [3, 0, 2, 4, 1]
-
-
-def test_categories_may_differ_in_a_character_that_texts_may_end_with(tmp_path):
-    items = {"id": ["w", "x", "y"], "genre": ["k\0", "k", "k\0"]}
-    dataset = made(tmp_path / "data", items=items, items_sparse={"kind": "genre"}, items_dense=None)
-    assert dataset.described("items").categories == {"kind": ["k\0", "k"]}
 
 
 def test_numbers_are_normalized_over_the_items_of_training(tmp_path):

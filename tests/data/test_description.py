@@ -3,7 +3,6 @@
 import json
 import sys
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -80,14 +79,6 @@ def test_a_plot_is_written_and_the_same_each_time(dataset, tmp_path, suffix, beg
     first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("a", "b"))
     assert first.startswith(begins)
     assert first == second
-
-
-def test_each_panel_of_a_plot_says_what_it_shows(dataset, tmp_path, monkeypatch):
-    monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "none")
-    described = describe(dataset, tmp_path / "a.svg")
-    drawn = (tmp_path / "a.svg").read_text()
-    assert f"{described['name']}: entries of each user<" in drawn
-    assert f"{described['name']}: entries of each feature<" in drawn
 
 
 def test_a_wrong_plot_or_directory_is_refused(dataset, tmp_path, monkeypatch):

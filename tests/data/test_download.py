@@ -59,13 +59,6 @@ def test_a_kept_file_is_compared_with_what_is_known_or_was_recorded(web, tmp_pat
     assert path.exists()
 
 
-def test_a_record_that_a_crash_left_empty_is_none(web, tmp_path):
-    download(f"{web.address}/data.bin", tmp_path)
-    (tmp_path / "data.bin.sha256").write_text("")
-    download(f"{web.address}/data.bin", tmp_path)
-    assert (tmp_path / "data.bin.sha256").read_text() == f"{CHECKSUM}\n"
-
-
 def test_what_broke_off_is_gone_on_with(web, broken_off):
     assert download(f"{web.address}/data.bin", broken_off, CHECKSUM).read_bytes() == BODY
     assert web.asked[-1] == ("/data.bin", "bytes=3000-")
@@ -85,14 +78,6 @@ def test_what_cannot_be_gone_on_with_begins_anew(change, web, broken_off):
     assert download(f"{web.address}/data.bin", broken_off).read_bytes() == web.files["/data.bin"]
 
 
-def test_another_part_than_was_asked_for_is_not_believed(web, broken_off):
-    web.starts_at = 17
-    with mistake(DataError):
-        download(f"{web.address}/data.bin", broken_off)
-    web.starts_at = None
-    assert download(f"{web.address}/data.bin", broken_off).read_bytes() == BODY
-
-
 def test_a_wrong_file_is_removed(web, tmp_path):
     web.files["/data.bin"] = b"<html>Log in"
     with mistake(DataError):
@@ -107,10 +92,3 @@ def test_a_refusal_is_one_sentence_with_the_place_where_the_file_may_be_put(stat
     web.status = status
     with mistake(DataError, place="data.bin"):
         download(f"{web.address}/data.bin", tmp_path)
-
-
-def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
-    with served() as web:
-        address = web.address
-    with mistake(DataError):
-        download(f"{address}/data.bin", tmp_path)

@@ -73,27 +73,22 @@ def test_filtered_pairs_are_known_and_no_truth(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("test", "pairs", "said"),
+    ("test", "pairs", "place", "line"),
     [
-        ("1 4 2\n1 0:1\n", "", "test.txt: line 1: must have 4 features and 3 labels, as "),
-        ("1 4 3\n7 0:1\n", "", "test.txt: line 2: every label must be below 3"),
-        (
-            "1 4 3\n1 0:1\n",
-            "0\n",
-            "filter.txt: line 1: must be a point and a label, such as `17 3`; got '0'.",
-        ),
-        ("1 4 3\n1 0:1\n", "0 1\n1 1\n", "filter.txt: line 2: must be a point below 1 and a label below 3;"),
+        ("1 4 2\n1 0:1\n", "", "test.txt", 1),
+        ("1 4 3\n7 0:1\n", "", "test.txt", 2),
+        ("1 4 3\n1 0:1\n", "0\n", "filter.txt", 1),
+        ("1 4 3\n1 0:1\n", "0 1\n1 1\n", "filter.txt", 2),
     ],
 )
-def test_a_wrong_test_file_leaves_neither_dataset(tmp_path, test, pairs, said):
+def test_a_wrong_test_file_leaves_neither_dataset(tmp_path, test, pairs, place, line):
     for name, text in (("train.txt", TRAIN), ("test.txt", test), ("filter.txt", pairs)):
         (tmp_path / name).write_text(text)
     options = {"test": tmp_path / "test.txt", "test_out": tmp_path / "b"}
-    with pytest.raises(DataError) as raised:
+    with mistake(DataError, place=place, line=line):
         ingest_extreme(
             tmp_path / "train.txt", tmp_path / "a", **options, filter_pairs=tmp_path / "filter.txt"
         )
-    assert said in str(raised.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["filter.txt", "test.txt", "train.txt"]
 
 
@@ -112,19 +107,6 @@ def test_neither_dataset_may_lie_in_the_other(tmp_path, places):
     with mistake(OptionError, option="out"):
         ingest_extreme(tmp_path / "train.txt", out, test=tmp_path / "train.txt", test_out=test_out)
     assert [path.name for path in tmp_path.iterdir()] == ["train.txt"]
-
-
-def test_a_missing_file_and_an_existing_dataset_are_named(tmp_path):
-    with mistake(DataError, place="train.txt"):
-        ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
-    with mistake(DataError):
-        ingest_extreme(tmp_path, tmp_path / "a")
-    (tmp_path / "train.txt").write_text(TRAIN)
-    first = ingest_extreme(tmp_path / "train.txt", tmp_path / "a")[0]
-    with mistake(DataError):
-        ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
-    again = ingest_extreme(tmp_path / "train.txt", tmp_path / "a", overwrite=True)[0]
-    assert again.digest == first.digest
 
 
 @pytest.mark.parametrize(

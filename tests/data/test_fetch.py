@@ -79,20 +79,6 @@ def test_each_becomes_a_dataset_with_its_titles_and_parts(name, web, tmp_path):
     assert not any(path.is_dir() for path in (tmp_path / "cache" / name).iterdir())
 
 
-def test_what_is_in_the_cache_is_not_read_again(web, tmp_path):
-    data, said = local("gowalla", web), []
-    urls = [facts["url"] for facts in data.files]
-    fetch.fetch(data, tmp_path / "one", say=said.append)
-    assert [line for line in said if "downloading" in line] == [f"downloading {url}" for url in urls]
-    web.status, folder = 500, tmp_path / "cache" / "gowalla"
-    said.clear()
-    fetch.fetch(data, tmp_path / "two", say=said.append)
-    assert not any("http" in line for line in said)
-    assert [line for line in said if line.startswith(f"reading {folder}")] == [
-        f"reading {folder / url.rsplit('/', 1)[1]}" for url in urls
-    ]
-
-
 def test_an_earlier_dataset_is_replaced_where_one_says_so_and_nothing_else(web, tmp_path):
     data, out = local("movielens-1m", web), tmp_path / "out"
     before = fetch.fetch(data, out, say=lambda _: None).digest
@@ -120,12 +106,6 @@ def test_an_archive_that_is_none_or_another_is_refused(content, place, web, tmp_
     with mistake(DataError, place=place):
         fetch.fetch(data, tmp_path / "out", say=lambda _: None)
     assert not (tmp_path / "out").exists()
-
-
-def test_every_entry_names_a_licence_and_files_on_the_web():
-    for data in fetch.published().values():
-        assert data.licence
-        assert all(facts["url"].startswith("https://") for facts in data.files)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():

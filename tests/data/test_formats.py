@@ -23,7 +23,9 @@ def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
     write_pair(tmp_path / "d", "parquet", "a", "x")
     np.savez(tmp_path / "e", format=b"csr", shape=(1, 2), data=[1.0], indices=[1], indptr=[0, 1])
     assert kind(source("a.TSV", "user\titem\n")) == "Csv"
-    assert kind(source("a.txt", "1 2 3\n2 9\n")) == "Adjacency"
+    for words in ("1 2 3\n2 9\n", "u1 3:1\n", "%%MatrixMarket\n"):
+        with mistake(DataError, place="a.txt", option="format"):
+            opened(source("a.txt", words))
     assert kind(source("b.txt", "user,item\n1,2\n")) == "Csv"
     assert kind(source("c.txt", "user,item\n1,2\n"), format="adjacency") == "Adjacency"
     assert (
@@ -102,12 +104,3 @@ def test_the_last_line_may_have_so_many_bytes_and_no_more(tmp_path, monkeypatch,
     text.TextFile(path).check_end(len(line))
     with mistake(DataError):
         text.TextFile(path).check_end(len(line) - 1)
-
-
-def test_the_end_of_a_file_is_looked_at_once(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("a\nb\n")
-    file = text.TextFile(path)
-    file.check_end(1)
-    path.unlink()
-    file.check_end(1)

@@ -106,14 +106,6 @@ def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_divided_is_refused_before_anything_is_written(tmp_path, whole):
-    divided = split(whole.path, tmp_path / "divided", heldout=0.2).manifest
-    assert divided
-    with mistake(DataError, place="items"):
-        split_users(tmp_path / "divided", tmp_path / "a", tmp_path / "b", users=0.3)
-    assert [path.name for path in tmp_path.iterdir()] == ["divided"]
-
-
 def test_examples_with_one_label_each_are_set_aside_with_all_of_it(tmp_path):
     words, labels = [[row % 5, 5 + row % 7] for row in range(60)], [[row % 3] for row in range(59)] + [[]]
     whole = dataset_from_lists(tmp_path / "whole", words, sparse={"label": labels}, width=12)

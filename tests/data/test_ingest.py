@@ -130,7 +130,7 @@ def test_adjacency_lines_add_up_and_a_user_without_items_has_an_empty_row(tmp_pa
 
 
 def test_heldout_adds_users_and_items_and_loses_what_train_has(tmp_path, source):
-    train = source("train.txt", "0 5 3\n1 3\n")
+    train = source("train.adj", "0 5 3\n1 3\n")
     test = source("test.adj", "0 3 8\n7 5\n")
     manifest = ingest([train], tmp_path / "ds", heldout=test).manifest
     dataset = Dataset.open(tmp_path / "ds")
@@ -198,7 +198,8 @@ def test_a_refused_source_leaves_nothing_behind(tmp_path, source):
 
 def test_gowalla_has_its_published_counts_and_rows(tmp_path, real_data):
     folder = real_data / "gowalla"
-    manifest = ingest([folder / "train.txt"], tmp_path / "ds", heldout=folder / "test.txt").manifest
+    files = [folder / "train.txt"], tmp_path / "ds"
+    manifest = ingest(*files, heldout=folder / "test.txt", format="adjacency").manifest
     assert (manifest.num_examples, manifest.fields["items"].width) == (29_858, 40_981)
     assert manifest.fields["items"].num_entries == {"train": 810_128, "heldout": 217_242}
     dataset = Dataset.open(tmp_path / "ds")

@@ -6,7 +6,7 @@ from tests.mistakes import mistake
 from tests.older import dataset_of_format_1
 from widenet.data.contents import verify
 from widenet.data.lists import dataset_from_lists
-from widenet.data.manifest import Manifest, column, value_column
+from widenet.data.manifest import Manifest
 from widenet.errors import DataError
 
 
@@ -14,15 +14,6 @@ from widenet.errors import DataError
 def folder(tmp_path):
     dataset_from_lists(tmp_path / "ds", [[0, 2], [1]], heldout=[[1], []])
     return tmp_path / "ds"
-
-
-def test_columns_are_named_as_the_contract_says():
-    assert [column("items"), column("items", "validation"), column("items", "heldout")] == [
-        "items",
-        "items.validation",
-        "items.heldout",
-    ]
-    assert value_column("items", "heldout") == "items.heldout.value"
 
 
 def test_a_written_manifest_is_read_back_equal(folder):
@@ -61,13 +52,3 @@ def test_a_missing_and_a_shortened_file_are_named(folder):
         with mistake(DataError, place=path.name):
             Manifest.read(folder)
         path.unlink(missing_ok=True)
-
-
-def test_verify_finds_a_flipped_bit(folder):
-    path = folder / "examples-00000.arrow"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    manifest = Manifest.read(folder)
-    with mistake(DataError, place="examples-00000.arrow"):
-        verify(folder, manifest)

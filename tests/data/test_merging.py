@@ -3,11 +3,7 @@ stay.
 """
 
 import random
-import re
-from pathlib import Path
-from subprocess import check_output
 
-import pandas as pd
 import pytest
 
 from tests.mistakes import mistake
@@ -15,8 +11,6 @@ from widenet.data import tables
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.errors import DataError
-
-PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
 
 
 def files_of(folder):
@@ -54,22 +48,6 @@ def test_users_who_do_not_stay_do_not_decide_the_order_of_the_others(tmp_path, s
         "train_duplicates_merged": 1,
         "train_below_min_value": 2,
     }
-
-
-def test_equal_rows_of_a_sequence_are_kept_and_counted(tmp_path, source):
-    rows = "a,x,3\na,y,1\nb,z,2\nb,x,2\nb,z,1\nb,x,2\nb,z,2\nb,z,2\na,x,3\nc,z,5\nc,z,6\n"
-    clicks = source("c.csv", f"user,item,time\n{rows}")
-    facts = ingest([clicks], tmp_path / "ds", sequence=True, time="time").manifest.source
-    assert (facts["train_equal_rows_kept"], facts["train_rows_read"]) == (4, 11)
-    [drop] = re.findall(
-        r"^(awk .*clicks\.csv) \| widenet data ingest - ", PAGE.read_text("utf-8"), re.MULTILINE
-    )
-    distinct = check_output(["sh", "-c", drop.replace("clicks.csv", str(clicks))], text=True)
-    once = ingest([source("d.csv", distinct)], tmp_path / "once", sequence=True, time="time")
-    facts = once.manifest.source
-    assert (facts["train_equal_rows_kept"], facts["train_rows_read"]) == (0, 7)
-    in_pandas = pd.read_csv(clicks).drop_duplicates(["user", "item", "time"])
-    assert ingest(in_pandas, tmp_path / "pandas", sequence=True, time="time").digest == once.digest
 
 
 def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, source, monkeypatch):

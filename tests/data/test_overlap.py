@@ -1,6 +1,5 @@
 """What a dataset holds out that another trains on."""
 
-import pyarrow as pa
 import pytest
 
 from widenet.data import overlap
@@ -38,21 +37,6 @@ def test_what_comes_again_in_a_sequence_does_not_count(tmp_path):
     assert overlap.trained_on(whole, "items", "heldout", longer) == 1
 
 
-def test_the_table_of_ids_is_made_once(monkeypatch, tmp_path):
-    monkeypatch.setattr(overlap, "_ROWS_AT_ONCE", 1)
-    tables = []
-    search = overlap.pc.index_in
-    monkeypatch.setattr(
-        overlap.pc,
-        "index_in",
-        lambda ids, value_set: tables.append(type(value_set)) or search(ids, value_set=value_set),
-    )
-    rows = [[0], [1], [2], [0]]
-    data = dataset_from_lists(tmp_path / "data", rows, heldout=rows, width=3)
-    assert overlap.trained_on(data, "items", "heldout", data) == 4
-    assert tables == [pa.ChunkedArray] * 2  # of features, and of examples
-
-
 def test_features_are_known_by_their_names(tmp_path):
     training = dataset_from_lists(
         tmp_path / "training", [[0, 1], [2]], ids=["a", "b"], item_ids=["x", "y", "z"]
@@ -65,11 +49,3 @@ def test_features_are_known_by_their_names(tmp_path):
         item_ids=["new", "x", "y", "z", "y2"],
     )
     assert overlap.trained_on(data, "items", "heldout", training) == 2
-
-
-def test_a_feature_without_a_name_in_training_counts_for_no_example(tmp_path):
-    training = dataset_from_lists(tmp_path / "training", [[1], [0]], ids=["a", "b"], item_ids=["x", "y"])
-    data = dataset_from_lists(
-        tmp_path / "data", [[], []], heldout=[[], [1]], ids=["a", "b"], item_ids=["y", "new"]
-    )
-    assert overlap.trained_on(data, "items", "heldout", training) == 0

@@ -41,16 +41,3 @@ def test_ids_that_are_plain_in_one_part_alone_are_those_of_the_other(tmp_path, s
 
 def files_of(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def test_ids_that_are_far_apart_are_read_as_names(tmp_path, source, monkeypatch):
-    lines = "".join(f"{user * 1000},{user % 7}\n" for user in range(60))
-    ingest([source("a.csv", "user,item\n" + lines)], tmp_path / "plain")
-    counted = []
-    monkeypatch.setattr(plain_ids, "_FEWEST_ROWS", 1)
-    monkeypatch.setattr(plain_ids, "_sum", lambda *_: counted.append(None))
-    ingest([source("b.csv", "user,item\n" + lines)], tmp_path / "names")
-    assert counted == []
-    assert Dataset.open(tmp_path / "plain").ids(slice(None)) == Dataset.open(tmp_path / "names").ids(
-        slice(None)
-    )

@@ -10,7 +10,7 @@ from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.data.split import split
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError
 
 
 @pytest.fixture
@@ -92,8 +92,3 @@ def test_what_comes_into_the_folder_meanwhile_is_not_lost(likes, data):
         ingest(likes, data.path, overwrite=True, on_progress=write)
     assert (data.path / "mine.txt").read_text() == "mine"
     assert Dataset.open(data.path).num_examples == 1
-
-
-def test_a_dataset_in_a_store_is_not_replaced(likes):
-    with mistake(OptionError, option="overwrite"):
-        ingest(likes, "s3://shelf/books", overwrite=True)

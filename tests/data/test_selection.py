@@ -175,14 +175,6 @@ def test_times_from_a_date_on_are_set_aside(tmp_path, source):
     ]
 
 
-def test_the_last_items_for_validation_are_those_of_what_a_date_leaves(tmp_path, source):
-    rows = "a,w,1,1\na,x,1,2\na,y,1,3\na,z,1,4\nb,x,1,4\n"
-    ingest(source("r.csv", HEAD + rows), tmp_path / "ds", time="time", heldout_since=3, validation_last=1)
-    assert rows_of(tmp_path / "ds") == {"a": {"w": 1.0}}
-    assert rows_of(tmp_path / "ds", "validation") == {"a": {"x": 1.0}}
-    assert rows_of(tmp_path / "ds", "heldout") == {"a": {"y": 1.0, "z": 1.0}, "b": {"x": 1.0}}
-
-
 def test_rows_are_counted_where_the_sum_of_no_values_is_asked_for(tmp_path, source):
     path = source("r.csv", "user,item\na,x\na,x\nb,x\na,y\na,x\n")
     ingest(path, tmp_path / "sum", duplicates="sum")
@@ -219,12 +211,6 @@ def test_a_time_that_sets_nothing_aside_is_refused(tmp_path, log, part):
     assert not (tmp_path / "ds").exists()
 
 
-def test_late_interactions_that_other_options_drop_are_said_to_be_dropped(tmp_path, source):
-    path = source("r.csv", HEAD + "a,x,1,0\nb,x,1,500\na,y,1,1000\n")
-    with mistake(DataError):
-        ingest(path, tmp_path / "ds", time="time", heldout_since=900, min_item_users=2)
-
-
 def test_a_moment_is_a_number_or_a_date_in_utc():
     assert moment("since", "12.5", 0) == 12.5
     assert moment("since", "1970-01-02", 0) == moment("since", "1970-01-02T02:00+02:00", 0) == 86_400
@@ -237,14 +223,5 @@ def test_a_date_beside_milliseconds_is_refused(tmp_path, source, option):
     with mistake(DataError, column="time", option=option):
         ingest(path, tmp_path / "ds", time="time", **{option: "2021-01-01"})
     assert ingest(path, tmp_path / "ds", time="time", until=1650000000000).fields["items"].num_entries == {
-        "train": 1
-    }
-
-
-def test_a_date_beside_days_in_digits_is_refused(tmp_path, source):
-    path = source("r.csv", HEAD + "a,x,1,20240501\na,y,1,20240601\n")
-    with mistake(DataError, option="until"):
-        ingest(path, tmp_path / "ds", time="time", until="2024-05-15")
-    assert ingest(path, tmp_path / "ds", time="time", until=20240515).fields["items"].num_entries == {
         "train": 1
     }

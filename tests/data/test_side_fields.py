@@ -80,31 +80,6 @@ def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source
     assert (dataset.counts("items").sum(), dataset.manifest.source["train_lines_skipped"]) == (2, 2)
 
 
-def test_a_column_that_is_not_there_or_holds_texts_is_told_before_the_rows_are_read(tmp_path, log, source):
-    users, phases = source("users.csv", "id,band,age\nq,,x\na,young,3\nb,old,4\n"), []
-    for column, options in (
-        ("where", {"sparse": {"x": "where"}}),
-        ("band", {"users": users, "dense": {"x": ["band"]}}),
-    ):
-        with mistake(DataError, column=column):
-            ingest(log, tmp_path / "ds", on_progress=phases.append, **options)
-    assert phases == []
-    dataset = ingest(log, tmp_path / "ds", users=users, dense={"x": ["age"]})
-    assert dataset.dense("x", slice(0, 2)).tolist() == [[3], [4]]
-
-
-def test_columns_may_have_any_name(tmp_path, source, log):
-    users = source("users.csv", 'name,example,user,"a ""q"""\nx,1,a,7\n')
-    options = {"sparse": {"n": "name", "e": "example"}, "dense": {"q": ['a "q"', "example"]}}
-    ingest(log, tmp_path / "ds", users=users, **options)
-    dataset = Dataset.open(tmp_path / "ds")
-    assert (
-        names_of(dataset, "n")[0],
-        names_of(dataset, "e")[0],
-        dataset.dense("q", slice(0, 1)).tolist(),
-    ) == (["x"], ["1"], [[7, 1]])
-
-
 @pytest.mark.parametrize(
     ("name", "text", "options"),
     [
@@ -136,9 +111,3 @@ def test_the_column_of_the_users_in_the_interactions_names_theirs_too(tmp_path, 
     others = source("others.csv", "id,country\na,at\nb,de\n")
     ingest(log, tmp_path / "other", user="account", item="sku", users=others, sparse={"land": "country"})
     assert names_of(Dataset.open(tmp_path / "other"), "land") == [["at"], ["de"]]
-
-
-def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
-    users = source("tags.csv", "userid,tag\na,x\na,w\na,x\nb,x\n")
-    ingest(log, tmp_path / "ds", users=users, sparse={"tags": "tag"}, min_user_items=2)
-    assert names_of(Dataset.open(tmp_path / "ds"), "tags") == [["w", "x"]]

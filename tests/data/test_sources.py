@@ -144,12 +144,6 @@ def test_every_kind_of_table_gives_the_dataset_of_the_csv(tmp_path, digest, kind
     assert (manifest.name, manifest.source["sources"]) == ("the table", ["the table"])
 
 
-def test_an_array_of_two_columns_is_users_and_items(tmp_path, source):
-    ingest(source("r.csv", "user,item\n5,7\n4,7\n"), tmp_path / "csv")
-    ingest([np.array([[5, 7], [4, 7]])], tmp_path / "array")
-    assert contents(tmp_path / "array") == contents(tmp_path / "csv")
-
-
 def test_rows_of_a_matrix_without_entries_are_users_without_items(tmp_path):
     ingest(scipy.sparse.csr_matrix(np.array([[0, 1], [0, 0], [1, 1]])), tmp_path / "ds")
     dataset = Dataset.open(tmp_path / "ds")
@@ -242,11 +236,6 @@ def test_bad_lines_are_skipped_in_every_kind_of_text(tmp_path, source, digest, n
     assert contents(tmp_path / "ds") == digest
 
 
-def test_a_bad_line_of_sessions_does_not_rename_the_others(tmp_path, source):
-    ingest(source("a.sessions", b"x\n\xff\ny\n"), tmp_path / "ds", skip_bad_lines=1)
-    assert Dataset.open(tmp_path / "ds").ids(slice(None)) == ["1", "2", "3"]
-
-
 @pytest.mark.parametrize(
     "option",
     [{"decimal": ","}, {"delimiter": ";"}, {"header": False}, {"columns": ["user", "item", "value"]}],
@@ -256,16 +245,3 @@ def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
     with mistake(OptionError):
         ingest(tmp_path / "lines.jsonl", tmp_path / "data", **option)
     assert not (tmp_path / "data").exists()
-
-
-def test_what_is_said_of_csv_holds_for_the_csv_among_other_sources(tmp_path):
-    (tmp_path / "table.parquet").write_bytes(parquet())
-    (tmp_path / "rows.csv").write_text("user;item;value\n7;1;2,5\n")
-    made = ingest(
-        tmp_path / "table.parquet",
-        tmp_path / "data",
-        heldout=tmp_path / "rows.csv",
-        value="value",
-        decimal=",",
-    )
-    assert made.num_examples == len(BY_USER) + 1

@@ -13,7 +13,6 @@ from widenet.data import split as splitting
 from widenet.data import tables
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
-from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
 from widenet.data.manifest import Manifest
 from widenet.data.selection import Selection
@@ -126,27 +125,6 @@ def test_times_are_kept_where_a_bucket_has_no_row_of_a_part(tmp_path, log, sourc
     assert sorted(time for row in times for time in row) == [NEWEST + 8, NEWEST + 9]
 
 
-def test_of_equal_times_the_rarer_item_is_the_later(tmp_path, source):
-    ingest(
-        source("a.csv", "user,item,at\nu,x,1\nu,y,1\nv,x,1\nv,y,1\nw,y,1\n"),
-        tmp_path / "ds",
-        time="at",
-        keep_times=True,
-    )
-    split(tmp_path / "ds", tmp_path / "split", heldout_last=1)
-    assert rows_of(tmp_path / "split")["heldout"] == {"u": [("x", 1.0)], "v": [("x", 1.0)], "w": []}
-
-
-def test_times_survive_other_splits(tmp_path, log):
-    ingest(log, tmp_path / "ds", time="at", keep_times=True)
-    split(tmp_path / "ds", tmp_path / "random", heldout=0.3)
-    split(tmp_path / "random", tmp_path / "both", validation_last=1)
-    assert set(rows_of(tmp_path / "both")) == {"train", "validation", "heldout"}
-    training, held = split_users(tmp_path / "ds", tmp_path / "others", tmp_path / "held", users=0.3)
-    assert training.fields["items"].has_times
-    assert held.fields["items"].has_times
-
-
 def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log):
     for name, options in (
         ("relative", {"since": "10d", "until": "2 days"}),
@@ -186,18 +164,3 @@ def test_a_dataset_without_times_says_so(tmp_path, log):
     assert "items.time" not in next(dataset.record_batches()).schema.names
     with mistake(DataError, option="heldout_since", place="items"):
         split(dataset, tmp_path / "split", heldout_since=5)
-
-
-@pytest.mark.parametrize("name", ["items.time", "items.heldout.time"])
-def test_a_field_with_the_name_of_a_column_of_times_is_refused(tmp_path, log, name):
-    users = {"id": ["x"], "group": ["a"]}
-    with mistake(DataError):
-        ingest(
-            log,
-            tmp_path / "ds",
-            time="at",
-            keep_times=True,
-            heldout_last=1,
-            users=users,
-            sparse={name: "group"},
-        )

@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from tests.mistakes import mistake
-from widenet.data import stream
-from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.errors import DataError, FitError, OptionError
-from widenet.plan.job import BATCHES_AHEAD
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +66,6 @@ def test_epochs_and_seeds_have_orders_of_their_own(dataset):
     assert len({tuple(order(seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
 
 
-def test_without_shuffling_the_order_is_that_of_the_dataset(dataset):
-    batches = Stream(dataset, ["items"], 10, seed=0, shuffle=False).batches(5)
-    assert np.concatenate([batch.rows for batch in batches]).tolist() == list(range(23))
-
-
 @pytest.mark.parametrize("start_step", [0, 1, 4, 5])
 def test_a_resumed_stream_equals_the_uninterrupted_one(dataset, start_step):
     whole = list(Stream(dataset, ["items"], 5, seed=3).batches(7))
@@ -90,12 +82,6 @@ def test_examples_without_entries_can_be_left_out(dataset):
     assert stream.num_examples == 17
     assert sorted(np.concatenate([batch.rows for batch in batches])) == [row for row in range(23) if row % 4]
     assert all(batch.fields["items"].counts().min() == 2 for batch in batches)
-
-
-def test_examples_are_left_out_wherever_their_entries_are_counted(dataset, monkeypatch):
-    whole = Stream(dataset, ["items"], 4, seed=0, skip_empty="items").rows(0, 2).tolist()
-    monkeypatch.setattr(stream, "_ROWS_PER_COUNT", 5)
-    assert Stream(dataset, ["items"], 4, seed=0, skip_empty="items").rows(0, 2).tolist() == whole
 
 
 def test_another_part_streams_that_part(dataset):
@@ -126,23 +112,6 @@ def test_leaving_early_ends_the_thread(dataset):
     assert threads() != []
     batches.close()
     assert threads() == []
-
-
-def test_batches_are_prepared_a_bounded_way_ahead(dataset, monkeypatch):
-    stream = Stream(dataset, ["items"], 1, seed=0)
-    prepared = []
-    whole = stream.batch
-    monkeypatch.setattr(stream, "batch", lambda epoch, step: prepared.append(step) or whole(epoch, step))
-    batches = stream.batches(0)
-    next(batches)
-    batches.close()
-    assert max(prepared) < BATCHES_AHEAD
-
-
-def test_an_index_beyond_the_width_ends_the_epoch_with_a_sentence(foreign):
-    stream = Stream(Dataset.open(foreign({"items": [[0, 3], [], [1]]})), ["items"], 3, seed=0)
-    with mistake(DataError, place="items"):
-        list(stream.batches(0))
 
 
 def test_what_cannot_be_streamed_is_refused_at_once(dataset, tmp_path):

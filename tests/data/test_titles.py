@@ -2,13 +2,10 @@
 
 import gzip
 
-import pandas as pd
 import pytest
 
-from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
-from widenet.errors import DataError
 
 
 @pytest.fixture
@@ -38,17 +35,6 @@ def test_titles_are_read_as_sources_are(tmp_path, source, log, name, text, optio
     assert titles_of(tmp_path / "ds") == ["One", "Two"]
 
 
-def test_the_columns_of_titles_are_said(tmp_path, source, log):
-    said = []
-    ingest(
-        log,
-        tmp_path / "ds",
-        titles=source("t.csv", "work_id,id,original_title,title\n7,1,Uno,One\n8,2,Due,Two\n"),
-        on_progress=said.append,
-    )
-    assert "reading titles in t.csv: title-id = id, title = title" in said
-
-
 def test_the_item_column_of_the_interactions_has_the_ids_of_titles_too(tmp_path, source):
     log = source("log.csv", "user,work\na,1\na,2\nb,1\n")
     options = {"item": "work", "titles": source("t.csv", "id,work,title\n1,2,Two\n2,1,One\n")}
@@ -56,29 +42,3 @@ def test_the_item_column_of_the_interactions_has_the_ids_of_titles_too(tmp_path,
     assert titles_of(tmp_path / "same") == ["One", "Two"]
     ingest(log, tmp_path / "named", **options, title_id="id")
     assert titles_of(tmp_path / "named") == ["Two", "One"]
-
-
-def test_titles_may_be_a_table_in_memory(tmp_path, log):
-    manifest = ingest(
-        log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]})
-    ).manifest
-    assert titles_of(tmp_path / "ds") == ["One", "2"]
-    assert manifest.source["items_with_title"] == 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"titles": "absent.csv"},
-        {"titles": "t.csv", "title": "what"},
-        {"users": "absent.csv"},
-        {"users": "t.csv", "dense": {"size": ["what"]}},
-    ],
-)
-def test_mistakes_in_further_files_are_told_before_the_interactions_are_read(
-    tmp_path, source, options, monkeypatch
-):
-    source("t.csv", "id,title\n1,One\n")
-    monkeypatch.chdir(tmp_path)
-    with mistake(DataError):
-        ingest(source("broken.csv", "user,item,value\na,1,x\n"), tmp_path / "ds", value="value", **options)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from widenet.data import together
-from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.plan.neighbour_lists import _PAIR_BYTES
 
@@ -55,22 +54,6 @@ def test_they_are_those_of_a_dense_product(units, number, pairs, dataset, monkey
     np.testing.assert_allclose(found.similarities, [value for _, _, value in expected], rtol=1e-7)
 
 
-def test_no_more_entries_are_read_together_than_memory_shall_hold(dataset, monkeypatch):
-    read, sparse = [], Dataset.sparse
-
-    def noted(self, field, rows):
-        batch = sparse(self, field, rows)
-        read.append((rows.stop - rows.start, len(batch.indices)))
-        return batch
-
-    monkeypatch.setattr(Dataset, "sparse", noted)
-    monkeypatch.setattr(together, "_ENTRIES", 20)
-    together.neighbours(dataset, "items", range(1), 1)
-    assert sum(examples for examples, _ in read) == 2 * len(ROWS)  # once for counts, once for pairs
-    assert 20 - max(map(len, ROWS)) < sum(entries for _, entries in read) / len(read) <= 20
-    assert max(entries for _, entries in read) <= 20
-
-
 def test_each_feature_of_a_sequence_counts_once(dataset, tmp_path):
     again = dataset_from_lists(
         tmp_path / "data", [row + row[1:4] for row in ROWS], width=WIDTH + 2, sequence=True
@@ -79,20 +62,6 @@ def test_each_feature_of_a_sequence_counts_once(dataset, tmp_path):
     for name in ("positions", "features", "similarities", "counts"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
     assert again.counts("items").sum() > found.counts.sum() == dataset.counts("items").sum()
-
-
-def test_no_block_has_more_pairs_than_fit_unless_one_unit_does():
-    pairs = np.array([4, 6, 1, 30, 0, 10, 1])
-    assert [*together._blocks(pairs, 10)] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
-
-
-def test_the_pairs_of_long_examples_are_made_in_pieces(monkeypatch):
-    monkeypatch.setattr(together, "COUNTED_PAIRS", 320)
-    features = np.concatenate([np.arange(20), np.arange(3, 33)])
-    pieces = [*together._paired(np.array([0, 20, 50]), features, range(2, 20, 3), 40, "ignore")]
-    lengths = [len(pairs.keys) for pairs in pieces]
-    assert max(lengths) <= 40
-    assert sum(lengths) == 6 * 19 + 5 * 29
 
 
 CLICKS = [[(row * row + step * step * (1 + row % 5)) % 11 for step in range(row % 9)] for row in range(70)]

@@ -1,7 +1,5 @@
 """The vocabulary: names both ways, and a search that says what is near."""
 
-import shutil
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -68,14 +66,6 @@ def test_a_number_is_no_part_of_a_title_where_ids_are_numbers(tmp_path):
         vocabulary.find("12")
 
 
-def test_one_id_that_is_a_number_does_not_make_ids_numbers(tmp_path):
-    path = tmp_path / "items.vocabulary.arrow"
-    columns = [pa.array(["1984", "emma"]), pa.array(["Orwell", "Emma 2"]), pa.array([1, 2])]
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
-        writer.write_table(pa.table(columns, VOCABULARY_SCHEMA))
-    assert Vocabulary.open(path).find("2") == [1]
-
-
 def test_a_search_gives_ids_whole_titles_parts_and_beginnings_of_ids_in_this_order(vocabulary):
     assert vocabulary.search("emma", 9) == [2, 0]
     assert vocabulary.search("Emma", 9) == [5, 2, 0]
@@ -84,13 +74,10 @@ def test_a_search_gives_ids_whole_titles_parts_and_beginnings_of_ids_in_this_ord
     assert vocabulary.search("", 9) == vocabulary.search("none", 9) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "near"), [("The Towr", "Nearest: The Tower (b2)"), ("", None), ("\udcff", None)]
-)
-def test_an_unknown_text_gives_the_nearest_titles(text, near, vocabulary):
-    with mistake(DataError) as caught:
+@pytest.mark.parametrize("text", ["The Towr", "", "\udcff"])
+def test_an_unknown_text_is_refused(text, vocabulary):
+    with mistake(DataError):
         vocabulary.find(text)
-    assert (near or "title") in str(caught.value)
 
 
 def test_a_part_of_more_titles_than_a_message_lists_is_refused_but_no_whole_title(tmp_path):
@@ -104,26 +91,11 @@ def test_a_part_of_more_titles_than_a_message_lists_is_refused_but_no_whole_titl
         vocabulary.find("The")
 
 
-def test_an_unknown_id_is_named(vocabulary):
-    with pytest.raises(DataError, match="the id 'b9' is not among the 6 of the vocabulary"):
-        vocabulary.index_of(["b1", "b9"])
-
-
-def test_a_vocabulary_works_from_a_copied_file(tmp_path):
-    dataset = dataset_from_lists(tmp_path / "ds", [[0, 1]], item_ids=["x", "y"])
-    shutil.copy(dataset.vocabulary("items").path, tmp_path / "copy.arrow")
-    assert Vocabulary.open(tmp_path / "copy.arrow").ids([1]) == ["y"]
-
-
 def test_a_file_that_is_no_vocabulary_is_refused(tmp_path):
     dataset_from_lists(tmp_path / "ds", [[0, 1]])
     (tmp_path / "text").write_text("no arrow")
-    for path, message in (
-        ("none", "does not exist"),
-        ("text", "must be an Arrow IPC file"),
-        ("ds/examples-00000.arrow", "must have the columns"),
-    ):
-        with pytest.raises(DataError, match=message):
+    for path in ("none", "text", "ds/examples-00000.arrow"):
+        with mistake(DataError):
             Vocabulary.open(tmp_path / path)
 
 
@@ -143,13 +115,13 @@ def test_a_vocabulary_without_a_recorded_digest_is_checked_whole_before_its_name
             3, pa.py_buffer(np.array(offsets, dtype=np.int32)), pa.py_buffer(data)
         )
 
-    for ids, message in (
-        (text([0, 1, 2, 4], b"ab\xff\xfe"), "Invalid UTF8"),
-        (text([0, 3, 2, 4], b"abcd"), "Offset invariant failure"),
-        (text([0, -5, 2, 4], b"abcd"), "Offset invariant failure"),
-        (pa.array(["a", None, "b"]), "must name and count every feature"),
+    for ids in (
+        text([0, 1, 2, 4], b"ab\xff\xfe"),
+        text([0, 3, 2, 4], b"abcd"),
+        text([0, -5, 2, 4], b"abcd"),
+        pa.array(["a", None, "b"]),
     ):
-        with pytest.raises(DataError, match=message):
+        with mistake(DataError):
             Vocabulary.open(written(tmp_path / "wrong", ids))
 
 
@@ -176,10 +148,6 @@ def test_a_changed_byte_is_found_by_the_recorded_digest_before_arrow_reads(tmp_p
     recorded = sha256_of(path)
     for place, found in flips(path, 6, 200, lambda: Vocabulary.open(path, recorded)):
         assert isinstance(found, DataError), f"{place}: {found}"
-        assert (
-            "the vocabulary is damaged: its SHA-256 is not the recorded one. Copy it from the dataset again"
-            in str(found)
-        )
 
 
 @pytest.mark.parametrize("indices", [[0, 6], [-1], np.array([9])])

@@ -1,11 +1,9 @@
 """Writing: rules checked, published whole or not at all."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.mistakes import mistake
-from widenet.data import writer
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.rules import FieldLayout
@@ -77,16 +75,6 @@ def test_a_crash_while_overwriting_leaves_the_old_dataset(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["ds"]
 
 
-def test_an_existing_dataset_is_kept_unless_overwriting_was_asked(tmp_path):
-    dataset_from_lists(tmp_path / "ds", [[0]])
-    with mistake(DataError, option="overwrite"):
-        dataset_from_lists(tmp_path / "ds", [[1]])
-    assert dataset_from_lists(tmp_path / "ds", [[1]], overwrite=True).sparse(
-        "items", slice(None)
-    ).indices.tolist() == [1]
-    assert [path.name for path in tmp_path.iterdir()] == ["ds"]
-
-
 def test_the_files_do_not_depend_on_how_the_source_was_divided(tmp_path):
     rows = [[row % 5] for row in range(20_000)]
     columns = batch(rows)
@@ -94,17 +82,6 @@ def test_the_files_do_not_depend_on_how_the_source_was_divided(tmp_path):
     write(tmp_path / "pieces", [columns.slice(start, 777) for start in range(0, len(rows), 777)])
     content = [(tmp_path / name / "examples-00000.arrow").read_bytes() for name in ("whole", "pieces")]
     assert content[0] == content[1]
-
-
-def test_rebatching_keeps_every_row_in_order():
-    schema = pa.schema([("x", pa.int64())])
-    pieces = [
-        pa.record_batch([pa.array(range(start, stop))], schema=schema)
-        for start, stop in ((0, 1), (1, 1), (1, 9), (9, 12))
-    ]
-    again = list(rebatched(pieces, schema, 4))
-    assert [piece.num_rows for piece in again] == [4, 4, 4]
-    assert [x for piece in again for x in piece.column(0).to_pylist()] == list(range(12))
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -118,25 +95,6 @@ def test_a_batch_has_lists_of_so_many_entries_unless_it_is_one_row(size):
         [[0, 1, 2, 3]],
         [[], [1]],
     ]
-
-
-def test_a_vocabulary_is_cut_into_blocks_and_names_features_by_index_where_nobody_named_them(monkeypatch):
-    monkeypatch.setattr(writer, "VOCABULARY_ROWS_PER_BATCH", 2)
-    plain = list(writer.vocabulary_rows(5))
-    assert [each.num_rows for each in plain] == [2, 2, 1]
-    assert pa.Table.from_batches(plain).to_pydict() == {
-        "id": list("01234"),
-        "title": [None] * 5,
-        "count": [0] * 5,
-    }
-    counts = np.zeros(3, np.int64)
-    rows = writer.vocabulary_rows(3, list("abc"), ["A", None, "C"], counts)
-    counts[2] = 7  # counted before they are asked for
-    assert pa.Table.from_batches(list(rows)).to_pydict() == {
-        "id": list("abc"),
-        "title": ["A", None, "C"],
-        "count": [0, 0, 7],
-    }
 
 
 def test_a_dataset_below_a_file_is_refused_and_the_file_stays(tmp_path):

@@ -21,7 +21,8 @@ sessions | ingest {drawn}/sessions.txt --format sessions --sequence --heldout-la
 sentences | ingest {drawn}/sentences.txt --format sessions --sequence --field words --heldout-last 1
   --validation-last 1 --out sentences
 points | extreme {drawn}/points.txt --test {drawn}/test-points.txt --out points --test-out test-points
-gowalla | ingest {shared}/gowalla/train.txt@2000 --heldout {shared}/gowalla/test.txt@2000 --out gowalla
+gowalla | ingest {shared}/gowalla/train.txt@2000 --heldout {shared}/gowalla/test.txt@2000
+  --format adjacency --out gowalla
 goodbooks | ingest {shared}/goodbooks-10k/to_read.csv@40000 --titles {shared}/goodbooks-10k/books.csv
   --out all-goodbooks; split all-goodbooks --heldout 0.2 --validation 0.1 --out goodbooks
 diginetica | ingest {shared}/diginetica/train_sessions.plain.txt@8000 --format sessions --sequence
@@ -43,7 +44,8 @@ small files | ingest {shared}/cases/files/pieces_*.csv --out pieces;
   ingest {shared}/cases/files/lists.parquet --item item --out lists;
   ingest {shared}/cases/files/few.csv --titles {shared}/cases/files/titles_unneeded_column.json --out few;
   ingest {shared}/cases/files/repeated_pair.csv --time t --heldout-since 2024-02-01 --out repeated
-whole gowalla | ingest {shared}/gowalla/train.txt --heldout {shared}/gowalla/test.txt --out whole-gowalla
+whole gowalla | ingest {shared}/gowalla/train.txt --heldout {shared}/gowalla/test.txt
+  --format adjacency --out whole-gowalla
 whole to-read | ingest {shared}/goodbooks-10k/to_read.csv --titles {shared}/goodbooks-10k/books.csv
   --out to-read
 whole ratings | ingest {shared}/goodbooks-10k/ratings.csv --min-value 4 --min-user-items 5 --min-item-users 5
@@ -51,7 +53,7 @@ whole ratings | ingest {shared}/goodbooks-10k/ratings.csv --min-value 4 --min-us
 whole diginetica | ingest {shared}/diginetica/train_sessions.plain.txt --format sessions --sequence
   --out whole-diginetica
 whole citeulike | ingest {shared}/more/citeulike-a/train.txt --heldout {shared}/more/citeulike-a/test.txt
-  --out citeulike
+  --format adjacency --out citeulike
 whole beauty | ingest {shared}/more/beauty/sequences.txt --format adjacency --sequence --heldout-last 1
   --validation-last 1 --out beauty
 """

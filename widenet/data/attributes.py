@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
-from widenet.data.arrow_table import REMEDY, open_table, texts_array
-from widenet.errors import DataError, OptionError, nearest
+from widenet.data.arrow_table import open_table, texts_array
+from widenet.errors import DataError, OptionError, did_you_mean, nearest
 
 Kind = Literal["text", "list", "boolean", "number", "date"]
 
@@ -22,13 +22,6 @@ _KIND_OF: Mapping[pa.DataType, Kind] = {
     pa.float64(): "number",
     pa.date32(): "date",
     pa.timestamp("us"): "date",
-}
-_PLURAL: Mapping[Kind, str] = {
-    "text": "texts",
-    "list": "lists",
-    "boolean": "booleans",
-    "number": "numbers",
-    "date": "dates",
 }
 _CATEGORIES: tuple[Kind, ...] = ("text", "list", "boolean")
 """Kinds of attributes that rules may name."""
@@ -89,14 +82,10 @@ class Attributes:
         wrong = next((column for column in table.schema if column.type not in _KIND_OF), None)
         if wrong is not None or len(set(table.schema.names)) < len(table.schema.names):
             what = "a name occurs twice" if wrong is None else f"column {wrong.name!r} is {wrong.type}"
-            raise DataError(
-                f"{path}: a file of attributes must hold columns of known types; {what}. {REMEDY}"
-            )
+            raise DataError(f"{path}: a file of attributes must hold columns of known types; {what}.")
         if table.num_rows != num_features:
-            raise DataError(
-                f"{path}: must hold the attributes of {num_features:,} features; got {table.num_rows:,}."
-                f" {REMEDY}"
-            )
+            rule = f"must hold the attributes of {num_features:,} features; got {table.num_rows:,}"
+            raise DataError(f"{path}: {rule}.")
         return cls(path, table)
 
     def __len__(self) -> int:
@@ -118,11 +107,7 @@ class Attributes:
     def check(self, name: str) -> Kind:
         """Return the kind of an attribute; raises OptionError that lists the known ones for another name."""
         if name not in self.kinds:
-            known = ", ".join(f"{known} ({kind})" for known, kind in self.kinds.items())
-            near = nearest(name, self.kinds)
-            raise OptionError(
-                f'the items have no attribute "{name}", only {known}.{near or " Name one of these."}'
-            )
+            raise OptionError(f'the items have no attribute "{name}".{did_you_mean(name, self.kinds)}')
         return self.kinds[name]
 
     def of(
@@ -256,18 +241,12 @@ class Attributes:
             texts = pc.list_flatten(column) if kind == "list" else column
             known = texts.drop_null().unique().slice(0, _MOST_KNOWN).to_pylist()
             near = next(filter(None, (nearest(str(value), known) for value in values)), "")
-            rule = f'`where` must give a value of "{name}" that an item has; got {got}.'
-            raise OptionError(rule + (near or (f" Try `where={ {name: known[0]} }`." if known else "")))
+            raise OptionError(f'`where` must give a value of "{name}" that an item has; got {got}.{near}')
         return values
 
     def _check_category(self, name: str, option: str, rule: str) -> Kind:
         """Return the kind of an attribute of categories; raises OptionError for another kind."""
         kind = self.check(name)
         if kind not in _CATEGORIES:
-            usable = [known for known, kind in self.kinds.items() if kind in _CATEGORIES]
-            remedy = f"Name one of {', '.join(usable)}." if usable else "Of the items' attributes, none does."
-            raise OptionError(
-                f'`{option}` needs {rule} of texts, lists or booleans; "{name}" holds {_PLURAL[kind]}.'
-                f" {remedy}"
-            )
+            raise OptionError(f'`{option}` needs {rule} of texts, lists or booleans; "{name}" is a {kind}.')
         return kind

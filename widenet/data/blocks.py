@@ -13,7 +13,7 @@ from widenet.errors import DataError
 BLOCK_BYTES = 2**20
 """Size of a block. A row is checked with its whole block, but the manifest lists every block."""
 
-_RULE = f"must have the SHA-256 of {FILE_NAME}; it changed. Restore it, or ingest again."
+_RULE = f"must have the SHA-256 of {FILE_NAME}; it changed."
 
 
 def described(path: Path, num_rows: int, bodies: Sequence[tuple[int, int]] | None = None) -> File:
@@ -54,10 +54,7 @@ class CheckedFile:
         # Not a memory map: an error of the disk would then end the process.
         self._file = pa.OSFile(str(path), "rb")
         if self._file.size() != stated.size_bytes:
-            raise DataError(
-                f"{path}: must have {stated.size_bytes:,} bytes; got {self._file.size():,}. Restore it, or"
-                " ingest again."
-            )
+            raise DataError(f"{path}: must have {stated.size_bytes:,} bytes; got {self._file.size():,}.")
         self._pending = np.ones(0 if self._blocks is None else len(self._blocks.sha256), dtype=bool)
         if self._blocks is None:
             check_whole(path, stated)
@@ -113,7 +110,7 @@ def _read(file: pa.NativeFile, path: Path, start: int, stop: int) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: cannot be read ({error}). Restore it, or ingest again.")
+    return DataError(f"{path}: cannot be read ({error}).")
 
 
 def _outside(size: int, bodies: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -221,8 +221,6 @@ class Merge:
     """Dropped rows with too small a value."""
     num_taken: int = 0
     """Dropped rows whose pair is in an earlier part."""
-    earliest: float = math.inf
-    """The smallest time of all rows that were read."""
     latest: float = -math.inf
     """The largest time of all rows that were read."""
     num_equal: int = 0
@@ -263,7 +261,6 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
             num_below=len(pairs.key) - len(kept.key),
             num_taken=len(kept.key) - len(new.key),
             num_equal=new.num_equal() if selection.sequence else 0,
-            earliest=math.inf if rows.time is None else float(rows.time.min(initial=math.inf)),
             latest=-math.inf if rows.time is None else float(rows.time.max(initial=-math.inf)),
             below=small,
         )

@@ -15,8 +15,6 @@ from widenet.data.rules import FieldLayout, checked_parts, examples_schema
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError
 
-_REMEDY = "Write both again, or ingest again."
-
 
 def verify(folder: Path, manifest: Manifest) -> None:
     """Read every file of a dataset directory: compare its checksum, then check what it holds.
@@ -78,10 +76,8 @@ def _batches(
         for expected in schema:
             actual = file.schema.field(expected.name).type if expected.name in file.schema.names else None
             if actual != expected.type:
-                raise DataError(
-                    f"{file.path}: column {expected.name!r} must be {expected.type}; got {actual}. Write it"
-                    " again."
-                )
+                rule = f"column {expected.name!r} must be {expected.type}; got {actual}"
+                raise DataError(f"{file.path}: {rule}.")
         _compare(
             folder / FILE_NAME,
             f"num_rows of {name}",
@@ -93,9 +89,7 @@ def _batches(
             try:
                 chosen.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise DataError(
-                    f"{file.path}: must hold whole Arrow columns; {error}. Write it again."
-                ) from error
+                raise DataError(f"{file.path}: must hold whole Arrow columns; {error}.") from error
             if chosen.num_rows:
                 yield file.path, chosen
 
@@ -106,15 +100,13 @@ def _check_range(path: Path, field: Field, values: np.ndarray) -> None:
     for value in (values.min(), values.max()):
         if not low <= value <= high:
             rule = f"values must lie in [{low:g}, {high:g}], as min_value and max_value of {FILE_NAME} say"
-            raise DataError(f"{path}: field {field.name!r}: {rule}; got {value:g}. {_REMEDY}")
+            raise DataError(f"{path}: field {field.name!r}: {rule}; got {value:g}.")
 
 
 def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str) -> None:
     if name not in manifest.files:
-        raise DataError(
-            f"{folder / FILE_NAME}: files must list the vocabulary of field {field.name!r}; {name!r} is"
-            " missing. Add it."
-        )
+        rule = f"files must list the vocabulary of field {field.name!r}; {name!r} is missing"
+        raise DataError(f"{folder / FILE_NAME}: {rule}.")
     if field.kind != "dense":
         _compare(
             folder / name,
@@ -126,4 +118,4 @@ def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str)
 
 def _compare(place: Path, what: str, contents: object, stated: object) -> None:
     if contents != stated:
-        raise DataError(f"{place}: {what} must be what the files hold, {contents}; got {stated}. {_REMEDY}")
+        raise DataError(f"{place}: {what} must be what the files hold, {contents}; got {stated}.")

@@ -1,7 +1,6 @@
 """Datasets: directories of examples, memory-mapped, whose rows can be read in any order."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +28,6 @@ if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
 
 _INT32_WIDTHS = 2**31
 _ROWS_PER_COUNT = 16_384
-_NAMES_SHOWN = 3
 
 RowNumbers = Sequence[int] | np.ndarray | slice
 """Numbers of examples, each in [0, num_examples), or a slice."""
@@ -53,10 +51,8 @@ class Dataset:
         for field in manifest.fields.values():
             self._map(field)
         if self._ids.num_rows != manifest.num_examples:
-            raise DataError(
-                f"{path}: must hold {manifest.num_examples:,} examples; its files hold"
-                f" {self._ids.num_rows:,}. Ingest again."
-            )
+            rule = f"must hold {manifest.num_examples:,} examples; its files hold {self._ids.num_rows:,}"
+            raise DataError(f"{path}: {rule}.")
 
     def _map(self, field: Field) -> None:
         if field.kind == "dense":
@@ -199,12 +195,7 @@ class Dataset:
         unknown = next((name for name in names if name not in row_of), None)
         if unknown is None:
             return np.array([row_of[name] for name in names], dtype=np.int64)
-        shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in self.ids(slice(0, _NAMES_SHOWN)))
-        words = self.manifest.words
-        raise DataError(
-            f'{self.path}: no {words.example} is called "{unknown}".'
-            f" Its {self.num_examples:,} {words.examples} are called {shown} and so on."
-        )
+        raise DataError(f'{self.path}: no {self.manifest.words.example} is called "{unknown}".')
 
     def entry_counts(self, field: str, rows: RowNumbers, part: Part = "train") -> np.ndarray:
         """Number of stored entries of some examples, int64 [E]; does not read the entries."""
@@ -296,10 +287,7 @@ class Dataset:
         if field.kind == "dense":
             raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
         if part not in field.parts:
-            other = next((other for other in field.parts if other not in ("train", part)), None)
-            start = "Set" if other is None else f"Use `part={other!r}`, or set"
-            remedy = f"{start} one aside with `{field.split_call(self.path, part)}`."
-            raise FitError(f"{field.without(self.path, part)}. {remedy}")
+            raise FitError(field.without(self.path, part))
         return field
 
     def _entries(self, field: Field, part: Part, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from widenet.data.arrow_table import REMEDY, open_table
+from widenet.data.arrow_table import open_table
 from widenet.data.attributes import Attributes
 from widenet.errors import DataError, damage_of
 
@@ -124,13 +124,10 @@ class Described:
             for name in table.schema.names:
                 described._check(name)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(
-                f"{path}: must hold descriptions of features; it is damaged: {damage_of(error)}. {REMEDY}"
-            ) from None
+            rule = "must hold descriptions of features; it is damaged"
+            raise DataError(f"{path}: {rule}: {damage_of(error)}.") from None
         if table.num_rows != num_features:
-            raise DataError(
-                f"{path}: must describe {num_features:,} features; got {table.num_rows:,}. {REMEDY}"
-            )
+            raise DataError(f"{path}: must describe {num_features:,} features; got {table.num_rows:,}.")
         return described
 
     def _check(self, name: str) -> None:
@@ -274,22 +271,10 @@ def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) ->
     kind = attributes.kinds[name]
     if kind not in ("number", "boolean"):
         texts = column.drop_null().to_pylist()
-        if not texts:
-            raise DataError(
-                f'{place}: column "{name}" must hold a number for at least one item; it is empty.'
-            )
-        text = next((text for text in texts if not _is_number(text)), None)
-        held = f"texts, such as {texts[0]!r}" if text is None else repr(text)
-        raise DataError(f'{place}: column "{name}" must hold numbers; it holds {held}. {_remedy(str(text))}')
+        held = f"texts, such as {texts[0]!r}" if texts else "nothing"
+        raise DataError(f'{place}: column "{name}" must hold numbers; it holds {held}.')
     numbers: np.ndarray = pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy()
     return numbers
-
-
-def _remedy(text: str) -> str:
-    """What to do about a text in a column of numbers."""
-    if "," in text and _is_number(text.replace(",", ".", 1)):
-        return "With `items_decimal=','` it is a number; otherwise correct the cell."
-    return "Correct the cell, or make categories of the column with `items_sparse`."
 
 
 def _check_range(numbers: np.ndarray, names: Sequence[str], place: str, when: str) -> None:
@@ -298,14 +283,5 @@ def _check_range(numbers: np.ndarray, names: Sequence[str], place: str, when: st
         beyond = np.argwhere(np.isinf(numbers.astype(np.float32)))
     if len(beyond):
         row, column = beyond[0]
-        raise DataError(
-            f'{place}: column "{names[column]}" must hold numbers between -3.4e+38 and 3.4e+38{when}; it'
-            f" holds {numbers[row, column]:g}. Correct the cell."
-        )
-
-
-def _is_number(text: object) -> bool:
-    try:
-        return math.isfinite(float(str(text)))
-    except ValueError:
-        return False
+        rule = f"must hold numbers between -3.4e+38 and 3.4e+38{when}; it holds {numbers[row, column]:g}"
+        raise DataError(f'{place}: column "{names[column]}" {rule}.')

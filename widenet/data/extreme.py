@@ -19,7 +19,7 @@ from widenet.data.manifest import MAX_WIDTH, WHOLE_NUMBERS, Part, column, value_
 from widenet.data.rules import FieldLayout
 from widenet.data.words import LABELS
 from widenet.data.writer import publication, vocabulary_rows, write_contents
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError, OptionError, shown
 from widenet.regular_files import LONGEST_LINE_BYTES, check_regular
 
 LINES_A_BLOCK = 4096
@@ -29,7 +29,6 @@ _POINT = re.compile(rb"(\d{1,10}(?:,\d{1,10})*(?=\s|$))?((?:\s*\d{1,10}:" + _NUM
 _HEADER = re.compile(rb"\s*(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s*")
 _PAIR = re.compile(rb"\s*(\d{1,19})\s+(\d{1,19})\s*")
 _FORM = "must be labels and features, such as `3,17 0:0.5 8:1`"
-_LONGEST_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,8 @@ class ExtremeText:
                     yield self._parsed(lines, num_points + 2)
                 num_points += len(lines)
         if num_points != size.num_points:
-            raise DataError(
-                f"{self.path}: must have {size.num_points:,} points, as line 1 says; got {num_points:,}."
-                " Download it again."
-            )
+            rule = f"must have {size.num_points:,} points, as line 1 says; got {num_points:,}"
+            raise DataError(f"{self.path}: {rule}.")
 
     def _parsed(self, lines: list[bytes], first_line: int) -> tuple[Rows, Rows]:
         matches = []
@@ -135,16 +132,15 @@ def _check_file(path: Path) -> None:
     """Raise DataError unless a path is that of a file."""
     check_regular(path)
     if path.is_dir():
-        raise DataError(f"{path}: must be a file; it is a directory. Name a file in it.")
+        raise DataError(f"{path}: must be a file; it is a directory.")
     if not path.exists():
-        raise DataError(f"{path}: the file does not exist. Check the path.")
+        raise DataError(f"{path}: the file does not exist.")
 
 
 def mistake(path: Path, number: int, rule: str, line: bytes) -> DataError:
     """Make the error for a line that breaks a rule."""
     text = line.decode(errors="replace").strip()
-    shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
-    return DataError(f"{path}: line {number}: {rule}; got {shown!r}. Correct the line, or download it again.")
+    return DataError(f"{path}: line {number}: {rule}; got {shown(text)}.")
 
 
 def filtered_pairs(path: Path, size: Size) -> NDArray[np.int64]:
@@ -212,18 +208,14 @@ def ingest_extreme(
         OptionError: `test`, `test_out` and `filter_pairs` do not go together.
     """
     if (test is None) != (test_out is None):
-        raise OptionError("`test` and `test_out` go together: the file, and the directory. Give both.")
+        raise OptionError("`test` and `test_out` go together: the file, and the directory.")
     if filter_pairs is not None and test is None:
-        raise OptionError(
-            "`filter_pairs` are pairs of a test point and a label; there is no `test`. Name it."
-        )
+        raise OptionError("`filter_pairs` needs `test`.")
     if test_out is not None:
         one, other = Path(out).resolve(), Path(test_out).resolve()
         if one.is_relative_to(other) or other.is_relative_to(one):
-            raise OptionError(
-                f"`out` and `test_out` must be two directories, neither in the other; got {out} and"
-                f" {test_out}. Choose another one."
-            )
+            rule = "must be two directories, neither in the other"
+            raise OptionError(f"`out` and `test_out` {rule}; got {out} and {test_out}.")
     with ExitStack() as stack:
         folders = [
             stack.enter_context(publication(Path(each), overwrite=overwrite))
@@ -257,7 +249,7 @@ class _Points:
                 indices, _, _ = _distinct(rows, np.arange(len(counts)))
                 np.add.at(counts, indices, 1)
         if not self._label_counts.any():
-            raise DataError(f"{train.path}: at least one point must have a label; none has. Check the file.")
+            raise DataError(f"{train.path}: at least one point must have a label; none has.")
         self._index_of_label = _index_of(self._label_counts)
         self._index_of_feature = _index_of(self._feature_counts)
 

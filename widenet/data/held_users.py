@@ -12,7 +12,7 @@ from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
 from widenet.data.split import LARGEST_SEED, check_divisible, check_moves, set_all_aside, split
-from widenet.data.writer import check_replaceable, write_dataset
+from widenet.data.writer import check_free, write_dataset
 from widenet.errors import DataError, OptionError
 
 
@@ -59,20 +59,12 @@ def split_users(
     _check_shares(users, heldout, validation, seed)
     for path, other in ((out, users_out), (users_out, out)):
         if path.resolve().is_relative_to(other.resolve()):
-            raise DataError(
-                f"{path}: `out` and `users_out` must be two directories, neither in the other. Choose others."
-            )
-        if path.exists() and not overwrite:
-            raise DataError(
-                f"{path}: `out` and `users_out` must not exist. Choose others, remove them first, or replace"
-                " them with `overwrite=True`."
-            )
-        check_replaceable(path)
+            raise DataError(f"{path}: `out` and `users_out` must be two directories, neither in the other.")
+        check_free(path, overwrite)
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     check_divisible(
         dataset.path,
         dataset.field(field),
-        "sparse",
         ("heldout", "validation") if validation else ("heldout",),
     )
     lengths, least = dataset.entry_counts(field, slice(None)), 1 if heldout == 1 else 2
@@ -123,10 +115,8 @@ def _choose_users(dataset: Dataset, lengths: np.ndarray, least: int, share: floa
     number = round(share * len(eligible))
     if not 0 < number < dataset.num_examples:
         items = "an item" if least == 1 else "two items"
-        raise DataError(
-            f"{dataset.path}: `users={share:g}` of {len(eligible):,} users with {items} is {number}."
-            " Give another share."
-        )
+        rule = f"`users={share:g}` of {len(eligible):,} users with {items} is {number}"
+        raise DataError(f"{dataset.path}: {rule}.")
     held = np.zeros(dataset.num_examples, dtype=bool)
     held[eligible[randomness.shuffled(seed, "split/users", 0, len(eligible), np.arange(number))]] = True
     return held

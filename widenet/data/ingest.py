@@ -10,11 +10,10 @@ from widenet.data.database import database
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_in_memory
 from widenet.data.formats.source import Source
-from widenet.data.item_columns import other_ids
 from widenet.data.items import ItemRows, OpenedItems, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
-from widenet.data.messages import Note, ignore_message
+from widenet.data.messages import ignore_message
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import OpenedUsers, SideTables
@@ -112,8 +111,6 @@ class _Work:
             self._report(items.described())
         self._report("numbering users and items")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
-        if (times := merging.described_times()) is not None:
-            self._report(Note(times))
         self._read_titles(tables, titles)
         beside, described = self._attributes(tables, items, scratch)
         side = SideTables(tables, options.side, users, read["train"], selection.known_only)
@@ -162,8 +159,6 @@ class _Work:
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
             titles.read(tables)
-            for line in other_ids(tables, titles.source, titles.key, "title_id"):
-                self._report(Note(line))
 
     def _attributes(
         self, tables: Tables, items: OpenedItems | None, scratch: Path
@@ -176,18 +171,11 @@ class _Work:
         options = self._options
         if items is not None:
             rows: ItemRows | None = items.read(tables, options.selection.known_only)
-            for line in other_ids(tables, items.source, items.key, "items_id"):
-                self._report(Note(line))
         else:
             rows = known_items(tables, options.known, options.field)
-            if left := options.known.described(options.field):
-                said = f"note: {options.known.folder} describes items by {', '.join(left)}; this dataset does"
-                self._report(Note(f"{said} not. Give `items` with `items_sparse` or `items_dense` again"))
         if rows is None:
             return [], {}
         paths = rows.written(scratch, options.field)
-        if (note := rows.note_on_aside()) is not None:
-            self._report(note)
         found = rows.described(scratch, options.field)
         if found is None:
             return paths, {}
@@ -229,8 +217,6 @@ class _Work:
                 tables.read(part, sources)
                 tables.read_beside(sources, further)
                 tables.facts[f"{part}_lines_skipped"] = num_skipped
-        if options.min_value is not None and not options.has_values:
-            self._report(Note("note: values are compared with `min_value`, and not stored"))
         return read
 
 
@@ -256,10 +242,8 @@ def _listed(sources: Any) -> list[Any]:
         isinstance(each, tuple | list) for each in listed
     ):
         place, wrong = next(pair for pair in enumerate(listed) if not is_in_memory([pair[1]]))
-        raise OptionError(
-            f"entry {place} of the list must be a tuple (user, item), perhaps with a value and a time, as"
-            f" others are; got {wrong!r}. Fix or remove it."
-        )
+        rule = "must be a tuple (user, item), perhaps with a value and a time, as others are"
+        raise OptionError(f"entry {place} of the list {rule}; got {wrong!r}.")
     if not listed:
         raise OptionError("there must be at least one source of interactions; got none.")
     return listed

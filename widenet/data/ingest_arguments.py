@@ -186,8 +186,8 @@ class IngestArguments:
     format: Annotated[
         str | None,
         Argument(
-            f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Default: recognized by suffix and content, except"
-            " sessions."
+            f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Default: recognized by suffix, or by content except"
+            " for lines of words."
         ),
     ] = None
     delimiter: Annotated[
@@ -234,15 +234,3 @@ class IngestArguments:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-
-
-def options_for(kind: str, name: str) -> str:
-    """The options of an ingest that make a field of a kind, for messages."""
-    if kind == "sequence":
-        return f"`sequence=True` `field={name!r}`"
-    column = repr({name: "COLUMN"})
-    return (
-        f"`users=FILE` `dense={column}`"
-        if kind == "dense"
-        else f"`field={name!r}`, or `users=FILE` `sparse={column}`"
-    )

@@ -1,7 +1,7 @@
 """The types of the attributes in a source of items: those that its columns have, or guessed from texts."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import duckdb
@@ -30,36 +30,15 @@ def id_column(source: Source, role: str, named: str | None, of_interactions: str
     """
     if named is None and of_interactions in source.columns and not source.roles:
         named = of_interactions
-    return choose_column(source.name, source.columns, role, named, source.roles.get("user"), source.hint)
+    return choose_column(source.name, source.columns, role, named, source.roles.get("user"))
 
 
 def no_item_of(tables: Tables, source: Source, key: str, option: str) -> DataError:
     """Return the error of a column that holds no id of a feature."""
     first = tables.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
     item = first[0] if first else ""
-    return DataError(
-        f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; it holds none. Name the'
-        f" column with `{option}`."
-    )
-
-
-def other_ids(tables: Tables, source: Source, key: str, option: str) -> Iterator[str]:
-    """Yield a note if the column "id" of a source names more items than the one that was chosen."""
-    other = next((column for column in source.columns if column.lower() == "id"), key)
-    if other == key:
-        return
-    named, better = (_named(tables, source, column) for column in (key, other))
-    if named < better:
-        items = "1 item" if named == 1 else f"{named:,} items"
-        yield (
-            f'note: column "{key}" of {source.name.rpartition("/")[2]} names {items}, and column'
-            f' "{other}" {better:,}; choose one with `{option}`'
-        )
-
-
-def _named(tables: Tables, source: Source, column: str) -> int:
-    ids = f"SELECT {source.text(column)} FROM {source.scan(tables.connection)}"
-    return tables.count(f"SELECT count(*) FROM features WHERE name IN ({ids})")
+    rule = f'must hold ids of items, such as "{item}", if it is `{option}`; it holds none'
+    return DataError(f'{source.name}: column "{key}" {rule}.')
 
 
 _WHOLE = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT")
@@ -108,7 +87,7 @@ class Forms:
 
     def __post_init__(self) -> None:
         if self.separator == "":
-            raise OptionError("`items_separator` must not be empty. Name the separator, such as |.")
+            raise OptionError("`items_separator` must not be empty.")
 
     @property
     def options(self) -> dict[str, object]:
@@ -152,19 +131,10 @@ def columns_of(
         else:
             column = _typed(name, _narrowed(source, name, kind, connection))
         if column is None:
-            raise DataError(
-                f'{source.name}: column "{name}" must hold texts, numbers, booleans, dates or lists of texts;'
-                f" it holds {_refused(kind)}. Remove the column."
-            )
+            rule = "must hold texts, numbers, booleans, dates or lists of texts"
+            raise DataError(f'{source.name}: column "{name}" {rule}; it holds {kind}.')
         columns.append(_parted(source, column, forms.separator, connection))
     return columns
-
-
-def _refused(kind: str) -> str:
-    """What a column holds that no attribute can have, in words if there are some."""
-    if kind == "JSON[]":
-        return "lists or objects within lists"
-    return "objects" if kind.startswith(("JSON", "STRUCT", "MAP")) else kind
 
 
 def _named_words(entry: str, place: str, names: Collection[str]) -> tuple[str, _Words]:
@@ -196,11 +166,8 @@ def _boolean(
     ).fetchall()
     if wrong is not None:
         pairs = ", ".join(f"{yes} and {no}" for yes, no in zip(*words, strict=True))
-        raise DataError(
-            f'{source.name}: column "{name}" must hold words for true and false: {pairs}; got'
-            f' "{wrong}". Name its two words, such as `items_booleans={name + "=ja/nein"!r}`, or'
-            " leave the column out of that option."
-        )
+        rule = f'must hold words for true and false, as `items_booleans` says: {pairs}; got "{wrong}"'
+        raise DataError(f'{source.name}: column "{name}" {rule}.')
     return ItemColumn(name, pa.bool_(), f"nullif(lower({text}), '') IN ({true})")
 
 

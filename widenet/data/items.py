@@ -16,7 +16,6 @@ from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
 from widenet.data.item_columns import Forms, ItemColumn, columns_of, id_column, no_item_of, text_of
 from widenet.data.known import KnownFeatures
-from widenet.data.messages import Note
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
 from widenet.data.writer import ROWS_PER_BATCH, rebatched
@@ -51,25 +50,23 @@ class Descriptions:
         """Raise OptionError for descriptions without a source of items or a column, or two of one name."""
         for option, named in (("items_sparse", self.sparse), ("items_dense", self.dense)):
             if named and items is None:
-                raise OptionError(f"`{option}` needs `items`. Name the file of items.")
+                raise OptionError(f"`{option}` needs `items`.")
             for name in named:
                 if len(name) > LONGEST_NAME or not re.fullmatch(NAME_PATTERN, name):
                     rule = f'text without "/", "\\" and control characters, of 1 to {LONGEST_NAME} characters'
-                    raise OptionError(f"`{option}`: a name must be {rule}; got {name!r}. Choose another.")
+                    raise OptionError(f"`{option}`: a name must be {rule}; got {name!r}.")
         for name, columns in self.dense.items():
             if not columns:
                 raise OptionError(f'`items_dense` must name a column or more for "{name}"; got none.')
             twice = next((column for column in columns if columns.count(column) > 1), None)
             if twice is not None:
                 rule = f'must name each column of "{name}" once; got "{twice}" twice'
-                raise OptionError(f"`items_dense` {rule}. Remove one.")
+                raise OptionError(f"`items_dense` {rule}.")
             if name in self.sparse:
-                raise OptionError(
-                    f'`items_dense` must make a description of another name; `items_sparse` has "{name}".'
-                    " Choose another."
-                )
+                rule = f'must make a description of another name; `items_sparse` has "{name}"'
+                raise OptionError(f"`items_dense` {rule}.")
         if self.normalize and not self.dense:
-            raise OptionError("`normalize` needs `items_dense`. Name the columns, or remove it.")
+            raise OptionError("`normalize` needs `items_dense`.")
 
     def check_columns(self, place: str, known: Sequence[str], taken: Mapping[str | None, str]) -> None:
         """Raise DataError unless all columns to describe by are attributes.
@@ -120,9 +117,9 @@ class Items:
         options = {"`items_id`": self.item, "`items_title`": self.title, **self.forms.options}
         for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
             if self.items is None:
-                raise OptionError(f"{option} needs `items`. Name the file of items.")
+                raise OptionError(f"{option} needs `items`.")
         if self.has_titles and self.title is not None:
-            raise OptionError("`items_title` does not go with `titles`, which has them. Remove one of them.")
+            raise OptionError("`items_title` does not go with `titles`, which has them.")
 
     def opened(self, folder: Path) -> "OpenedItems | None":
         """Open the source, if there is one.
@@ -219,11 +216,8 @@ class OpenedItems:
             f"SELECT name, count(*) FROM {_ROWS} GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
         ).fetchone()
         if repeated is not None:
-            raise DataError(
-                f'{self.source.name}: column "{self.key}" must hold every item once; it holds "{repeated[0]}"'
-                f" {repeated[1]:,} times. Keep one of these rows; several categories of an item go into one"
-                " cell, which `items_separator` cuts."
-            )
+            rule = f'must hold every item once; it holds "{repeated[0]}" {repeated[1]:,} times'
+            raise DataError(f'{self.source.name}: column "{self.key}" {rule}.')
         if not tables.count(f"SELECT count(*) FROM features JOIN {_ROWS} USING (name)"):
             raise no_item_of(tables, self.source, self.key, "items_id")
 
@@ -333,16 +327,6 @@ class ItemRows:
                 self._aside(f"SELECT name, title{columns} {others} ORDER BY {order}"),
             )
         return paths
-
-    def note_on_aside(self) -> Note | None:
-        """Return a note about items that cannot be recommended; None if there are none."""
-        if not (number := self.tables.facts.get("items_aside")):
-            return None
-        items, they = ("item", "it") if number == 1 else ("items", "they")
-        return Note(
-            f"note: attributes of {number:,} {items} outside the vocabulary are kept aside; {they} cannot be"
-            " recommended"
-        )
 
     def _attributes(self, query: str) -> Iterator[pa.RecordBatch]:
         for batch in self.tables.stream(query, ROWS_PER_BATCH):

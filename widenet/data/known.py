@@ -2,11 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from widenet.data.arrow_table import REMEDY, open_table
+from widenet.data.arrow_table import open_table
 from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file
 from widenet.data.manifest import FILE_NAME, Manifest
 from widenet.data.vocabulary import Vocabulary
@@ -59,14 +58,6 @@ class KnownFeatures:
             return None
         return Attributes.open(path, len(names), _recorded(self.folder, field, "attributes_sha256"))
 
-    def described(self, field: str) -> list[str]:
-        """Names of the descriptions of a field's features."""
-        if self.folder is None or self.of(field) is None:
-            return []
-        if (self.folder / FILE_NAME).is_file():
-            return [*(Manifest.read(self.folder).fields[field].described or ())]
-        return [*(_fact(self.folder, field, "described") or ())]
-
     def aside(self, field: str, schema: pa.Schema) -> list[pa.RecordBatch]:
         """The items beside the features of a dataset, with `aside_schema` of these attributes."""
         if self.folder is None or not (self.folder / FILE_NAME).is_file():
@@ -77,36 +68,24 @@ class KnownFeatures:
             return []
         table = open_table(path, "file of items", stated.sha256)
         if not table.schema.equals(aside_schema(schema)):
-            raise DataError(f"{path}: must have the attributes of {attributes_file(field)}. {REMEDY}")
+            raise DataError(f"{path}: must have the attributes of {attributes_file(field)}.")
         return list(table.to_batches())
 
     def check(self, field: str) -> None:
         """Raise DataError if the directory does not exist or has no vocabulary of a field."""
         if self.folder is not None and not self.folder.is_dir():
-            raise DataError(
-                f"{self.folder}: `vocabulary` must be a run or a dataset; this directory does not exist."
-                " Check the path."
-            )
+            raise DataError(f"{self.folder}: `vocabulary` must be a run or a dataset; it does not exist.")
         if self.folder is not None and self.of(field) is None:
             rule = f'`vocabulary` must be a run or a dataset with a vocabulary of "{field}"; it has none'
-            raise DataError(
-                f"{self.folder}: {rule}. Name another directory, or the field that it has with `field`."
-            )
+            raise DataError(f"{self.folder}: {rule}.")
 
 
 def _recorded(run: Path, field: str, fact: str = "vocabulary_sha256") -> str | None:
-    """A SHA-256 that a run has recorded of a field, by default its vocabulary's; None in an older run."""
-    digest = _fact(run, field, fact)
-    return None if digest is None else str(digest)
-
-
-def _fact(run: Path, field: str, fact: str) -> Any:
-    """What a run has recorded of a field; None in an older run."""
+    """A SHA-256 that a run has recorded of a field, by default its vocabulary's; None if it has none."""
     try:
-        return json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get(fact)
+        digest = json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get(fact)
+        return None if digest is None else str(digest)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{run / RUN_FIELDS} is damaged: {damage_of(error)}. Restore the run, or name another directory."
-        ) from None
+        raise DataError(f"{run / RUN_FIELDS} is damaged: {damage_of(error)}.") from None

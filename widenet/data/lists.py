@@ -13,14 +13,12 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part, column, value_column
 from widenet.data.rules import FieldLayout, check_names
 from widenet.data.writer import VOCABULARY_SCHEMA, write_dataset
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError, OptionError, shown
 from widenet.sparse import SparseBatch
 
 Rows = Sequence[Sequence[int]]
 Numbers = Sequence[Sequence[float]]
 _Number = TypeVar("_Number", int, float)
-
-_LONGEST_SHOWN = 60
 
 
 @typed
@@ -149,7 +147,7 @@ def _dense_width(name: str, rows: Numbers) -> int:
     for row, length in enumerate(lengths):
         if length != lengths[0] or not length:
             rule = "must be a list of numbers, as many as in row 0 and at least one"
-            raise DataError(f"column {name!r}: row {row} {rule}; got {_shown(rows[row])}. Correct the row.")
+            raise DataError(f"column {name!r}: row {row} {rule}; got {shown(rows[row])}.")
     return lengths[0] if lengths else 1
 
 
@@ -165,9 +163,8 @@ def _numbers(
             numbers.append([read(entry) for entry in row])
         except (TypeError, ValueError) as error:
             what = "whole numbers" if read is operator.index else "numbers"
-            raise DataError(
-                f"column {name!r}: row {number} must be a list of {what}; got {_shown(row)}. Correct the row."
-            ) from error
+            rule = f"row {number} must be a list of {what}; got {shown(row)}"
+            raise DataError(f"column {name!r}: {rule}.") from error
     return numbers
 
 
@@ -182,17 +179,9 @@ def _names(what: str, names: Sequence[str]) -> pa.Array:
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or name in seen:
-            raise DataError(
-                f"{what} must be different texts; got"
-                f" {_shown(name)}{' twice' if isinstance(name, str) else ''}. Rename it."
-            )
+            raise DataError(f"{what} must be different texts; got {shown(name)}.")
         seen.add(name)
     return pa.array(list(names), pa.string())
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _columns(layout: FieldLayout, part: Part, rows: Rows, values: Numbers | None) -> dict[str, pa.Array]:
@@ -218,8 +207,10 @@ def _vocabulary(
     flat = np.array([index for row in rows for index in row], dtype=np.int64)
     counts = np.bincount(flat[flat < width], minlength=width)
     names = list(ids) if ids is not None else [str(index) for index in range(width)]
-    shown = list(titles) if titles is not None else [None] * width
-    if not len(names) == len(shown) == width:
-        raise DataError(f"item_ids and titles must name {width} features; got {len(names)} and {len(shown)}.")
-    columns = [_names("item_ids", names), pa.array(shown, pa.string()), pa.array(counts, pa.int64())]
+    titled = list(titles) if titles is not None else [None] * width
+    if not len(names) == len(titled) == width:
+        raise DataError(
+            f"item_ids and titles must name {width} features; got {len(names)} and {len(titled)}."
+        )
+    columns = [_names("item_ids", names), pa.array(titled, pa.string()), pa.array(counts, pa.int64())]
     return pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA)

@@ -93,12 +93,6 @@ class Field(_Frozen):
         """Say that this field of the dataset at a path has no such part."""
         return f"{path}: field {self.name!r} has no {part} part, only {', '.join(self.parts)}"
 
-    def split_call(self, path: Path, part: Part) -> str:
-        """Return the call that sets a part of this field of the dataset at a path aside."""
-        share = f"{part}_last=1" if self.kind == "sequence" else f"{part}=0.1"
-        of_field = "" if self.name == "items" else f", field={self.name!r}"
-        return f"widenet.split({str(path)!r}, out=DIR, {share}{of_field})"
-
 
 class Blocks(_Frozen):
     """Digests of the blocks of a file of examples, to check any part of it before its first use."""
@@ -184,21 +178,18 @@ class Manifest(_Frozen):
                 another size.
         """
         path = folder / FILE_NAME
-        remedy = "Make one with `widenet.ingest(SOURCE, out=DIR)`."
         if not folder.is_dir():
             problem = "is a file" if folder.exists() else "does not exist"
-            raise DataError(f"{folder}: a dataset must be a directory; this {problem}. {remedy}")
+            raise DataError(f"{folder}: a dataset must be a directory; this {problem}.")
         if not path.is_file():
-            raise DataError(f"{folder}: a dataset must hold {FILE_NAME}; it is missing. {remedy}")
+            raise DataError(f"{folder}: a dataset must hold {FILE_NAME}; it is missing.")
         manifest = cls._parse(path)
         for name, file in manifest.files.items():
             check_size(folder / name, file.size_bytes)
         held = sum(manifest.files[name].num_rows for name in manifest.example_files)
         if held != manifest.num_examples:
             rule = f"num_examples must be what the files hold, {held:,}"
-            raise DataError(
-                f"{path}: {rule}; got {manifest.num_examples:,}. Restore the file, or ingest again."
-            )
+            raise DataError(f"{path}: {rule}; got {manifest.num_examples:,}.")
         return manifest
 
     @classmethod
@@ -208,31 +199,19 @@ class Manifest(_Frozen):
             stated = document.pop("sha256", None) if isinstance(document, dict) else None
             contents, actual = json.dumps(document), _sha256_of_contents(document)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}: must be JSON; {error}. Restore the file, or ingest again.") from error
+            raise DataError(f"{path}: must be JSON; {error}.") from error
         version = document.get("format_version") if isinstance(document, dict) else None
-        if not isinstance(version, int):
-            raise DataError(
-                f"{path}: format_version must be a whole number; got {version!r}. Restore the file, or ingest"
-                " again."
-            )
-        if version > FORMAT_VERSION:
-            raise DataError(
-                f"{path}: format_version must be at most {FORMAT_VERSION}; got {version}. Update widenet, or"
-                " ingest again with this one."
-            )
+        if not isinstance(version, int) or version > FORMAT_VERSION:
+            rule = f"format_version must be a whole number up to {FORMAT_VERSION}"
+            raise DataError(f"{path}: {rule}; got {version!r}.")
         if stated != actual and (stated is not None or version >= _FIRST_WITH_SHA256):
-            raise DataError(
-                f"{path}: is damaged: its sha256 is not that of its contents. Restore the file, or ingest"
-                " again."
-            )
+            raise DataError(f"{path}: is damaged: its sha256 is not that of its contents.")
         try:
             return cls.model_validate_json(contents)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(step) for step in first["loc"])
-            raise DataError(
-                f"{path}: {place}: {first['msg']}; got {first['input']!r}. Restore the file, or ingest again."
-            ) from error
+            raise DataError(f"{path}: {place}: {first['msg']}; got {first['input']!r}.") from error
 
     @property
     def digest(self) -> str:
@@ -260,9 +239,7 @@ def sha256_of(path: Path) -> str:
 def check_size(path: Path, size_bytes: int) -> None:
     """Raise DataError unless a file of a dataset exists and has this size."""
     if not path.is_file():
-        raise DataError(f"{path}: listed in {FILE_NAME} but missing. Restore it, or ingest again.")
+        raise DataError(f"{path}: listed in {FILE_NAME} but missing.")
     actual = path.stat().st_size
     if actual != size_bytes:
-        raise DataError(
-            f"{path}: must have {size_bytes:,} bytes; got {actual:,}. Restore it, or ingest again."
-        )
+        raise DataError(f"{path}: must have {size_bytes:,} bytes; got {actual:,}.")

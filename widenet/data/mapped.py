@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from widenet.data.blocks import CheckedFile
 from widenet.data.manifest import File
-from widenet.errors import DataError
+from widenet.errors import DataError, reason_of
 
 WORD_BYTES = 4
 
@@ -34,10 +34,7 @@ class MappedFile:
             for batch in self.batches:
                 batch.validate()
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-            reason = str(error).rstrip(".")
-            raise DataError(
-                f"{path}: must be an Arrow IPC file; {reason}. Restore it, or ingest again."
-            ) from error
+            raise DataError(f"{path}: must be an Arrow IPC file; {reason_of(error)}.") from error
         self.schema = reader.schema
         source.seek(0)
         self._buffer = source.read_buffer()
@@ -50,10 +47,7 @@ class MappedFile:
             return 0
         position: int = buffer.address - self._buffer.address
         if not 0 <= position < len(self.bytes) or position % WORD_BYTES:
-            raise DataError(
-                f"{self.path}: must be uncompressed and aligned to {WORD_BYTES} bytes. Write it again without"
-                " compression."
-            )
+            raise DataError(f"{self.path}: must be uncompressed and aligned to {WORD_BYTES} bytes.")
         return position
 
     def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
@@ -93,9 +87,7 @@ class MappedFile:
 
 def damaged(path: Path, what: str) -> DataError:
     """Make the error for a file that is not as it was written."""
-    return DataError(
-        f"{path}: is damaged: {what}. Restore it, or ingest again; `widenet data verify` checks all of it."
-    )
+    return DataError(f"{path}: is damaged: {what}.")
 
 
 class _Column:
@@ -242,18 +234,13 @@ def batches_with(file: MappedFile, name: str, kind: pa.DataType) -> Iterator[pa.
         DataError: The column is missing, has another type, or holds nulls.
     """
     if name not in file.names:
-        raise DataError(
-            f"{file.path}: column {name!r} must exist; the file holds {', '.join(file.names)}. Ingest again."
-        )
+        raise DataError(f"{file.path}: column {name!r} must exist; the file holds {', '.join(file.names)}.")
     actual = file.schema.field(name).type
     if not actual.equals(kind):
-        raise DataError(f"{file.path}: column {name!r} must be {kind}; got {actual}. Ingest again.")
+        raise DataError(f"{file.path}: column {name!r} must be {kind}; got {actual}.")
     for batch in file.batches:
         if batch.column(name).null_count:
-            raise DataError(
-                f"{file.path}: column {name!r} must hold no nulls; an absent row is an empty list. Write it"
-                " again."
-            )
+            raise DataError(f"{file.path}: column {name!r} must hold no nulls.")
         yield batch
 
 

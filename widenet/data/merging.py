@@ -3,7 +3,6 @@
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from widenet.data.buckets import Buckets, Merge, RepeatedError, Rows, entries, in_order, merge, settle
 from widenet.data.manifest import Part
-from widenet.data.selection import LATEST_SECOND, Selection
+from widenet.data.selection import Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
@@ -81,10 +80,6 @@ def _counts(
     return items_of_user, users_of_item
 
 
-_SECONDS_OF_YEARS = 10 * 365 * 86_400
-"""Times above are taken for seconds since 1970 when they are shown: from 1980 on."""
-
-
 class Merging:
     """The merged entries of all parts; adds the numbers of rows read and dropped to the facts of `tables`.
 
@@ -109,14 +104,15 @@ class Merging:
     ) -> None:
         self._tables, self._sources, self._folder = tables, sources, folder
         self._selection, self._threads = selection, threads
-        self._earliest, self._latest = math.inf, -math.inf
         if not self._merged(again=False):
             self._merged(again=True)
         if not self._num_train.any():
             raise self._nothing_left()
         for part in self._selection.from_time:
             if not self._num_of[part]:
-                raise self._nothing_aside(part)
+                first = self._sources["train"].first
+                rule = f"`{part}_since` must set something aside; no interaction is that late"
+                raise DataError(f"{first}: {rule}.")
         self.num_examples = int(self._users_stay.sum())
         self._feature_of, self.num_features = tables.number_features(self._items_stay, self._num_train)
         self._example_of = None if self._users_stay.all() else np.cumsum(self._users_stay) - 1
@@ -166,8 +162,6 @@ class Merging:
                     self._items_stay[merged.items] = True
                     if part == "train":
                         np.add.at(self._num_train, merged.items, 1)
-                        self._earliest = min(self._earliest, merged.earliest)
-                        self._latest = max(self._latest, merged.latest)
                     if part in self._num_of:
                         self._num_of[part] += len(merged.items)
                     if merged.below is not None:
@@ -187,10 +181,7 @@ class Merging:
             user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
             names = self._sources["train"].names
             rule = "with `duplicates='error'`, a user must have each item once"
-            raise DataError(
-                f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another"
-                " rule."
-            ) from None
+            raise DataError(f"{names}: {rule}; {user!r} has {item!r} several times.") from None
         users_emptied, items_emptied = users_below & ~self._users_stay, items_below & ~self._items_stay
         self._num_emptied = int(users_emptied.sum()), int(items_emptied.sum())
         return counts
@@ -224,7 +215,7 @@ class Merging:
         buckets = Buckets(self._folder / part)
         num_rows = self._tables.num_rows(part)
         if buckets.add(self._tables.with_progress(self._tables.rows(part, sources), num_rows)) != num_rows:
-            raise DataError(f"{sources.names}: must not change while it is read; it did. Ingest again.")
+            raise DataError(f"{sources.names}: must not change while it is read; it did.")
         return buckets
 
     def _tell(self, counts: Mapping[Part, np.ndarray]) -> None:
@@ -237,71 +228,29 @@ class Merging:
             facts[f"{part}_below_min_value"] = int(num_below)
             if self._selection.sequence:
                 facts[f"{part}_equal_rows_kept"] = int(num_equal)
-            if part == "train":
-                self._all_are_below = self._tables.num_rows(part) == num_outside + num_repeated + num_below
         if self._selection.min_value is not None:
             facts["users_below_min_value"], facts["items_below_min_value"] = self._num_emptied
         facts["heldout_already_in_train"] = int(counts["heldout"][3])
 
     def _nothing_left(self) -> DataError:
-        facts, selection = self._tables.facts, self._selection
-        below = facts["train_below_min_value"]
-        if below and self._all_are_below:
-            why = f"all {below:,} are below `min_value={selection.min_value:g}`. Lower it."
-        elif facts.get("train_interactions_not_in_vocabulary"):
-            why = "`vocabulary` has none of their items. Name another directory, or add `grow=True`."
-        elif facts["train_rows_read"] and selection.drops | bool(selection.divided):
-            why = self._none_is_left_by(selection)
-        else:
-            return self._sources["train"].without_interactions()
-        return DataError(f"{self._sources['train'].first}: at least one interaction must be left; {why}")
-
-    def _nothing_aside(self, part: Part) -> DataError:
-        sources = self._sources["train"]
-        times = f'the times in column "{sources.time_column}" are {self._times(self._selection.dates)}'
-        is_late = self._latest >= self._selection.from_time[part]
-        why = "the other options drop all that are that late" if is_late else "no interaction is that late"
-        rule = f"`{part}_since` must set something aside; {why}"
-        return DataError(f"{sources.first}: {rule}; {times}. Give an earlier time, or leave it out.")
-
-    def _none_is_left_by(self, selection: Selection) -> str:
-        """Name the options that drop or set aside interactions and, if they go by time, the times."""
+        """Make the error for no interactions, with the options that drop some or set some aside."""
+        facts, selection, sources = self._tables.facts, self._selection, self._sources["train"]
         given = {
-            "`since`": selection.since > -math.inf,
-            "`until`": selection.until < math.inf,
-            "`min_value`": selection.min_value is not None,
-            "`min_user_items`": selection.min_user_items > 0,
-            "`min_item_users`": selection.min_item_users > 0,
-            "`max_user_items`": selection.max_user_items is not None,
-            "the parts that are set aside": bool(selection.divided),
+            "since": selection.since > -math.inf,
+            "until": selection.until < math.inf,
+            "min_value": selection.min_value is not None,
+            "min_user_items": selection.min_user_items > 0,
+            "min_item_users": selection.min_item_users > 0,
+            "max_user_items": selection.max_user_items is not None,
+            "vocabulary": selection.known_only,
+            **dict.fromkeys((f"{part}_last" for part in selection.last), True),
+            **dict.fromkeys((f"{part}_since" for part in selection.from_time), True),
         }
-        options = [option for option, is_given in given.items() if is_given]
-        reason = f"none of {self._tables.facts['train_rows_read']:,} is left by {' and '.join(options)}"
-        remedy = f"Relax {'it' if len(options) == 1 and not selection.divided else 'them'}"
-        time = self._sources["train"].time_column
-        if time is None or not selection.splits_by_time:
-            return f"{reason}. {remedy}."
-        reason += f'; the times in column "{time}" are {self._times(selection.dates)}'
-        return f"{reason}. {remedy}, or name another column with `time`."
-
-    def described_times(self) -> str | None:
-        """Return the column and the span of the times for people; None if the sources have no times."""
-        time = self._sources["train"].time_column
-        if time is None or self._earliest > self._latest:
-            return None
-        return f'times in column "{time}": {self._times(self._earliest > _SECONDS_OF_YEARS)}'
-
-    def _times(self, are_dates: object) -> str:
-        """The earliest and the latest time; as days too, if they may be seconds or less since 1970."""
-        times = f"{self._earliest:.15g} to {self._latest:.15g}"
-        if not are_dates or self._earliest < 0:
-            return times
-        for unit, scale in (("", 1), (" in milliseconds", 10**3), (" in microseconds", 10**6)):
-            ends = [at / scale for at in (self._earliest, self._latest)]
-            if ends[1] <= LATEST_SECOND:
-                days = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" for at in ends]
-                return f"{times}, which means {days[0]} to {days[1]}{unit}"
-        return times
+        options = [f"`{option}`" for option, is_given in given.items() if is_given]
+        if not facts["train_rows_read"] or not options:
+            return sources.without_interactions()
+        rule = f"none of {facts['train_rows_read']:,} is left by {' and '.join(options)}"
+        return DataError(f"{sources.first}: at least one interaction must be left; {rule}.")
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a part in order: example, feature, value, and the time if it is kept."""

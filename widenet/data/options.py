@@ -73,7 +73,7 @@ class Options(IngestArguments):
     def reading(self) -> Reading:
         """Reading options of the files of interactions."""
         reading = _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
-        return replace(reading, of_sequences=self.sequence, decimal=self.decimal)
+        return replace(reading, decimal=self.decimal)
 
     @cached_property
     def side(self) -> SideFields:
@@ -164,29 +164,19 @@ def check(options: Options) -> None:
     if options.sequence and (
         options.keep_values or (options.value is not None and options.min_value is None)
     ):
-        raise OptionError(
-            "`sequence` stores no values; with it, `value` is for `min_value` alone. Remove `value` and"
-            " `keep_values`."
-        )
+        raise OptionError("`sequence` stores no values; with it, `value` is for `min_value` alone.")
     if options.sequence and options.duplicates is not None:
-        raise OptionError("`sequence` keeps every row, so `duplicates` has no effect. Remove one of them.")
+        raise OptionError("`sequence` keeps every row, so `duplicates` has no effect.")
     if options.keep_values and not options.roles.numbers and selection.duplicates != "sum":
-        raise OptionError(
-            "`keep_values` needs `value`, because interactions have no values without it. Name the value's"
-            " column."
-        )
+        raise OptionError("`keep_values` needs `value`.")
     if options.keep_times and options.time is None:
-        raise OptionError("`keep_times` needs `time`. Name the time's column.")
+        raise OptionError("`keep_times` needs `time`.")
     if selection.needs_time and options.time is None:
-        raise OptionError(f"`{selection.needs_time[0]}` needs `time`. Name the time's column.")
+        raise OptionError(f"`{selection.needs_time[0]}` needs `time`.")
     if options.heldout is not None and "heldout" in selection.divided:
-        raise OptionError(
-            "`heldout` names a test part; `heldout_last` and `heldout_since` make another. Give one of them."
-        )
+        raise OptionError("`heldout` names a test part; `heldout_last` and `heldout_since` make another.")
     if options.grow and options.vocabulary is None:
-        raise OptionError(
-            "`grow` needs `vocabulary`: without one every feature is new. Name a run or a dataset."
-        )
+        raise OptionError("`grow` needs `vocabulary`.")
     options.known.check(options.field)
     _ = options.roles, options.reading, options.limits  # each checks itself when it is made
     _ = options.naming, options.catalogue
@@ -194,10 +184,8 @@ def check(options: Options) -> None:
     for option, names in (("`sparse`", options.side.sparse), ("`dense`", options.side.dense)):
         for name in names:
             if name in taken:
-                raise OptionError(
-                    f'{option} must make a field of another name; "{name}" is the name of {taken[name]}.'
-                    " Choose another."
-                )
+                rule = f'must make a field of another name; "{name}" is the name of {taken[name]}'
+                raise OptionError(f"{option} {rule}.")
             taken[name] = option
 
 

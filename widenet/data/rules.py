@@ -38,14 +38,9 @@ class FieldLayout:
     def __post_init__(self) -> None:
         check_field_name(self.name)
         if not 1 <= self.width <= MAX_WIDTH:
-            raise DataError(
-                f"field {self.name!r}: width must be 1 to {MAX_WIDTH:,}; got {self.width:,}. Give it another"
-                " width."
-            )
+            raise DataError(f"field {self.name!r}: width must be 1 to {MAX_WIDTH:,}; got {self.width:,}.")
         if self.kind == "sequence" and self.has_values:
-            raise DataError(
-                f"field {self.name!r}: a sequence must have no values, only an order. Write it without them."
-            )
+            raise DataError(f"field {self.name!r}: a sequence must have no values, only an order.")
 
     @classmethod
     def of(cls, field: Field) -> "FieldLayout":
@@ -75,7 +70,7 @@ def check_field_name(name: str) -> None:
         ends, begins = ", ".join(_TAKEN_ENDINGS), " or ".join(_TAKEN_BEGINNINGS)
         rule = f"not be {' or '.join(_TAKEN_NAMES)}, not end in {ends}, and not begin with {begins}"
     if rule is not None:
-        raise DataError(f"a field's name must {rule}; got {name!r}. Choose another name.")
+        raise DataError(f"a field's name must {rule}; got {name!r}.")
 
 
 def check_names(layouts: Sequence[FieldLayout]) -> None:
@@ -83,14 +78,12 @@ def check_names(layouts: Sequence[FieldLayout]) -> None:
     names = [layout.name for layout in layouts]
     for name in names:
         if names.count(name) > 1:
-            raise DataError(f"the names of fields must differ; {name!r} occurs twice. Rename one.")
+            raise DataError(f"the names of fields must differ; {name!r} occurs twice.")
     for layout in layouts:
         for taken in (time_column(layout.name, part) for part in layout.parts if layout.has_times):
             if taken in names:
-                raise DataError(
-                    f"no field may be called {taken!r}: it is the column of the times of {layout.name!r}."
-                    " Rename one."
-                )
+                rule = f"no field may be called {taken!r}: it is the column of the times of {layout.name!r}"
+                raise DataError(f"{rule}.")
 
 
 def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Schema:
@@ -127,10 +120,7 @@ def checked_parts(
     """
     for name in batch.schema.names:
         if batch.column(name).null_count:
-            raise DataError(
-                f"{place}: column {name!r}: must hold no nulls; an absent row is an empty list. Write it"
-                " again."
-            )
+            raise DataError(f"{place}: column {name!r}: must hold no nulls.")
     if "weight" in batch.schema.names:
         _check_weights(batch, place)
     for layout in layouts:
@@ -148,10 +138,7 @@ def check_indices(indices: np.ndarray, width: int, place: str) -> None:
     """Raise DataError if an index (unsigned, [Z]) is not below the width."""
     highest = int(indices.max()) if len(indices) else -1
     if highest >= width:
-        raise DataError(
-            f"{place}: indices must lie in [0, {width:,}); got {highest:,}. Correct the index or the width,"
-            " and write again."
-        )
+        raise DataError(f"{place}: indices must lie in [0, {width:,}); got {highest:,}.")
 
 
 def _check_weights(batch: pa.RecordBatch, place: str) -> None:
@@ -160,9 +147,7 @@ def _check_weights(batch: pa.RecordBatch, place: str) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         rule = "an example's weight must be a finite number of at least 0"
-        raise DataError(
-            f"{place}: {rule}; {_example(batch, row)} has {weights[row]:g}. Correct it, and write it again."
-        )
+        raise DataError(f"{place}: {rule}; {_example(batch, row)} has {weights[row]:g}.")
 
 
 def _check_sparse(
@@ -177,10 +162,7 @@ def _check_sparse(
     rising[starts[starts < len(indices)]] = True
     if layout.kind == "sparse" and not rising.all():
         rule = "indices must ascend without repeats within a row"
-        raise DataError(
-            f"{where}: {rule}; {_owner(batch, name, rising)} has others. Sort them, drop repeats, and write"
-            " it again."
-        )
+        raise DataError(f"{where}: {rule}; {_owner(batch, name, rising)} has others.")
     check_indices(indices, layout.width, where)
     if layout.has_times:
         _check_beside(batch, name, time_column(layout.name, part), place)
@@ -192,10 +174,8 @@ def _check_sparse(
 def _check_beside(batch: pa.RecordBatch, name: str, beside: str, place: str) -> np.ndarray:
     """Check and return the finite numbers beside the indices of a column; raises DataError."""
     if not np.array_equal(*(np.diff(batch.column(each).offsets.to_numpy()) for each in (beside, name))):
-        raise DataError(
-            f"{place}: column {name!r}: must have one value beside each index; {beside!r} has rows of other"
-            " lengths. Write it again."
-        )
+        rule = f"must have one value beside each index; {beside!r} has rows of other lengths"
+        raise DataError(f"{place}: column {name!r}: {rule}.")
     values = _entries(batch, beside, place)
     _check_finite(batch, beside, values, place)
     return values
@@ -204,10 +184,7 @@ def _check_beside(batch: pa.RecordBatch, name: str, beside: str, place: str) -> 
 def _entries(batch: pa.RecordBatch, name: str, place: str) -> np.ndarray:
     entries = batch.column(name).flatten()
     if entries.null_count:
-        raise DataError(
-            f"{place}: column {name!r}: rows must hold no nulls; got {entries.null_count:,}. Write it again"
-            " without them."
-        )
+        raise DataError(f"{place}: column {name!r}: rows must hold no nulls; got {entries.null_count:,}.")
     numbers: np.ndarray = entries.to_numpy()
     return numbers
 
@@ -216,10 +193,7 @@ def _check_finite(batch: pa.RecordBatch, name: str, values: np.ndarray, place: s
     finite = np.isfinite(values)
     if not finite.all():
         owner, value = _owner(batch, name, finite), values[int(np.argmin(finite))]
-        raise DataError(
-            f"{place}: column {name!r}: values must be finite numbers; {owner} has {value:g}. Remove it, and"
-            " write it again."
-        )
+        raise DataError(f"{place}: column {name!r}: values must be finite numbers; {owner} has {value:g}.")
 
 
 def _owner(batch: pa.RecordBatch, name: str, right: np.ndarray) -> str:

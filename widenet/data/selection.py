@@ -70,7 +70,7 @@ class Selection:
             raise OptionError(f"`min_value` must be a finite number; got {self.min_value}.")
         for part in self.last:
             if part in self.from_time:
-                raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")
+                raise OptionError(f"`{part}_last` and `{part}_since` exclude each other.")
 
     def resolved(self, latest: float) -> "Selection":
         """The selection with durations before the newest time replaced by moments.
@@ -108,12 +108,8 @@ class Selection:
         """
         first_day, last_day = DIGITS_OF_DAYS
         if self.dates and (latest > LATEST_SECOND or first_day <= latest <= last_day):
-            rule = (
-                f"times must be seconds since 1970 if `{self.dates[0]}` is a date or a duration; got"
-                f" {latest:.0f}"
-            )
-            remedy = "Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
-            raise DataError(f"{place}: {rule}. {remedy}")
+            rule = f"times must be seconds since 1970 if `{self.dates[0]}` is a date or a duration"
+            raise DataError(f"{place}: {rule}; got {latest:.0f}.")
 
     @property
     def drops(self) -> bool:
@@ -267,13 +263,11 @@ def set_aside(
     for part, (number, since) in options.items():
         number = last_or_ago(f"{part}_last", number)
         if number is not None and since is not None:
-            raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")
+            raise OptionError(f"`{part}_last` and `{part}_since` exclude each other.")
         if isinstance(number, str) or since is not None:
             start[part] = number if isinstance(number, str) else since if since is not None else 0.0
         elif number is not None and number < 1:
-            raise OptionError(
-                f"`{part}_last` must be at least 1; got {number}. Leave it out to set nothing aside."
-            )
+            raise OptionError(f"`{part}_last` must be at least 1; got {number}.")
         elif number is not None:
             last[part] = number
     if len(start) == 2 and heldout_since is None and validation_since is None:

@@ -23,7 +23,6 @@ _ENTRIES = (
     "SELECT example, feature, CAST(1 AS FLOAT) AS value FROM {} JOIN {}_features USING (name) ORDER BY"
     " example, feature"
 )
-_FIRST_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class SideFields:
         options = {"`dense`": self.dense, "`weight`": self.weight, "`users_id`": self.user}
         for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
             if self.users is None:
-                raise OptionError(f"{option} needs `users`. Name the file of users.")
+                raise OptionError(f"{option} needs `users`.")
 
     @property
     def numbers(self) -> list[str]:
@@ -81,11 +80,8 @@ class SideFields:
         key = id_column(source, "users-id", self.user, self.user_of_interactions)
         for column in self.numbers:
             if column not in source.columns:
-                raise DataError(
-                    f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}.'
-                    " Correct its name."
-                )
-            _check_first_rows(source, key, column)
+                known = listed(source.columns)
+                raise DataError(f'{source.name}: column "{column}" does not exist; it has {known}.')
         return OpenedUsers(source, key)
 
     def of_interactions(self, users: "OpenedUsers | None", selection: Selection) -> list[str]:
@@ -103,7 +99,7 @@ class SideFields:
         for name in columns:
             for option in selection.splits_by_time:
                 rule = f"is in the interactions, so it would reveal those that `{option}` leaves out"
-                raise OptionError(f"`sparse` {name} {rule}. Give it in a file of `users`.")
+                raise OptionError(f"`sparse` {name} {rule}.")
         return list(columns.values())
 
 
@@ -113,33 +109,6 @@ class OpenedUsers:
 
     source: Source
     key: str
-
-
-def _check_first_rows(source: Source, key: str, column: str) -> None:
-    """Raise DataError for a column of numbers whose first rows hold only texts.
-
-    The same mistake would otherwise be found after the long work.
-    """
-    with duckdb.connect() as database:
-        name, cell = (f"CAST({sql.name(each)} AS VARCHAR)" for each in (key, column))
-        read = (
-            f"SELECT {name}, {cell}, {sql.number(cell, source.decimal)} FROM {source.scan(database)} LIMIT"
-            f" {_FIRST_ROWS}"
-        )
-        try:
-            rows = [row for row in database.execute(read).fetchall() if row[1]]
-        except duckdb.Error:
-            return  # reading the rows names the line
-    if rows and all(number is None for _, _, number in rows):
-        user, text, _ = rows[0]
-        raise _number_error(source, column, "a number", user, text)
-
-
-def _number_error(source: Source, column: str, rule: str, user: str, cell: str | None) -> DataError:
-    """Make the error for a cell that must be a number."""
-    return DataError(
-        f'{source.name}: column "{column}" must be {rule}; user {user!r} has {cell or "nothing"}.'
-    )
 
 
 class SideTables:
@@ -194,10 +163,8 @@ class SideTables:
         """Check that a user is known, that none repeats if there are numbers, and all numbers."""
         known = self._tables.count("SELECT count(DISTINCT name) FROM known_users")
         if not known:
-            raise DataError(
-                f'{source.name}: column "{key}" must hold ids of users; it holds none. Name the column'
-                " with `users_id`."
-            )
+            rule = "of `users_id` must hold ids of users; it holds none"
+            raise DataError(f'{source.name}: column "{key}" {rule}.')
         self._tables.facts |= {
             "users_without_a_row": self._tables.count("SELECT count(*) FROM example_rows") - known
         }
@@ -213,7 +180,8 @@ class SideTables:
             first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"
             for name, cell in self._connection.execute(first).fetchall():
                 rule = "a number of at least 0" if column == self._fields.weight else "a number"
-                raise _number_error(source, column, rule, name, cell)
+                wrong = f'column "{column}" must be {rule}; user {name!r} has {cell!r}'
+                raise DataError(f"{source.name}: {wrong}.")
 
     def _number(self, column: str) -> str:
         """The SQL of a column of users as a number."""
@@ -226,10 +194,7 @@ class SideTables:
             " example_rows USING (name) WHERE category IS NOT NULL"
         )
         if not self._tables.count(f"SELECT count(*) FROM {table}"):
-            raise DataError(
-                f'column "{column}" must hold a category for at least one user; it is empty. Name another'
-                " with `sparse`."
-            )
+            raise DataError(f'column "{column}" of `sparse` must hold a category for at least one user.')
         counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"
         known = f"{table}_known"
         if self._tables.load_known(known, field) and self._known_only:

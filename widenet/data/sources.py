@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,6 @@ import duckdb
 from widenet.data.formats import memory, table
 from widenet.data.formats.columns import Columns, check_time_format, choose_column, listed
 from widenet.data.formats.csv import Csv
-from widenet.data.formats.guesses import LISTS
-from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.sessions import Sessions
 from widenet.data.formats.source import Reading, Source, TextSource
 from widenet.data.messages import Note
@@ -51,7 +49,7 @@ class Roles:
 
     def __post_init__(self) -> None:
         if self.time_formats and self.time is None:
-            raise OptionError("`time_format` needs `time`. Name the time's column.")
+            raise OptionError("`time_format` needs `time`.")
         for each in self.time_formats:
             check_time_format(each)
 
@@ -74,43 +72,16 @@ class Roles:
         named = {"user": self.user, "item": self.item}
         named |= {role: getattr(self, role) for role in self.numbers}
         columns = {
-            role: choose_column(source.name, source.columns, role, name, source.roles.get(role), source.hint)
+            role: choose_column(source.name, source.columns, role, name, source.roles.get(role))
             for role, name in named.items()
         }
         for role, column in columns.items():
             first = next(each for each in columns if columns[each] == column)
             if first != role:
-                raise DataError(
-                    f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with'
-                    f" `{role}`."
-                )
-        self._check_guesses(source, columns)
+                raise DataError(f'{source.name}: column "{column}" cannot be both `{first}` and `{role}`.')
         return Columns(
-            **columns,
-            decimal=source.decimal,
-            time_formats=self.time_formats,
-            floats=source.floats,
-            can_skip=True,
+            **columns, decimal=source.decimal, time_formats=self.time_formats, floats=source.floats
         )
-
-    def _check_guesses(self, source: Source, columns: Mapping[str, str]) -> None:
-        """Raise DataError if the guessed user or item looks like a time or like lists."""
-        for role, named in (("user", self.user), ("item", self.item)):
-            column = columns[role]
-            if named is not None or column not in source.suspects:
-                continue
-            kind = source.suspects[column]
-            others = [each for each in source.columns if each not in source.suspects]
-            remedy = f"Use `{role}={column!r}` if it is the {role}"
-            if len(others) > 1 and kind != LISTS:
-                remedy = (
-                    f"Use `user={others[0]!r}` `item={others[1]!r}` `time={column!r}`, or"
-                    f" `{role}={column!r}` if it is the {role}"
-                )
-            raise DataError(
-                f"{source.name}: column {column} looks like {kind}, but would be read as the {role}."
-                f" {remedy}."
-            )
 
 
 class Sources:
@@ -133,10 +104,8 @@ class Sources:
         for source, _ in self.read:
             if column not in source.columns:
                 first, others = (source, "") if users is None else (users, f"; {source.name} lacks it too")
-                raise DataError(
-                    f'{first.name}: column "{column}" does not exist; it has'
-                    f" {listed(first.columns)}{others}. Correct its name."
-                )
+                known = f"{listed(first.columns)}{others}"
+                raise DataError(f'{first.name}: column "{column}" does not exist; it has {known}.')
 
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL query of `user`, `item`, `value` and `time`, one row for each interaction.
@@ -208,7 +177,7 @@ class Sources:
         """Make the error for sources that have rows of no interactions, or no rows."""
         source, _ = self.read[0]
         read = f"read as {source.kind}, it has none"
-        return DataError(f"{source.name}: must hold interactions; {read}. Check what it holds{source.hint}.")
+        return DataError(f"{source.name}: must hold interactions; {read}.")
 
     def mistake(self, otherwise: str) -> DataError:
         """Make the error for the first place that breaks a rule, or else for this reason."""
@@ -233,15 +202,13 @@ class Sources:
             if not isinstance(source, TextSource):
                 continue
             numbers = set()
-            for number, rule in source.bad_lines(replace(columns, can_skip=False)):
+            for number, rule in source.bad_lines(columns):
                 numbers.add(number)
                 first = first or f"{source.name}: {source.row} {number}: {rule}"
                 if num_skipped + len(numbers) > most:
                     end = f"{source.row} {number:,}" + f" of {source.name}" * (place > 0)
-                    bad = f"more than {most:,} {'line was' if most == 1 else 'lines were'} bad"
-                    raise DataError(
-                        f"{first} Reading stopped at {end}, when {bad}: fix them, or raise `skip_bad_lines`."
-                    )
+                    bad = f"more bad lines than `skip_bad_lines={most}` allows"
+                    raise DataError(f"{first} Reading stopped at {end}, after {bad}.")
             if numbers:
                 num_skipped += len(numbers)
                 copy = source.file.without(numbers, folder / f"{folder.name}-{place}")
@@ -284,7 +251,7 @@ def opened_one(value: Any, reading: Reading, folder: Path) -> Source:
     """Open a single source; raises as `opened` does."""
     source, *others = opened([value], reading, folder)
     if others:
-        raise OptionError(f"{value} must be one file; it matches {len(others) + 1:,}. Name one.")
+        raise OptionError(f"{value} must be one file; it matches {len(others) + 1:,}.")
     check_csv_options(reading, [source])
     return source
 
@@ -292,27 +259,13 @@ def opened_one(value: Any, reading: Reading, folder: Path) -> Source:
 def check_csv_options(reading: Reading, sources: Sequence[Source]) -> None:
     """Raise OptionError if an option for CSV was given, but no source is CSV."""
     if reading.given_csv_options and not any(isinstance(source, Csv) for source in sources):
-        # The contents of other files leave no doubt: they cannot be CSV.
-        may_be_csv = any(
-            isinstance(source, TextSource) and not isinstance(source, JsonLines) for source in sources
-        )
-        remedy = f", or use {reading.option('format', 'csv')}" if may_be_csv else ""
-        raise OptionError(f"{reading.given_csv_options[0]} is for CSV; {_kinds(sources)}. Remove it{remedy}.")
+        raise OptionError(f"{reading.given_csv_options[0]} is for CSV, and no source is CSV.")
 
 
 def check_skipping(most: int, sources: Sequence[Source]) -> None:
     """Raise OptionError if bad lines may be skipped, but no source has lines."""
     if most and not any(isinstance(source, TextSource) for source in sources):
-        raise OptionError(
-            f"`skip_bad_lines` is for lines of text; {_kinds(sources)}. Remove it, and drop such rows in the"
-            " source."
-        )
-
-
-def _kinds(sources: Sequence[Source]) -> str:
-    """Describe the formats of sources, for a message."""
-    kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
-    return f"the source is {kinds}" if len(sources) == 1 else f"the sources are {kinds}"
+        raise OptionError("`skip_bad_lines` is for lines of text, and no source has lines.")
 
 
 def _places(source: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
@@ -344,7 +297,7 @@ def matching_paths(path: Path) -> list[Path]:
     root = Path(path.anchor)
     matches = sorted(root.glob(str(path.relative_to(root))))
     if not matches:
-        raise DataError(f"{path}: no file matches the pattern. Check it, or name the files.")
+        raise DataError(f"{path}: no file matches the pattern.")
     return matches
 
 
@@ -352,7 +305,7 @@ def _copy_standard_input(folder: Path) -> Path:
     """Copy standard input to a file, because sources are read twice."""
     path = folder / "standard-input"
     if path.exists():
-        raise OptionError('"-" is standard input, which can be read only once; got it twice. Name it once.')
+        raise OptionError('"-" is standard input, which can be read only once; got it twice.')
     with path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     return path
@@ -368,4 +321,4 @@ def mistake(read: Sequence[tuple[Source, Columns]], otherwise: str) -> DataError
         if sentence:
             return DataError(sentence)
     names = ", ".join(source.name for source, _ in read)
-    return DataError(f"{names}: cannot be read: {otherwise}. Check the file, or name its `format`.")
+    return DataError(f"{names}: cannot be read: {otherwise}.")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -77,19 +77,12 @@ def selection_by_time(
         DataError: The field has neither times nor an order, or has one of the parts already.
     """
     if field.kind == "dense":
-        raise DataError(
-            f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one. Name another"
-            " `field`."
-        )
+        raise DataError(f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one.")
     needs_times = [f"`{part}_since` or a duration as `{part}_last`" for part in start] or (
         [] if field.kind == "sequence" else [f"`{part}_last`" for part in last]
     )
     if needs_times and not field.has_times:
-        rule = f"{needs_times[0]} needs times; field {field.name!r} has none"
-        raise DataError(
-            f"{dataset.path}: {rule}. Ingest with `time` and `keep_times=True`, or set its items aside in the"
-            " ingest."
-        )
+        raise DataError(f"{dataset.path}: {needs_times[0]} needs times; field {field.name!r} has none.")
     relative = {
         f"{part}_since": seconds for part, since in start.items() if (seconds := ago(since)) is not None
     }
@@ -125,10 +118,7 @@ def check_new(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
     """Raise DataError if a field has one of these parts already."""
     for part in parts:
         if part in field.parts:
-            raise DataError(
-                f"{source}: field {field.name!r} has a {part} part already. Split the dataset that it was"
-                " made from."
-            )
+            raise DataError(f"{source}: field {field.name!r} has a {part} part already.")
 
 
 Divide = Callable[[int, pa.RecordBatch], np.ndarray]
@@ -179,7 +169,7 @@ def split(arguments: SplitArguments) -> Dataset:
     if by_time:
         moved, facts, divide = _by_time(dataset, known, last, start)
     else:
-        check_divisible(dataset.path, known, "sparse", shares)
+        check_divisible(dataset.path, known, shares)
         check_moves(dataset.path, dataset.entry_counts(field, slice(None)), shares)
         moved, facts = tuple(shares), {part: shares.get(part, 0) for part in requested}
         divide = partial(_random_owners, field=known, shares=shares, seed=arguments.seed)
@@ -238,16 +228,11 @@ def _vocabularies(dataset: Dataset, field: str, counts: np.ndarray) -> dict[str,
     }
 
 
-def check_divisible(source: Path | str, field: Field, kind: Literal["sparse"], parts: Iterable[Part]) -> None:
-    """Raise DataError unless a field is of this kind and has none of the new parts."""
-    if field.kind != kind:
-        remedy = (
-            "Set its end aside with `heldout_last=1`."
-            if field.kind == "sequence"
-            else "Name another `field`."
-        )
-        rule = f"`heldout` and `validation` can only divide a {kind} field; {field.name!r} is {field.kind}"
-        raise DataError(f"{source}: {rule}. {remedy}")
+def check_divisible(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
+    """Raise DataError unless a field is sparse and has none of the new parts."""
+    if field.kind != "sparse":
+        rule = f"`heldout` and `validation` can only divide a sparse field; {field.name!r} is {field.kind}"
+        raise DataError(f"{source}: {rule}.")
     check_new(source, field, parts)
 
 
@@ -257,16 +242,13 @@ def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, f
     for part, share in shares.items():
         moving = num_moving(lengths, left, share)
         if not moving.any():
-            raise _nothing_moves(source, f"`{part}={share:g}`", lengths, "Give a larger share")
+            raise _nothing_moves(source, f"`{part}={share:g}`", lengths)
         left = left - moving
 
 
-def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy: str) -> DataError:
-    most = lengths.max(initial=0)
-    reason = f"no user has enough items: the most is {most:,}, and one must stay"
-    if most == 1:
-        remedy = "Set aside whole users with `heldout=1`, which leaves them nothing of the field"
-    return DataError(f"{source}: {option} must set something aside; {reason}. {remedy}, or leave it out.")
+def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray) -> DataError:
+    reason = f"no user has enough items: the most is {lengths.max(initial=0):,}, and one must stay"
+    return DataError(f"{source}: {option} must set something aside; {reason}.")
 
 
 def _by_time(
@@ -297,18 +279,12 @@ def _check_moves_by_time(
     for part, count in zip(selection.divided, counts[1:], strict=True):
         if not count and part in selection.last:
             lengths = dataset.entry_counts(field.name, slice(None))
-            raise _nothing_moves(
-                dataset.path, f"`{part}_last={selection.last[part]}`", lengths, "Give another number"
-            )
+            raise _nothing_moves(dataset.path, f"`{part}_last={selection.last[part]}`", lengths)
         if not count:
             rule = f"`{part}_since={start[part]!r}` must set something aside"
-            reason = "no remaining interaction is that late"
-            raise DataError(f"{dataset.path}: {rule}; {reason}. Give an earlier time, or leave it out.")
+            raise DataError(f"{dataset.path}: {rule}; no remaining interaction is that late.")
     if not counts[0]:
-        raise DataError(
-            f"{dataset.path}: at least one interaction must be left for training; the parts set aside take"
-            " all. Give later times."
-        )
+        raise DataError(f"{dataset.path}: at least one interaction must be left for training.")
 
 
 def num_moving(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
@@ -327,20 +303,12 @@ def _check_shares(shares: Mapping[Part, float], by_time: bool) -> None:
     """Raise OptionError for invalid shares, or for shares and times together."""
     if by_time:
         if any(shares.values()):
-            raise OptionError(
-                "`heldout` and `validation` are shares, which exclude numbers and times. Give one kind of"
-                " them."
-            )
+            raise OptionError("`heldout` and `validation` are shares, which exclude numbers and times.")
         return
     for part, share in shares.items():
         if not 0 <= share < 1:
             raise OptionError(f"`{part}` must be a share in [0, 1); got {share:g}.")
     total = sum(shares.values())
-    if total == 0:
-        raise OptionError(
-            "at least one entry must move; no option says which. Give `heldout`, `heldout_last` or"
-            " `heldout_since`, or the same of `validation`."
-        )
     if not 0 < total < 1:
         raise OptionError(
             f"`heldout` and `validation` must add up to more than 0 and less than 1; got {total:g}."

@@ -39,7 +39,7 @@ class Titles:
         options = {"`title_id`": self.item, "`title`": self.title}
         for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
             if self.titles is None:
-                raise OptionError(f"{option} needs `titles`. Name the file of titles.")
+                raise OptionError(f"{option} needs `titles`.")
 
     def opened(self, folder: Path) -> "OpenedTitles | None":
         """Open the source, if there is one.
@@ -54,9 +54,7 @@ class Titles:
             return None
         source = opened_one(self.titles, self.reading, folder)
         key = id_column(source, "title-id", self.item, self.item_of_interactions)
-        text = choose_column(
-            source.name, source.columns, "title", self.title, source.roles.get("item"), source.hint
-        )
+        text = choose_column(source.name, source.columns, "title", self.title, source.roles.get("item"))
         return OpenedTitles(source, key, text)
 
 

@@ -19,9 +19,6 @@ from numpy.typing import NDArray
 from widenet.errors import DataError, FitError, OptionError, reason_of
 from widenet.regular_files import bounded_lines, check_regular
 
-REMEDY = "Fix the line, or name other delimiters."
-"""What to do about a line of a text file that is no key with numbers."""
-
 KEY, VECTOR = "key", "vector"
 """The columns of a table: texts, and lists of numbers of equal lengths; and the arrays of a .npz file."""
 
@@ -85,15 +82,12 @@ class TextFile:
     Memory holds the keys and the positions of lines; numbers are read on demand.
     """
 
-    def __init__(
-        self, path: Path, key_delimiter: str = "\t", delimiter: str = " ", remedy: str = REMEDY
-    ) -> None:
+    def __init__(self, path: Path, key_delimiter: str = "\t", delimiter: str = " ") -> None:
         if not key_delimiter:
             raise OptionError("the delimiter after the key must not be empty.")
         if not delimiter:
             raise OptionError("the delimiter of numbers must not be empty.")
         self.path, self.key_delimiter, self.delimiter = path, key_delimiter, delimiter
-        self.remedy = remedy
         keys, starts = list[str](), [0]
         with _opened(path) as file:
             for line in bounded_lines(file, path):
@@ -127,23 +121,21 @@ class TextFile:
         try:
             key, delimiter, rest = line.decode().rstrip("\r\n").partition(self.key_delimiter)
         except UnicodeDecodeError:
-            raise DataError(f"{self.place(row)}: must be UTF-8 text. Save the file as UTF-8.") from None
+            raise DataError(f"{self.place(row)}: must be UTF-8 text.") from None
         if not delimiter:
             form = f"KEY{self.key_delimiter!r}NUMBER{self.delimiter!r}NUMBER..."
-            raise DataError(f"{self.place(row)}: must be {form}; got {key[:60]!r}. {self.remedy}")
+            raise DataError(f"{self.place(row)}: must be {form}; got {key[:60]!r}.")
         return key, rest
 
     def _numbers(self, cells: list[str], row: int) -> NDArray[np.float32]:
         if len(cells) != self.columns:
-            raise DataError(
-                f"{self.place(row)}: must have {self.columns:,} numbers, as line 1 has;"
-                f" got {len(cells):,}. Fix the line."
-            )
+            rule = f"must have {self.columns:,} numbers, as line 1 has; got {len(cells):,}"
+            raise DataError(f"{self.place(row)}: {rule}.")
         try:
             return np.array(cells, dtype=np.float32)
         except ValueError:
             wrong = next(cell for cell in cells if not _is_number(cell))
-            raise DataError(f"{self.place(row)}: must hold numbers; got {wrong!r}. {self.remedy}") from None
+            raise DataError(f"{self.place(row)}: must hold numbers; got {wrong!r}.") from None
 
 
 @dataclass(frozen=True)
@@ -221,22 +213,17 @@ def _source(vectors: Any) -> Source:
         is_tensor = hasattr(vectors, "detach")
         numbers = vectors.detach().cpu().float().numpy() if is_tensor else np.asarray(vectors)
     except ValueError:
-        raise DataError(
-            "vectors must all have equally many numbers. Correct the shorter or longer ones."
-        ) from None
+        raise DataError("vectors must all have equally many numbers.") from None
     return _array("vectors", numbers)
 
 
-def read_vectors(
-    paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ", remedy: str = REMEDY
-) -> Source:
+def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ") -> Source:
     """Read vectors from files: .npy [N, D], .npz, .parquet and .arrow with key and vector, or else text.
 
     Args:
         paths: The files, at least one; their vectors are concatenated.
         key_delimiter: For text: what separates the key from the numbers.
         delimiter: For text: what separates the numbers.
-        remedy: For text: what to do about a line that is no key with numbers.
 
     Raises:
         DataError: A file cannot be read, or holds something else.
@@ -245,7 +232,7 @@ def read_vectors(
     """
     if not paths:
         raise OptionError("name at least one file of vectors.")
-    parts = [_read(path, key_delimiter, delimiter, remedy) for path in paths]
+    parts = [_read(path, key_delimiter, delimiter) for path in paths]
     for path, part in zip(paths, parts, strict=True):
         if part.columns != parts[0].columns:
             raise FitError(
@@ -255,7 +242,7 @@ def read_vectors(
     return parts[0] if len(parts) == 1 else Joined(parts)
 
 
-def _read(path: Path, key_delimiter: str, delimiter: str, remedy: str) -> Source:
+def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
     match path.suffix.lower():
         case ".npy" | ".npz":
             return _numpy(path)
@@ -263,7 +250,7 @@ def _read(path: Path, key_delimiter: str, delimiter: str, remedy: str) -> Source
             return _table(path, "a Parquet")
         case ".arrow":
             return _table(path, "an Arrow")
-    return TextFile(path, key_delimiter, delimiter, remedy)
+    return TextFile(path, key_delimiter, delimiter)
 
 
 _BROKEN = (
@@ -301,8 +288,7 @@ def _numpy(path: Path) -> Source:
 
 
 def _unreadable(path: Path, reason: str) -> DataError:
-    how = "numpy.savez" if path.suffix.lower() == ".npz" else "numpy.save"
-    return DataError(f"{path}: must be a {path.suffix.lower()} file of numbers; {reason}. Write it by {how}.")
+    return DataError(f"{path}: must be a {path.suffix.lower()} file of numbers; {reason}.")
 
 
 def _table(path: Path, kind: str) -> Source:
@@ -348,9 +334,7 @@ def _opened(path: Path) -> Any:
     try:
         return path.open("rb")
     except OSError as error:
-        raise DataError(
-            f"{path}: must be a file of vectors that can be read; got: {error.strerror}. Check the path."
-        ) from None
+        raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
 
 
 def _is_number(text: str) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
-from widenet.data.arrow_table import REMEDY, open_table, texts_array
+from widenet.data.arrow_table import open_table, texts_array
 from widenet.data.writer import VOCABULARY_SCHEMA
 from widenet.errors import DataError, alike
 
@@ -45,10 +45,7 @@ class Vocabulary:
             names = ", ".join(table.schema.names)
             raise DataError(f"{path}: a vocabulary must have the columns id, title, count; got {names}.")
         if table.column("id").null_count or table.column("count").null_count:
-            raise DataError(
-                f"{path}: a vocabulary must name and count every feature; some have no id or no count."
-                f" {REMEDY}"
-            )
+            raise DataError(f"{path}: a vocabulary must name and count every feature.")
         return cls(path, table)
 
     def __len__(self) -> int:
@@ -104,10 +101,8 @@ class Vocabulary:
         indices = self.places_of(ids)
         unknown = np.flatnonzero(indices < 0)
         if len(unknown):
-            raise DataError(
-                f"{self.path}: the id {ids[unknown[0]]!r} is not among the {len(self):,} of the vocabulary,"
-                f" such as {self.ids([0])[0]!r}. Check the id."
-            )
+            rule = f"is not among the {len(self):,} of the vocabulary"
+            raise DataError(f"{self.path}: the id {ids[unknown[0]]!r} {rule}.")
         return indices
 
     def places_of(self, ids: Sequence[str]) -> np.ndarray:

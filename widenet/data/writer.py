@@ -22,24 +22,12 @@ from widenet.stores.publish import dataset_out
 from widenet.stores.uri import is_uri, shown
 
 
-def check_free(out: Path, overwrite: bool | None) -> None:
-    """Raise DataError unless a dataset may be made at a path; None: the caller cannot overwrite."""
+def check_free(out: Path, overwrite: bool) -> None:
+    """Raise DataError unless a dataset may be made at a path."""
     if overwrite:
         check_replaceable(out)
     elif out.exists():
-        rule = "already exists, and a dataset is never overwritten. Choose"
-        if overwrite is not None:
-            replace = "Replace it with `overwrite=True`, choose" if _is_replaceable(out) else "Choose"
-            rule = f"already exists. {replace}"
-        raise DataError(f"{out}: {rule} another `out`, or remove it first.")
-
-
-def _is_replaceable(out: Path) -> bool:
-    try:
-        check_replaceable(out)
-    except DataError:
-        return False
-    return True
+        raise DataError(f"{out}: `out` already exists, and `overwrite` is not set.")
 
 
 def check_replaceable(out: Path) -> None:
@@ -49,19 +37,13 @@ def check_replaceable(out: Path) -> None:
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    remedy = "Choose another `out`, or remove it first."
     try:
         own = {FILE_NAME, *Manifest.read(out).files}
     except (WidenetError, OSError):
-        raise DataError(
-            f"{out}: only a dataset that widenet wrote is replaced; this is none. {remedy}"
-        ) from None
+        raise DataError(f"{out}: only a dataset that widenet wrote is replaced; this is none.") from None
     others = sorted(path.name for path in out.iterdir() if path.name not in own)
     if others:
-        raise DataError(
-            f"{out}: only a dataset is replaced; this folder also holds {others[0]!r}, which is not of it."
-            f" {remedy}"
-        )
+        raise DataError(f"{out}: only a dataset is replaced; this folder also holds {others[0]!r}.")
 
 
 ROWS_PER_BATCH = 16_384
@@ -132,15 +114,14 @@ def vocabulary_file(name: str) -> str:
 
 
 @contextmanager
-def publication(out: Path, *, overwrite: bool | None = None, is_repeated: bool = False) -> Iterator[Path]:
+def publication(out: Path, *, overwrite: bool = False, is_repeated: bool = False) -> Iterator[Path]:
     """Make a temporary folder that is renamed to `out` when the block ends, and removed if the block fails.
 
     If `out` is a URI, the folder is published there.
 
     Args:
         out: The directory or URI.
-        overwrite: Whether to replace an earlier dataset when the block ends. None: the caller has no such
-            argument, so that messages do not name it.
+        overwrite: Whether to replace an earlier dataset when the block ends.
         is_repeated: For a URI, whether an earlier attempt may have published the same dataset.
 
     Raises:
@@ -151,7 +132,7 @@ def publication(out: Path, *, overwrite: bool | None = None, is_repeated: bool =
     """
     if is_uri(out):
         if overwrite:
-            raise OptionError(f"`overwrite` is for local datasets; got {shown(out)}. Choose another `out`.")
+            raise OptionError(f"`overwrite` is for local datasets; got {shown(out)}.")
         with dataset_out(out, is_repeated) as place, publication(place) as folder:
             yield folder
         return
@@ -159,9 +140,7 @@ def publication(out: Path, *, overwrite: bool | None = None, is_repeated: bool =
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise DataError(
-            f"{out}: {out.parent} must be a folder; it is or lies below a file. Choose another `out`."
-        ) from None
+        raise DataError(f"{out}: {out.parent} must be a folder; it is or lies below a file.") from None
     folder = out.parent / f".{out.name}.{secrets.token_hex(4)}.partial"
     folder.mkdir()
     try:
@@ -188,7 +167,7 @@ def write_dataset(
     name: str | None = None,
     has_weights: bool = False,
     source: Facts | None = None,
-    overwrite: bool | None = None,
+    overwrite: bool = False,
     beside: Sequence[Path] = (),
 ) -> Manifest:
     """Publish a dataset directory made from record batches; see `write_contents` for their columns."""
@@ -253,10 +232,8 @@ def write_contents(
             vocabulary_of[layout.name] = path.name
             if files[path.name].num_rows != layout.width:
                 named = files[path.name].num_rows
-                raise DataError(
-                    f"{name}: the vocabulary of {layout.name!r} must name {layout.width:,} features; got"
-                    f" {named:,}."
-                )
+                rule = f"the vocabulary of {layout.name!r} must name {layout.width:,} features; got {named:,}"
+                raise DataError(f"{name}: {rule}.")
     files |= {path.name: _copied(path, folder) for path in beside}
     manifest = Manifest(
         name=name,

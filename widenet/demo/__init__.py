@@ -66,7 +66,8 @@ class Demo:
             self.sources = write_catalogue_csv(self.out)
             self.say(f"Generated a catalogue: {self.sources[0]} and {self.sources[1]}")
         interactions, titles = self.sources
-        whole = ingest([interactions], self.out / "whole", titles=titles)
+        form = "adjacency" if interactions.name == "train.txt" else None
+        whole = ingest([interactions], self.out / "whole", titles=titles, format=form)
         return split(whole, self.out / "data", heldout=0.2, validation=0.1)
 
     def train(self, dataset: Dataset, report: Report) -> Model:

@@ -25,10 +25,6 @@ from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import VECTORS, values
 from widenet.training.start import RowCopy
 
-_REMEDY = (
-    "Write every line as a key, a tab, and numbers with spaces between, or the vectors as .npz or .parquet."
-)
-
 _BLOCK_NUMBERS = 2**22
 """Numbers of a file that are in memory together."""
 
@@ -130,7 +126,7 @@ def _placed(vectors: FileVectors) -> Iterator[None]:
 
 
 def _opened(vectors: FileVectors) -> Source:
-    source = read_vectors([Path(vectors.spec.path)], remedy=_REMEDY)
+    source = read_vectors([Path(vectors.spec.path)])
     if source.columns != vectors.columns:
         rule = f"vectors must have {vectors.columns:,} numbers, as many as the layer"
         raise FitError(rule, place=vectors.spec.path, value=source.columns)

@@ -89,29 +89,6 @@ def test_cells_that_are_read_without_duckdb_are_times_to_it_too(time_format):
         )
 
 
-def test_the_last_of_times_with_offsets_counts(tmp_path, source):
-    rows = "u,a,1,2024-05-01T12:00:00+02:00\nu,a,2,2024-05-01T11:00:00Z\n"
-    dataset = ingest(
-        source("a.csv", f"user,item,rating,at\n{rows}"), tmp_path / "ds", value="rating", time="at"
-    )
-    assert dataset.sparse("items", slice(None)).values.tolist() == [2.0]
-
-
-def test_a_format_of_times_is_used_for_order(tmp_path, source):
-    path = source("a.csv", "user,item,rating,at\nu,a,1,02/01/2024\nu,a,2,01/02/2024\n")
-    for time_format, value in (("%d/%m/%Y", 2.0), ("%m/%d/%Y", 1.0)):
-        out = tmp_path / str(value)
-        dataset = ingest(path, out, value="rating", time="at", time_format=time_format)
-        assert dataset.sparse("items", slice(None)).values.tolist() == [value]
-
-
-def test_lines_with_times_of_another_format_are_skipped(tmp_path, source):
-    path = source("a.csv", "user,item,at\nu,a,31/12/2024\nv,a,2024-12-31\n")
-    assert ingest(path, tmp_path / "ds", time="at", time_format="%d/%m/%Y", skip_bad_lines=1).ids(
-        slice(None)
-    ) == ["u"]
-
-
 def test_of_several_formats_the_first_that_fits_a_cell_counts(tmp_path, source):
     rows = "u,a,1,2024-01-15\nu,a,2,02/01/2024\nu,a,3,31.12.2023\n"
     path = source("a.csv", f"user,item,rating,at\n{rows}")

@@ -57,11 +57,3 @@ def test_whole_numbers_in_categories_stay_whole_numbers(tmp_path):
     table = pd.DataFrame({"user": [1, 2, 2], "item": pd.Series([1032, 7, 1032]).astype("category")})
     model = fit(table, tmp_path / "run", quiet=True, device="cpu")
     assert [row.item for row in model.recommend([7], k=1)] == [1032]
-
-
-def test_the_row_labels_that_a_filter_leaves_are_no_column(tmp_path):
-    said = []
-    table = pd.DataFrame({"user": [1, 2, 2, 3], "item": [7, 8, 9, 7], "note": 0})
-    ingest(table[table.item != 8], tmp_path / "ds", on_progress=said.append)
-    assert any(line.endswith("; not read: note") for line in said), said
-    assert ingest(table.set_index("user"), tmp_path / "named").num_examples == 3

@@ -2,10 +2,8 @@
 and compressed.
 """
 
-import gzip
 import random
 
-import pyarrow as pa
 import pytest
 
 from tests.mistakes import mistake
@@ -40,13 +38,6 @@ def test_lines_may_end_in_several_ways(tmp_path, source, name):
     for case, ends in enumerate((ENDS[:2], ENDS[1:], ENDS, ["\r"], ["\n"] * 40 + ["\r\n"])):
         mixed = "".join(line + draw.choice(ends) for line in lines).encode()
         assert digest(source(name, mixed), tmp_path / f"{case}") == expected
-
-
-@pytest.mark.parametrize("suffix", ["gz", "zst"])
-def test_lines_of_compressed_files_may_end_in_several_ways(tmp_path, source, suffix):
-    text = b"user,item\r\nu1,a\nu2,b\ru3,c\n"
-    compressed = gzip.compress(text) if suffix == "gz" else pa.Codec("zstd").compress(text, asbytes=True)
-    assert digest(source(f"a.csv.{suffix}", compressed), tmp_path / "ds")[1] == ["a", "b", "c"]
 
 
 def test_a_bad_line_has_the_number_that_an_editor_shows(tmp_path, source):

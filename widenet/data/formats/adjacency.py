@@ -11,31 +11,15 @@ import duckdb
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns
-from widenet.data.formats.guesses import table_like
 from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_NUL, NO_UTF8, TextFile
-from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
 
 
-def opened(path: Path, name: str, reading: Reading) -> "Adjacency":
-    """Open a file; raises DataError for a table, whose ratings and times would become items."""
-    file = TextFile(path)
-    if why := table_like(file.sample()):
-        remedy = (
-            f"Use {reading.option('delimiter', 'space')}; if all its words are items, squeeze the spaces with"
-            " `tr -s ' '`"
-        )
-        raise DataError(
-            f"{name}: must be a user and its items in each line; it looks like a table: {why}. {remedy}."
-        )
-    return Adjacency(
-        name,
-        "adjacency (the first word of a line is the user)",
-        ["user", "item"],
-        empty_users=True,
-        file=file,
-    )
+def opened(path: Path, name: str, reading: Reading) -> "Adjacency":  # noqa: ARG001
+    """Open a file as adjacency text."""
+    kind = "adjacency (the first word of a line is the user)"
+    return Adjacency(name, kind, ["user", "item"], empty_users=True, file=TextFile(path))
 
 
 FORMAT = Format(opened, (".adj", ".adjacency"))
@@ -66,13 +50,7 @@ def unreadable(file: TextFile) -> Iterator[tuple[int, str]]:
     with file.opened() as lines:
         for number, line in enumerate(lines, start=1):
             if len(line) > LONGEST_LINE_BYTES:
-                yield (
-                    number,
-                    (
-                        f"must have at most {LONGEST_LINE_BYTES:,} bytes. Split it: a user may have several"
-                        " lines."
-                    ),
-                )
+                yield number, f"must have at most {LONGEST_LINE_BYTES:,} bytes."
             try:
                 line.decode()
             except UnicodeDecodeError:

@@ -67,7 +67,6 @@ class Columns:
         decimal: Decimal separator.
         time_formats: Formats of the times, for DuckDB's strptime; without any, numbers and ISO times.
         floats: Columns of floating-point numbers; their ids are written without ".0".
-        can_skip: Whether `skip_bad_lines` is advised for a line that breaks a rule.
     """
 
     user: str
@@ -77,7 +76,6 @@ class Columns:
     decimal: str = "."
     time_formats: tuple[str, ...] = ()
     floats: frozenset[str] = frozenset()
-    can_skip: bool = True
 
     def expressions(self) -> dict[str, tuple[str, str]]:
         """The column and the SQL of its value, for each role that has a column.
@@ -122,7 +120,6 @@ def choose_column(
     role: str,
     named: str | None,
     otherwise: str | None = None,
-    remedy: str = "",
 ) -> str:
     """Choose the column of a role: the named one, else the obvious one, else `otherwise`.
 
@@ -134,7 +131,6 @@ def choose_column(
         role: The role; a key of `OBVIOUS`.
         named: Column that the user named; None if none.
         otherwise: Column to use if none is obvious.
-        remedy: Another remedy, as the end of a sentence.
 
     Raises:
         DataError: There is no such column; the message lists the columns of the source.
@@ -145,11 +141,8 @@ def choose_column(
         if named not in columns and len(same) == 1:
             return same[0]
         if named not in columns:
-            guess = nearest(named, columns)
-            raise DataError(
-                f'{place}: column "{named}" does not exist; it has {listed(columns)}.{guess} Choose with'
-                f" `{option}`."
-            )
+            rule = f'column "{named}" of `{option}` does not exist; it has {listed(columns)}'
+            raise DataError(f"{place}: {rule}.{nearest(named, columns)}")
         return named
     known = {plain(column): column for column in reversed(columns)}
     for name in OBVIOUS[role]:
@@ -159,12 +152,11 @@ def choose_column(
         return otherwise
     role = _WORDS.get(role, role)
     raise DataError(
-        f"{place}: no column is obviously the {role}; it has {listed(columns)}. Name one with"
-        f" `{option}`{remedy}."
+        f"{place}: no column is obviously the {role}; it has {listed(columns)}. Name one with `{option}`."
     )
 
 
-def broken(column: str, role: str, text: str | None, columns: Columns, can_skip: bool = False) -> str:
+def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
     """Describe a cell that breaks the rule of its role, as the end of a sentence.
 
     Args:
@@ -172,14 +164,9 @@ def broken(column: str, role: str, text: str | None, columns: Columns, can_skip:
         role: Its role.
         text: The cell.
         columns: The column of each role.
-        can_skip: Whether the row is a line that `skip_bad_lines` can skip.
     """
-    empty = "; the cell is empty" if text == "" and role in ("value", "time") else ""
-    got = f'; got "{text}"' if text else empty
-    rule, remedy = (
-        RULES[role],
-        "Fix or remove the row" + (", or skip it with `skip_bad_lines`." if can_skip and not text else "."),
-    )
+    got = f'; got "{text}"' if text else ""
+    rule = RULES[role]
     if role == "value" and text:
         number = _number(text, columns.decimal)
         if number is not None and abs(number) > sql.LARGEST_FLOAT32:
@@ -187,9 +174,7 @@ def broken(column: str, role: str, text: str | None, columns: Columns, can_skip:
     if role == "time" and columns.time_formats:
         formats = " or ".join(f"`time_format={each!r}`" for each in columns.time_formats)
         rule = f"must be a time as {formats} has it"
-    elif role == "time" and text:
-        remedy = "Say how it is written with `time_format`, or fix the row."
-    return f'column "{column}" {rule}{got}. {remedy}'
+    return f'column "{column}" {rule}{got}.'
 
 
 def check_time_format(time_format: str) -> None:
@@ -219,7 +204,7 @@ def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
     }
     for role, (name, _) in columns.expressions().items():
         if not holds[role](cells[name]):
-            return broken(name, role, cells[name], columns, columns.can_skip)
+            return broken(name, role, cells[name], columns)
         if "\0" in cells[name]:
             return f'column "{name}" {NO_NUL}'
     return None

@@ -10,7 +10,6 @@ import duckdb
 
 from widenet.data.formats import adjacency, sql
 from widenet.data.formats.columns import OBVIOUS, Columns, first_broken, is_number, plain
-from widenet.data.formats.guesses import LISTS, holds_lists, time_like
 from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_NUL, NO_UTF8, WHITE_SPACE, TextFile, is_utf8
 from widenet.errors import DataError
@@ -18,8 +17,6 @@ from widenet.errors import DataError
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
 """The delimiters that can be guessed, with their names in messages."""
 
-_SIGNS = re.compile(r"[|~^;:,]+")
-"""Runs of signs that separate columns in some programs' files."""
 _LONGEST_LINE_BYTES = 2**21
 _BUFFER_BYTES = 2**23
 """A quarter of DuckDB's default, because each of its threads holds several buffers."""
@@ -34,11 +31,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     lines = file.sample()
     decimal = reading.decimal or "."
     delimiter = reading.delimiter or guessed_delimiter(lines, decimal)
-    if reading.delimiter is None:
-        _check_longer(name, lines, delimiter, reading)
     first = next(_cells(lines, delimiter), [])
-    if len(first) < 2 and reading.named.isdisjoint(first):
-        _check_delimiter(name, lines, reading)
     if any("\0" in cell for cell in first):
         raise DataError(f"{name}: line 1: {NO_NUL}")
     has_header = not reading.columns and (
@@ -53,38 +46,16 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     else:
         names = list(reading.columns or map(str, range(1, len(first) + 1)))
     if len(names) != len(first):
-        raise DataError(
-            f"{name}: line 1: must have the columns {', '.join(names)}; got {len(first)}. Correct"
-            f" {reading.option('columns')}."
-        )
+        columns = f"{', '.join(names)} of {reading.option('columns')}"
+        raise DataError(f"{name}: line 1: must have the columns {columns}; got {len(first)}.")
     lowered = [each.lower() for each in names]
-    if len(set(lowered)) < len(names):
-        twice = next(each for each in names if lowered.count(each.lower()) > 1)
-        how = "" if names.count(twice) > 1 else ", apart from upper and lower case"
-        raise DataError(f'{name}: line 1: column names must differ; "{twice}" occurs twice{how}. Rename one.')
+    if twice := next((each for each in names if lowered.count(each.lower()) > 1), None):
+        raise DataError(f'{name}: line 1: column names must differ in any case; "{twice}" occurs twice.')
     kind = f"csv ({_separator(delimiter)}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
-    hint = (
-        f", or use {reading.option('header', False)} if line 1 is data"
-        if has_header and reading.has_header is None
-        else ""
-    )
-    if len(names) == 1 and len(first[0].split()) > 1 and reading.delimiter is None:
-        hint += f", or use {reading.option('delimiter', 'space')} if spaces separate the columns"
-    suspects = _suspects(names, list(_cells(lines, delimiter))) if roles else {}
     kind_of_source = Spaced if delimiter == WHITE_SPACE else Csv
     return kind_of_source(
-        name,
-        kind,
-        names,
-        roles,
-        False,
-        suspects,
-        hint,
-        decimal,
-        file=file,
-        delimiter=delimiter,
-        has_header=has_header,
+        name, kind, names, roles, decimal=decimal, file=file, delimiter=delimiter, has_header=has_header
     )
 
 
@@ -139,19 +110,14 @@ class Csv(TextSource):
 
     def _rule_broken(self, row: _Row, columns: Columns) -> str | None:
         if isinstance(row, str):
-            return f"must be CSV; {row}. Close the quotes, or remove them."
+            return f"must be CSV; {row}."
         if len(row) != len(self.columns):
-            remedy = (
-                "Add those that it lacks"
-                if len(row) < len(self.columns)
-                else "Quote text that holds the delimiter"
-            )
-            return f"must have {len(self.columns)} columns; got {len(row)}. {remedy}."
+            return f"must have {len(self.columns)} columns; got {len(row)}."
         if not all(map(is_utf8, row)):
             return NO_UTF8
         cells = dict(zip(self.columns, row, strict=True))
         if self.has_header and (cells[columns.user], cells[columns.item]) == (columns.user, columns.item):
-            return "must hold data; it repeats the names of the columns. Remove the line."
+            return "must hold data; it repeats the names of the columns."
         return first_broken(cells, columns)
 
 
@@ -180,31 +146,8 @@ class Spaced(Csv):
 
     def _rule_broken(self, row: _Row, columns: Columns) -> str | None:
         if any('"' in cell for cell in row):
-            remedy = "Use `delimiter=' '` if single spaces separate them, or remove the quotes."
-            return f"must not hold quotes if runs of spaces separate the columns. {remedy}"
-        if len(row) != len(self.columns):
-            return f"must have {len(self.columns)} columns; got {len(row)}. Fix or remove the line."
+            return "must not hold quotes if runs of spaces separate the columns."
         return super()._rule_broken(row, columns)
-
-
-def _check_delimiter(name: str, lines: Sequence[str], reading: Reading) -> None:
-    """Raise DataError if the named delimiter leaves line 1 whole, but another one separates it."""
-    likely = guessed_delimiter(lines, reading.decimal or ".")
-    if reading.delimiter and reading.delimiter != likely and len(next(_cells(lines, likely), [])) > 1:
-        word = "tab" if likely == "\t" else likely
-        raise DataError(
-            f"{name}: line 1: must have columns separated by {_separator(reading.delimiter)}; it looks"
-            f" separated by {_separator(likely)}. Use {reading.option('delimiter', word)}."
-        )
-
-
-def _check_longer(name: str, lines: Sequence[str], delimiter: str, reading: Reading) -> None:
-    """Raise DataError if a guessed delimiter always stands in a longer one, such as in "||" or "~|"."""
-    runs = [run for line in lines for run in _SIGNS.findall(line) if delimiter in run]
-    shortest = min(runs, key=len, default=delimiter)
-    if len(shortest) > len(delimiter) and not any(run.replace(shortest, "") for run in runs):
-        remedy = f"Use {reading.option('delimiter', shortest)}, or {reading.option('delimiter', delimiter)}"
-        raise DataError(f'{name}: line 1: "{shortest}" seems to separate the columns. {remedy} if that does.')
 
 
 def _separator(delimiter: str) -> str:
@@ -212,18 +155,6 @@ def _separator(delimiter: str) -> str:
     if delimiter == WHITE_SPACE:
         return "runs of spaces"
     return DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
-
-
-def _suspects(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:
-    """The columns that look like times or lists, and a description of what they look like."""
-    suspects = {}
-    for name, cells in zip(
-        names, zip(*(row for row in rows if len(row) == len(names)), strict=True), strict=False
-    ):
-        kind = time_like(cells)
-        if kind or holds_lists(cells):
-            suspects[name] = kind or LISTS
-    return suspects
 
 
 def guessed_delimiter(lines: Sequence[str], decimal: str = ".") -> str:

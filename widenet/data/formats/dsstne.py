@@ -64,7 +64,7 @@ def _rule_broken(line: str, columns: Columns) -> str | None:
         return NO_UTF8
     user, tab, rest = line.partition("\t")
     if not tab:
-        return "must be a name, a tab and features; it has no tab. Fix or remove the line."
+        return "must be a name, a tab and features; it has no tab."
     for pair in rest.split(":") if rest else []:
         item, _, value = pair.partition(",")
         if broken := first_broken({"user": user, "item": item, "value": value}, columns):

@@ -112,9 +112,7 @@ class _Reader:
 
     def _wrong(self, reason: str) -> DataError:
         place = f"object {self._number}: " if self._number else ""
-        return DataError(
-            f"{self._name}: {place}must be a JSON array of objects; {reason}. Correct or complete the file."
-        )
+        return DataError(f"{self._name}: {place}must be a JSON array of objects; {reason}.")
 
 
 _DECODER = json.JSONDecoder(parse_int=str)  # Python refuses to convert very long numbers

@@ -31,10 +31,7 @@ def opened(path: Path, name: str, reading: Reading) -> "JsonLines":  # noqa: ARG
         return _source(name, file, list(islice(json_array.elements(file), _FIRST_OBJECTS)), is_array=True)
     with file.opened() as text:
         if text.read(len(BOM_UTF8)) == BOM_UTF8:
-            raise DataError(
-                f"{name}: line 1: must not begin with a byte order mark. Remove it, for example with `tail -c"
-                " +4`."
-            )
+            raise DataError(f"{name}: line 1: must not begin with a byte order mark.")
     return _source(name, file, file.sample())
 
 
@@ -56,18 +53,10 @@ def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = F
                 for key, value in record.items()
             }
             keys = record | {key: value for key, value in keys.items() if value is not None}
-        elif number == 1 and is_array:
-            raise DataError(
-                f"{name}: object 1: must be a JSON object with a user and an item; got {line[:60]}. Convert"
-                " the file."
-            )
         elif number == 1:
-            raise DataError(
-                f"{name}: line 1: must be a JSON object, one a line. Convert the file, for example with `jq"
-                " -c '.[]'`."
-            )
+            raise DataError(f"{name}: {'object' if is_array else 'line'} 1: must be a JSON object.")
     if is_array and not sample:
-        raise DataError(f"{name}: must be a JSON array of objects; it is empty. Check the file.")
+        raise DataError(f"{name}: must be a JSON array of objects; it is empty.")
     lists = frozenset(key for key, value in keys.items() if isinstance(value, list))
     kind = "a JSON array" if is_array else "JSON lines"
     if lists:
@@ -176,30 +165,24 @@ class JsonLines(TextSource):
             reason = str(error)
             if isinstance(error, json.JSONDecodeError):
                 reason = f"at character {error.pos + 1}, {error.msg}"
-            return f"must be a JSON object; {reason}. Fix or remove the line."
+            return f"must be a JSON object; {reason}."
         if not is_utf8(json.dumps(record, ensure_ascii=False)):
             return NO_UTF8
         if not isinstance(record, dict):
-            return "must be a JSON object. Fix or remove the line."
+            return "must be a JSON object."
         for key in _used(columns):
             if isinstance(record.get(key), list) != (key in self.lists) and record.get(key) is not None:
-                return (
-                    f'"{key}" must be {"a list" if key in self.lists else "one value"}, as in the first'
-                    " lines. Fix or remove the line."
-                )
+                return f'"{key}" must be {"a list" if key in self.lists else "one value"}, as in line 1.'
         lists = sorted(key for key in _used(columns) if key in self.lists)
         record |= {key: [] for key in lists if record.get(key) is None}
         lengths = {len(record[key]) for key in lists}
         if len(lengths) > 1:
-            return f"the lists {', '.join(lists)} must have the same length. Fix or remove the line."
+            return f"the lists {', '.join(lists)} must have the same length."
         for place in range(max(lengths, default=1)):
             cells = {key: record[key][place] if key in lists else record.get(key) for key in _used(columns)}
             for key, value in cells.items():
                 if isinstance(value, dict | list):
-                    return (
-                        f'"{key}" must hold texts or numbers; got {json.dumps(value)[:60]}. Fix or remove the'
-                        " line."
-                    )
+                    return f'"{key}" must hold texts or numbers; got {json.dumps(value)[:60]}.'
             if broken := first_broken({key: _text(value) for key, value in cells.items()}, columns):
                 return broken
         return None

@@ -16,12 +16,10 @@ import pyarrow as pa
 
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, broken
-from widenet.data.formats.guesses import time_like
 from widenet.data.formats.source import Source
 from widenet.errors import DataError
 
 _ARRAY_COLUMNS = ("user", "item", "value", "time")
-_FIRST_ROWS = 100
 _ROW_LABELS = re.compile(r"__index_level_\d+__")
 """The name that Arrow gives the labels of pandas' rows if these have none, as after a filter."""
 
@@ -65,28 +63,20 @@ def opened(value: Any, name: str) -> "TableInMemory":
     if isinstance(value, np.ndarray | tuple):
         value = _of_arrays(list(value.T) if isinstance(value, np.ndarray) else list(value), name)
     if hasattr(value, "to_frame") and getattr(value, "ndim", 1) == 1:  # of pandas or Polars
-        kind = f"a {type(value).__name__}"
-        raise DataError(
-            f"{name} must have a column for the user and one for the item; got {kind}, which is one column."
-            " Give a DataFrame."
-        )
+        raise DataError(f"{name} must have a column for the user and one for the item; got one column.")
     names = [str(each) for each in value.columns] if hasattr(value, "iloc") else []  # of pandas
     if twice := next((each for each in names if names.count(each) > 1), None):
-        raise DataError(f'{name}: every column must have its own name; two are "{twice}". Rename one.')
+        raise DataError(f'{name}: every column must have its own name; two are "{twice}".')
     try:
         table = _of_columns(value, name) if isinstance(value, Mapping) else pa.table(value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{name}: every column must be of one type that Arrow has; {error}. Convert the column."
-        ) from error
+        raise DataError(f"{name}: every column must be of one type that Arrow has; {error}.") from error
     table = table.select([each for each in table.column_names if not _ROW_LABELS.fullmatch(each)])
     columns = [column.name for column in table.schema if not pa.types.is_nested(column.type)]
     types = {column.name: _plain_type(column.type) for column in table.schema}
     floats = frozenset(name for name, kind in types.items() if pa.types.is_floating(kind))
     integers = frozenset(name for name, kind in types.items() if pa.types.is_integer(kind))
-    separators = [sign for sign in ";\t|" if len(columns) == 1 and sign in columns[0]]
-    hint = f", or read the file with sep={separators[0]!r}" if separators else ""
-    return TableInMemory(name, "a table", columns, hint=hint, floats=floats, integers=integers, table=table)
+    return TableInMemory(name, "a table", columns, floats=floats, integers=integers, table=table)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
@@ -107,11 +97,7 @@ def _of_columns(columns: Mapping[Any, Any], source: str) -> pa.Table:
     arrays = {str(name): pa.array(entries, from_pandas=True) for name, entries in columns.items()}
     rows = {name: len(entries) for name, entries in arrays.items()}
     if len(set(rows.values())) > 1:
-        short, long = min(rows, key=rows.__getitem__), max(rows, key=rows.__getitem__)
-        raise DataError(
-            f"{source}: all columns must have the same number of rows; {short!r} has {rows[short]:,}, and"
-            f" {long!r} has {rows[long]:,}. Fill the gaps with None."
-        )
+        raise DataError(f"{source}: all columns must have the same number of rows; got {rows}.")
     return pa.table(arrays)
 
 
@@ -134,35 +120,20 @@ def _of_tuples(rows: Sequence[tuple[Any, ...]], name: str) -> dict[str, list[Any
     """Make columns from a list of tuples.
 
     Raises:
-        DataError: The tuples differ in length, or the items look like times.
+        DataError: The tuples differ in length.
     """
     lengths = sorted({len(row) for row in rows})
     if len(lengths) > 1:
-        raise DataError(
-            f"{name}: tuples must have the same length; got {lengths[0]} and {lengths[1]}. Give each (user,"
-            " item), or also a value."
-        )
-    columns = dict(zip(_ARRAY_COLUMNS, map(list, zip(*rows, strict=True)), strict=False))
-    _check_items(columns["item"], name)
-    return columns
-
-
-def _check_items(items: Sequence[Any] | np.ndarray, name: str) -> None:
-    """Raise DataError if the items look like times."""
-    if kind := time_like([str(item) for item in items[:_FIRST_ROWS]]):
-        rule = f"without names the order must be user, item, value, time; the second entries look like {kind}"
-        raise DataError(f"{name}: {rule}. Reorder them, or give a dictionary of columns.")
+        raise DataError(f"{name}: tuples must have the same length; got {lengths[0]} and {lengths[1]}.")
+    return dict(zip(_ARRAY_COLUMNS, map(list, zip(*rows, strict=True)), strict=False))
 
 
 def _of_arrays(arrays: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
     if not 2 <= len(arrays) <= len(_ARRAY_COLUMNS) or any(
         array.shape != arrays[0].shape or array.ndim != 1 for array in arrays
     ):
-        raise DataError(
-            f"{name}: arrays must be users, items, and perhaps values and times, all of the same length. Give"
-            " 2 to 4 of them."
-        )
-    _check_items(arrays[1], name)
+        rule = "2 to 4 arrays must be users, items, and perhaps values and times, all of the same length"
+        raise DataError(f"{name}: {rule}.")
     return dict(zip(_ARRAY_COLUMNS, arrays, strict=False))
 
 

@@ -52,9 +52,7 @@ def opened(path: Path, name: str, reading: Reading) -> "NpzMatrix":  # noqa: ARG
     ) as error:
         rule = "must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form"
         reason = f"it has no array {error}" if isinstance(error, KeyError) else error
-        raise DataError(
-            f"{name}: {rule}; {reason}. Write it again with `save_npz(path, matrix.tocsr())`."
-        ) from error
+        raise DataError(f"{name}: {rule}; {reason}.") from error
 
 
 FORMAT = Format(

@@ -22,9 +22,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG00
     try:
         schema = pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(
-            f"{name}: must be a Parquet file; {reason_of(error)}. Check the file, or name another `format`."
-        ) from error
+        raise DataError(f"{name}: must be a Parquet file; {reason_of(error)}.") from error
     columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
     floats = frozenset(column.name for column in schema if pa.types.is_floating(column.type))
     integers = frozenset(column.name for column in schema if pa.types.is_integer(column.type))

@@ -32,12 +32,6 @@ class Source(ABC):
     empty_users: bool = False
     """Whether a row may lack an item, because it stands for a user without items."""
 
-    suspects: Mapping[str, str] = field(default_factory=dict)
-    """Columns that are unlikely to be a user or an item, and what they look like."""
-
-    hint: str = ""
-    """Another remedy for a missing column: the end of a sentence."""
-
     decimal: str = "."
     """Decimal separator of its numbers."""
 
@@ -111,7 +105,6 @@ class Reading:
         columns: Column names of CSV without a header.
         named: Columns that other options name; a line that holds one of them is a header.
         first_line: Number of the first line, which is the id of a session's user.
-        of_sequences: Whether users have sequences, so that a line of words may be one.
         prefix: Prefix of these options: "" for interactions, "users_" or "titles_".
         decimal: Decimal separator of CSV.
 
@@ -125,7 +118,6 @@ class Reading:
     columns: tuple[str, ...] | None = None
     named: frozenset[str] = frozenset()
     first_line: int = 1
-    of_sequences: bool = False
     prefix: str = ""
     decimal: str | None = None
 
@@ -154,9 +146,9 @@ class Reading:
         }
         return [self.option(name) for name, value in options.items() if value is not None]
 
-    def option(self, name: str, value: object = None) -> str:
-        """Name an option in a message, with a value if there is one."""
-        return f"`{self.prefix}{name}`" if value is None else f"`{self.prefix}{name}={value!r}`"
+    def option(self, name: str) -> str:
+        """Name an option in a message."""
+        return f"`{self.prefix}{name}`"
 
 
 @dataclass(frozen=True)

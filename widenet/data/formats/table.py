@@ -2,15 +2,11 @@
 
 import json
 import re
-from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from widenet.data import formats
 from widenet.data.formats.csv import DELIMITERS
-from widenet.data.formats.foreign import foreign_kind
-from widenet.data.formats.guesses import begins_with_users, table_like
 from widenet.data.formats.source import Format, Reading, Source
 from widenet.data.formats.text import COMPRESSED, TextFile
 from widenet.errors import DataError, OptionError, nearest
@@ -24,14 +20,11 @@ _NUMBER = r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?"
 _DSSTNE = re.compile(rf"[^\t]+\t[^\t,:]+,{_NUMBER}(:|\s*$)")
 _ARRAY = re.compile(r"\s*\[\s*(\{|$)")
 _UNSURE = re.compile(r"[^\t]+\t[^\t,:]*:[^\t]*$")
-_FOREIGN = re.compile(r"%%MatrixMarket|\S+( \d+:\S+)+\s*$")
-"""First line of MatrixMarket or libsvm."""
-_EXTREME = re.compile(r"\s*\d+\s+\d+\s+\d+\s*\n\s*[\d,]*(\s+\d+:\S+)+\s*$")
-"""First two lines of a file of extreme classification."""
+"""First line of a table with tabs, or of DSSTNE's text without values."""
 
 
 def opened(path: Path, reading: Reading | None = None, name: str | None = None) -> Source:
-    """Open a file in the named format, or in the one that its suffix, first bytes or first lines suggest.
+    """Open a file in the named format, or in the one that its suffix, first bytes or first line show.
 
     Args:
         path: The file.
@@ -47,22 +40,14 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
         rule = f"{reading.option('format')} must be one of {', '.join(FORMATS)}"
         raise OptionError(f'{rule}; got "{reading.format}".{nearest(reading.format, FORMATS)}')
     if not path.exists():
-        raise DataError(f"{name}: the file does not exist. Check the path.")
+        raise DataError(f"{name}: the file does not exist.")
     if path.is_dir():
-        raise DataError(f"{name}: must be a file; it is a directory. Name the files in it.")
+        raise DataError(f"{name}: must be a file; it is a directory.")
     if not path.is_file():
-        raise DataError(
-            f"{name}: must be a file, because it is read more than once; it is a pipe or a device. Pipe"
-            " it in, with - as the source."
-        )
+        raise DataError(f"{name}: must be a file, because it is read twice; it is a pipe or a device.")
     if path.stat().st_size == 0:
         raise DataError(f"{name}: must have rows; the file is empty.")
     format_name = reading.format or _by_suffix(path) or _by_first_bytes(path)
-    if (format_name is None or FORMATS[format_name].is_text) and (
-        foreign := foreign_kind(TextFile(path), reading.prefix)
-    ):
-        kind, remedy = foreign
-        raise DataError(f"{name}: must be one of {', '.join(FORMATS)}; it looks like {kind}. {remedy}")
     return FORMATS[format_name or _by_content(path, name, reading)].opened(path, name, reading)
 
 
@@ -88,49 +73,18 @@ def _by_first_bytes(path: Path) -> str | None:
 
 
 def _by_content(path: Path, name: str, reading: Reading) -> str:
-    lines, option = TextFile(path).sample(), partial(reading.option, "format")
-    first = next((line for line in lines if line.strip()), "")
+    """Recognize JSON, DSSTNE's text and CSV; raises DataError where a line may mean several things."""
+    first = next((line for line in TextFile(path).sample() if line.strip()), "")
     if reading.delimiter or reading.columns or reading.has_header is not None:
         return "jsonl" if _ARRAY.match(first) or _is_json_object(first) else "csv"
     if first.lstrip().startswith(("{", "[")):
         return "jsonl"
     if _DSSTNE.match(first):
         return "dsstne"
-    if _EXTREME.match("".join(lines[:2])):
-        raise DataError(
-            f"{name}: line 1 has three numbers, as files of extreme classification do. Use `widenet data"
-            " extreme`."
-        )
-    if _FOREIGN.match(first):
-        known = ", ".join(FORMATS)
-        raise DataError(
-            f"{name}: line 1 is in another format (libsvm or MatrixMarket). Convert it to one of {known}."
-        )
-    if _UNSURE.match(first):
-        raise DataError(
-            f"{name}: line 1 may be a table with tabs, or DSSTNE's text without values. Use {option('csv')}"
-            f" or {option('dsstne')}."
-        )
-    if any(delimiter in first for delimiter in DELIMITERS):
+    if not _UNSURE.match(first) and any(delimiter in first for delimiter in DELIMITERS):
         return "csv"
-    if why := table_like(lines):
-        raise DataError(
-            f"{name}: its lines look like a table: {why}. Use {reading.option('delimiter', 'space')}."
-        )
-    if len(lines) > 1 and _looks_like_ratings([line.split() for line in lines if line.strip()]):
-        doubt = "its lines may be a user, an item and numbers, or a user and its items"
-        raise DataError(
-            f"{name}: {doubt}. Use {reading.option('delimiter', 'space')} or {option('adjacency')}."
-        )
-    if reading.of_sequences:
-        raise DataError(
-            f"{name}: a line may be a user's sequence, or a user and its items. Use {option('sessions')} or"
-            f" {option('adjacency')}."
-        )
-    if not begins_with_users(lines):
-        doubt = "a line may be a user and its items, or a session of items alone"
-        raise DataError(f"{name}: {doubt}. Use {option('adjacency')} or {option('sessions')}.")
-    return "adjacency"
+    rule = f"its first line does not tell its format. Name it with {reading.option('format')}"
+    raise DataError(f"{name}: {rule}: {', '.join(FORMATS)}.")
 
 
 def _is_json_object(line: str) -> bool:
@@ -138,12 +92,3 @@ def _is_json_object(line: str) -> bool:
         return isinstance(json.loads(line, parse_int=str), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _looks_like_ratings(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether rows look like a table of interactions rather than lists of items.
-
-    All rows have the same number of words, 3 or more, and a user has several rows.
-    """
-    widths = {len(row) for row in rows}
-    return len(widths) == 1 and min(widths) > 2 and len({row[0] for row in rows}) < len(rows)

@@ -17,14 +17,8 @@ from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
 
 COMPRESSED = (".gz", ".zst", ".zstd")
-NO_NUL = (
-    "must not hold the character NUL. If the file is UTF-16, convert it with `iconv -f utf-16 -t utf-8`;"
-    " otherwise remove the character."
-)
-NO_UTF8 = (
-    "must be UTF-8 text. Convert the file, with `iconv -f cp1252 -t utf-8` if it comes from Windows, or else"
-    " with `iconv -f latin1 -t utf-8`."
-)
+NO_NUL = "must not hold the character NUL."
+NO_UTF8 = "must be UTF-8 text."
 
 WHITE_SPACE = r"\s+"
 """The delimiter for any run of spaces and tabs, as in pandas."""
@@ -82,10 +76,7 @@ class TextFile:
         except (EOFError, OSError, zlib.error) as error:
             if getattr(error, "errno", None) is not None:  # the disk failed; the bytes may be right
                 raise
-            raise DataError(
-                f"{self.shown}: must be a complete {compression} file; {error}. Download or compress it"
-                " again."
-            ) from error
+            raise DataError(f"{self.shown}: must be a complete {compression} file; {error}.") from error
 
     def lines(self) -> Iterator[str]:
         """Yield the lines with their ends; what is not UTF-8 makes them no text, see `is_utf8`."""
@@ -102,10 +93,7 @@ class TextFile:
             num_bytes: Largest length, up to LONGEST_LINE_BYTES.
         """
         if self._survey.last_line_bytes > num_bytes:
-            raise DataError(
-                f"{self.shown}: the last line must have at most {num_bytes:,} bytes; it is longer. Close its"
-                " quotes, or split it."
-            )
+            raise DataError(f"{self.shown}: the last line must have at most {num_bytes:,} bytes.")
 
     def with_even_ends(self, folder: Path) -> "TextFile":
         """The file itself if all its lines end in LF, or all in CRLF; otherwise a copy with LF alone.
@@ -120,22 +108,20 @@ class TextFile:
         copy = copy_in(folder)
         with self.opened() as file, copy.open("wb") as target:
             for piece in _blocks(file):
-                once = piece.replace(b"\r\r\n", b"\r\n") if self._survey.is_converted_twice else piece
-                target.write(once.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
+                target.write(piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
         return TextFile(copy, self.shown)
 
     @cached_property
     def _survey(self) -> "_Survey":
         """Facts about the line ends, from one pass over the file."""
         length, has_ended = 0, False
-        num_lf, num_cr, num_crlf, num_crcrlf = 0, 0, 0, 0
+        num_lf, num_cr, num_crlf = 0, 0, 0
         with self.opened() as file:
             for piece in _blocks(file):
                 num_lf += piece.count(b"\n")
                 if b"\r" in piece:
                     num_cr += piece.count(b"\r")
                     num_crlf += piece.count(b"\r\n")
-                    num_crcrlf += piece.count(b"\r\r\n")
                 text = piece.rstrip(b"\r\n")
                 if text:
                     start = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
@@ -144,11 +130,9 @@ class TextFile:
                 has_ended = has_ended or len(text) < len(piece)
                 if length > _ENDLESS_BYTES:
                     line = max(num_lf, num_cr) + 1
-                    raise DataError(
-                        f"{self.shown}: line {line} must have at most {LONGEST_LINE_BYTES:,} bytes; it is"
-                        " longer. Check the file."
-                    )
-        return _Survey(length, num_cr == 0 or num_cr == num_crlf == num_lf, num_crcrlf == num_lf > 0)
+                    rule = f"line {line} must have at most {LONGEST_LINE_BYTES:,} bytes"
+                    raise DataError(f"{self.shown}: {rule}.")
+        return _Survey(length, num_cr == 0 or num_cr == num_crlf == num_lf)
 
     def sample(self) -> list[str]:
         """The first lines. The first one is complete, however long; the last one is left out if cut off."""
@@ -188,15 +172,13 @@ class _Survey:
 
     last_line_bytes: int
     has_even_ends: bool
-    is_converted_twice: bool
-    """Whether every line ends in CR CR LF, because a transfer in text mode converted CRLF again."""
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a file in blocks; no block ends between CR and LF, or within CR CR LF."""
+    """Yield the bytes of a file in blocks; no block ends between CR and LF."""
     held = b""
     while piece := file.read(_BLOCK_BYTES):
         piece = held + piece
-        held = next((end for end in (b"\r\r", b"\r") if piece.endswith(end)), b"")
+        held = b"\r" if piece.endswith(b"\r") else b""
         yield piece.removesuffix(held)
     yield held
