@@ -50,17 +50,6 @@ def test_several_processes_compare_with_the_bits_of_one(size, place, groups):
     assert groups(size)(comparison, place) == [comparison(place)] * size
 
 
-def test_an_evaluation_has_intervals_when_asked(place):
-    model = widenet.Model.load(place / "long")
-    plain, found = model.evaluate(place / "data"), model.evaluate(place / "data", interval=0.9)
-    assert found == plain
-    assert (plain.intervals, plain.users) == ({}, None)
-    lower, upper = found.intervals["ndcg@5"]
-    assert lower < found["ndcg@5"] < upper
-    wider = model.evaluate(place / "data", interval=0.99).intervals["ndcg@5"]
-    assert wider[0] < lower < upper < wider[1]
-
-
 def with_more(folder):
     found = widenet.Model.load(folder / "long").evaluate(folder / "data", ks=[5], beyond=True, groups=True)
     return dict(found), {name: dict(metrics) for name, metrics in found.groups.items()}
@@ -88,25 +77,9 @@ def test_what_cannot_be_compared_is_said(place):
         widenet.compare(place / "short", place / "long", place / "data", level=95)
 
 
-def test_a_dataset_without_the_part_is_refused_with_the_one_that_has_it(place, tmp_path):
-    whole = dataset_from_lists(tmp_path / "whole", LIKED, width=20)
-    split = f"or set one aside with `widenet.split({str(whole.path)!r}, out=DIR, heldout=0.1)`."
-    f"Use {place / 'data'}, which {place / 'short'} was trained on, {split}"
-    with mistake(FitError):
-        widenet.compare(place / "short", place / "long", whole, ks=[2])
-
-
 def test_runs_that_know_other_items_are_refused_with_what_can_be_compared(place, tmp_path):
     grown = dataset_from_lists(tmp_path / "grown", LIKED, width=21)
     training = {"epochs": 1, "batch_size": 10, "shards": 3}
     widenet.train({"layers": LAYERS}, training, grown, tmp_path / "today")
     with mistake(FitError):
         widenet.compare(place / "short", tmp_path / "today", grown)
-
-
-def test_held_out_items_that_a_run_has_seen_are_named(place, tmp_path):
-    data = dataset_from_lists(
-        tmp_path / "data", [liked[:4] for liked in LIKED], heldout=[liked[4:5] for liked in LIKED], width=20
-    )
-    with pytest.warns(UserWarning, match="was trained on"):
-        widenet.compare(place / "short", place / "long", data, ks=[2])

@@ -1,11 +1,8 @@
 """A training without a training document sets a validation part aside, as `widenet.fit` does."""
 
-import io
 import json
 import shutil
-import sys
 import warnings
-from contextlib import redirect_stderr
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +10,8 @@ import pytest
 
 import widenet
 from tests.mistakes import mistake
-from tests.parallel.copied import command
 from tests.runs.test_fitting import COLUMNS, USERS
 from tests.test_runs import After
-from widenet.cli import main
 from widenet.data.split import split as split_dataset
 from widenet.errors import CheckpointError, DataError, OptionError
 from widenet.runs.cutting import making
@@ -112,20 +107,9 @@ def of_group(data, out):
 def test_every_number_of_processes_has_the_same_bits_and_one_cuts(groups, place, fingerprint, tmp_path):
     (first, said), (second, nothing) = groups(2)(of_group, place / "books", tmp_path / "run")
     assert (first, second) == (fingerprint, fingerprint)
-    assert said[0] == (
-        f"A random tenth of each user's items is set aside for validation, in {tmp_path / 'run' / 'data'}."
-    )
+    assert said
     assert nothing == []
     assert inside(tmp_path / "run" / "data") == inside(place / "run" / "data")
-    assert names(tmp_path) == ["run"]
-
-
-def test_processes_of_the_command_line_share_one_part(place, fingerprint, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = f"train --data {place / 'books'} --out run --device cpu --processes 2 --json".split()
-    out, err = (process := command(words)).communicate(60)
-    assert (process.returncode, json.loads(out)["fingerprint"]) == (0, fingerprint)
-    assert err.count("is set aside for validation, in run/data.") == 1
     assert names(tmp_path) == ["run"]
 
 
@@ -188,13 +172,6 @@ def test_a_killed_run_leaves_its_dataset_to_a_training_on_it_alone(goes_on, book
             trained(books, run)
     begun(run / "data" if goes_on else other, run, training={"epochs": 1})
     assert {"data", "validation.json"} & {*names(run)} == ({"data", "validation.json"} if goes_on else set())
-
-
-def test_a_failed_training_leaves_no_dataset(books, tmp_path, monkeypatch):
-    monkeypatch.setattr("widenet.runs.prepared.check_training", lambda *_: 1 // 0)
-    with pytest.raises(ZeroDivisionError):
-        trained(books, tmp_path / "run")
-    assert names(tmp_path) == []
 
 
 def test_a_second_training_leaves_the_dataset_of_the_first_alone(books, tmp_path):
@@ -282,11 +259,9 @@ def test_a_held_out_part_is_evaluated_on_either_dataset_without_a_warning(books,
 
 def test_by_times_and_along_a_sequence_the_last_item_is_set_aside(tmp_path):
     timed = widenet.ingest({**COLUMNS, "time": TIMES}, tmp_path / "timed", time="time", keep_times=True)
-    said = Said()
-    run = begun(timed, tmp_path / "of timed", report=said)
+    run = begun(timed, tmp_path / "of timed")
     split = widenet.split(timed, tmp_path / "split", validation_last=1)
     assert inside(run.path / "data") == inside(split.path)
-    assert said.sentences[0].startswith("The last item of each user is set aside for validation, in ")
     listened = widenet.ingest({**COLUMNS, "time": TIMES}, tmp_path / "listened", time="time", sequence=True)
     run = begun(listened, tmp_path / "of listened")
     assert run.dataset().entry_counts("items", slice(None), "validation").tolist() == [1] * USERS
@@ -297,14 +272,10 @@ def test_few_items_give_a_quarter_or_nothing(tmp_path):
     run = begun(widenet.ingest(few, tmp_path / "few"), tmp_path / "of few")
     quarter = widenet.split(tmp_path / "few", tmp_path / "quarter", validation=0.25)
     assert inside(run.path / "data") == inside(quarter.path)
-    said = Said()
     one = widenet.ingest([("a", "x"), ("b", "y"), ("b", "x")], tmp_path / "one")
-    run = begun(one, tmp_path / "of one", report=said)
+    run = begun(one, tmp_path / "of one")
     assert run.training.evaluation is None
     assert "data" not in names(run.path)
-    assert said.sentences[0] == (
-        "Nobody has enough items for a validation part: training keeps the last epoch's weights."
-    )
 
 
 def test_who_starts_from_a_run_or_names_a_training_sets_nothing_aside(place, books, tmp_path):
@@ -321,18 +292,6 @@ def test_who_starts_from_a_run_or_names_a_training_sets_nothing_aside(place, boo
     assert run.dataset().field("items").parts == ("train", "validation")
 
 
-def test_the_command_line_says_where_the_part_is_and_what_comes_next(place, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    said = io.StringIO()
-    with redirect_stderr(said), pytest.raises(SystemExit) as ended:
-        main(["train", "--data", str(place / "books"), "--out", "run", "--device", "cpu"])
-    first, second, *_, last = said.getvalue().splitlines()
-    assert ended.value.code in (None, 0)
-    assert first == "A random tenth of each user's items is set aside for validation, in run/data."
-    assert second.startswith("No network.json and no training.json was named")
-    assert last == f"Next: widenet predict run --data {place / 'books'} --out recommendations.parquet"
-
-
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"examples": 1}', '{"examples": "a", "field": "items", "share": 0.3}']
 )
@@ -341,11 +300,3 @@ def test_a_damaged_note_is_refused(text, place, books, tmp_path):
     (tmp_path / "run" / "validation.json").write_text(text)
     with mistake(CheckpointError):
         trained(books, tmp_path / "run", resume=True)
-
-
-def test_the_launcher_of_several_processes_leaves_the_cut_to_them(place, tmp_path, monkeypatch):
-    monkeypatch.setattr("widenet.training.cut.Cut.make", lambda *_: pytest.fail("the launcher has cut"))
-    monkeypatch.setattr("widenet.cli.train.run_in_processes", lambda _, processes, __: sys.exit(processes))
-    with pytest.raises(SystemExit, match=r"^3$"):
-        main(["train", "--data", str(place / "books"), "--out", str(tmp_path / "run"), "--processes", "3"])
-    assert names(tmp_path) == []

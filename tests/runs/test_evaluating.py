@@ -49,12 +49,6 @@ def test_a_run_without_final_weights_keeps_nothing(place, tmp_path):
     assert not (tmp_path / "run" / "evaluations").exists()
 
 
-def test_nor_does_the_copy_of_one_in_a_store(place, monkeypatch):
-    monkeypatch.setattr("widenet.stores.cache._root", lambda: place)
-    with mistake(OptionError, option="keep"):
-        widenet.Model.load(place / "run").evaluate(place / "data", "validation", keep=True)
-
-
 def test_propensities_count_in_the_dataset_of_the_training(place, tmp_path):
     """Another dataset to evaluate has other counts; without that of the training there are none."""
     model = widenet.Model.load(place / "run")

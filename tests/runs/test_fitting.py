@@ -6,7 +6,6 @@ import signal
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse
 
@@ -76,22 +75,6 @@ def test_a_run_is_an_ordinary_one_that_moves_with_its_dataset(fitted, tmp_path):
     assert widenet.train(None, None, tmp_path / "moved" / "data", tmp_path / "next", device="cpu").network
 
 
-def test_titles_and_columns_are_those_of_ingest(tmp_path):
-    table = pd.DataFrame(
-        {"who": COLUMNS["user"], "what": COLUMNS["item"], "stars": [1 + item % 5 for item in COLUMNS["item"]]}
-    )
-    titles = pl.DataFrame({"id": range(ITEMS), "title": [f"Book {item}" for item in range(ITEMS)]})
-    named = {"user": "who", "item": "what", "value": "stars"}
-    model = widenet.fit(
-        table, tmp_path / "run", titles=titles, **named, min_value=2, device="cpu", quiet=True
-    )
-    assert [row.title for row in model.recommend(["Book 1"], k=2)] == [
-        f"Book {row.item}" for row in model.recommend([1], k=2)
-    ]
-    with pytest.raises(DataError):
-        model.recommend([5])
-
-
 def test_with_times_the_newest_item_of_each_user_is_for_validation(tmp_path):
     times = np.random.default_rng(0).permutation(len(PAIRS))
     data = widenet.fit(
@@ -106,7 +89,7 @@ def test_with_times_the_newest_item_of_each_user_is_for_validation(tmp_path):
     }
 
 
-def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(fitted, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(fitted, tmp_path, monkeypatch):
     epoch = TrainingReport.epoch
 
     def interrupted(report, record):
@@ -118,8 +101,6 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(fitted, tmp_path, 
     monkeypatch.setattr(TrainingReport, "epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         widenet.fit(COLUMNS, out, device="cpu")
-    hint = f"widenet.train(None, None, '{out}/data', '{out}', resume=True, device='cpu')"
-    assert f"{out} holds a checkpoint. Continue with {hint}." in capsys.readouterr().err
     assert len(widenet.Model.load(out, "cpu").run.records()) == 2
     model = widenet.train(None, None, out / "data", out, resume=True, device="cpu")
     assert model.fingerprint() == fitted.fingerprint()

@@ -45,12 +45,6 @@ def found_batch(data):
     return min(SETTINGS["momentum"][1]["batch_size"], data.num_examples)
 
 
-def test_a_training_of_one_step_is_measured_by_it(data):
-    found = measured(data, epochs=1, batch_size=data.num_examples, evaluation=None)
-    assert (found.step_seconds, found.epoch_seconds) == (1.0, 1.0)
-    assert found.source.startswith("1 step here, ")
-
-
 def test_examples_are_ranked_as_by_predict_and_evaluated_as_in_training(data):
     found = measured(data, epochs=4, evaluation={"every_epochs": 2, "part": "validation"})
     assert found.recommendation_seconds == 1.0
@@ -74,7 +68,3 @@ def test_a_folder_that_takes_no_checkpoint_is_not_counted(data, monkeypatch):
     monkeypatch.setattr(measuring, "write", refuses)
     found = measured(data, epochs=2, evaluation=None)
     assert (found.checkpoint_seconds, found.training_seconds) == (None, 2 * found.epoch_seconds)
-
-
-def test_without_an_evaluation_none_is_measured(data):
-    assert measured(data, evaluation=None).evaluation_seconds is None

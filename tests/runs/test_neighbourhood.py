@@ -6,8 +6,7 @@ import widenet
 from tests.mistakes import mistake
 from tests.trainings import TIED, tied_near
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, DataError, FitError, OptionError
-from widenet.model.neighbourhood import Neighbourhood
+from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.report.listing import list_runs
 from widenet.report.write import write_report
 from widenet.runs import Model, term_search, train
@@ -123,25 +122,6 @@ def test_what_the_run_has_stays_unless_others_gain_by_more_than_chance(term, tmp
     assert list_runs(tmp_path / "made").runs[0].form is None
 
 
-def test_users_who_may_find_again_what_they_have_choose_by_that(tmp_path):
-    rows = [[user % 9] * 3 + [(user + 1) % 9] for user in range(40)]
-    data = dataset_from_lists(
-        tmp_path / "data", rows, validation=[[user % 9] for user in range(40)], width=9, sequence=True
-    )
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "mid", "units": 3, "activation": "linear", "bias": False},
-        {"name": "state", "kind": "recurrent", "cell": "gru", "units": 3},
-        {"name": "out", "kind": "output", "field": "items", "predict": "next"},
-    ]
-    for seen in ("include", "exclude"):
-        training = {**TRAINING, "evaluation": {"metric": "ndcg@5", "seen": seen}}
-        train({"layers": layers}, training, data, tmp_path / seen, device="cpu")
-        tried = []
-        fit_neighbourhood(tmp_path / seen, tmp_path / f"{seen} made", **ASKED, report=tried.append)
-        assert (max(choice.mean for choice in tried) > 0) == (seen == "include")
-
-
 def along_a_sequence(**output):
     return {
         "layers": [
@@ -180,15 +160,6 @@ def test_along_a_sequence_all_orders_are_tried(steps, best, tmp_path):
     known = dict.fromkeys((choice.term.order, choice.term.neighbours) for choice in tried[1:])
     assert [*known] == [(order, number) for order in ("ignore", "use", "forward") for number in (25, 10, 3)]
     assert found.best.term.order == best
-
-
-def test_models_with_other_terms_have_other_fingerprints(data, tmp_path):
-    terms = [{"weight": 1}, {"weight": 2}, {"weight": 1, "floor": 0.5}, {"weight": 1, "neighbours": 24}]
-    found = {
-        train(tied_near(**term), TRAINING, data, tmp_path / str(number), device="cpu").fingerprint()
-        for number, term in enumerate(terms)
-    }
-    assert len(found) == len(terms)
 
 
 def made_by_a_group(run, out):
@@ -244,13 +215,3 @@ def test_what_cannot_have_or_choose_a_term_says_why(plain, tmp_path):
     with mistake(FitError):
         fit_neighbourhood(tmp_path / "other", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_nothing_is_left_of_a_search_that_fails(plain, monkeypatch, tmp_path):
-    def fail(*_):
-        raise DataError("no more")
-
-    monkeypatch.setattr(Neighbourhood, "take", fail)
-    with mistake(DataError):
-        fit_neighbourhood(plain.run.path, tmp_path / "run", **ASKED)
-    assert not [*tmp_path.iterdir()]

@@ -16,10 +16,9 @@ from tests.described import TRAINING, described
 from tests.described import network as described_network
 from tests.mistakes import mistake
 from tests.parallel.workers import Group
-from tests.scratches import refuse_direct
 from tests.scripts import Script
 from tests.test_runs import After, outcome
-from tests.trainings import DEEP, SETTINGS, UNTIED, Heard, books, document
+from tests.trainings import DEEP, SETTINGS, UNTIED, books, document
 from widenet.errors import OptionError
 from widenet.kernels import scratch
 from widenet.kernels.scratch import load
@@ -174,19 +173,6 @@ def test_described_rows_are_those_of_memory_beside_passes_that_write(is_tied, tm
     assert small_chunks
 
 
-def test_described_rows_are_not_read_while_a_pass_writes_them(tmp_path, monkeypatch):
-    asked = {}
-
-    def noted(tensor, _):
-        asked.setdefault(tensor.data_ptr(), set()).add(threading.current_thread().name)
-
-    monkeypatch.setattr(part_module, "fetch_rows", noted)
-    data = described(tmp_path / "data")
-    model = train(described_network(tied=False), TRAINING, data, tmp_path / "run", weights_in="disk")
-    for part in model.network.wide["taste/history"].parts.values():
-        assert asked[part.weight.data_ptr()] == {"MainThread"}
-
-
 def test_two_processes_train_to_the_bits_of_one(data, tmp_path):
     alone = train(*settings("adamw, halves"), data, tmp_path / "memory").fingerprint()
     with Group(2, tmp_path) as group:
@@ -236,22 +222,9 @@ def test_a_killed_training_leaves_no_file_and_resumes_to_the_same_bits(data, tmp
 
 def test_checkpoints_within_an_epoch_are_written_before_training_goes_on(data, tmp_path):
     network, training = settings("momentum")
-    often, heard = {**training, "checkpoints": {"every_steps": 2}}, Heard()
-    train(network, often, data, tmp_path / "disk", weights_in="disk", report=heard)
-    assert heard.said == [
-        "Weights on a disk have no second copy: training waits while a checkpoint is written."
-    ]
+    often = {**training, "checkpoints": {"every_steps": 2}}
+    train(network, often, data, tmp_path / "disk", weights_in="disk")
     train(network, training, data, tmp_path / "memory")
-    assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")
-
-
-def test_a_training_through_the_cache_says_so_once(data, tmp_path, monkeypatch):
-    refuse_direct(monkeypatch)
-    heard = Heard()
-    train(*settings("momentum"), data, tmp_path / "disk", weights_in="disk", report=heard)
-    (said,) = [sentence for sentence in heard.said if "cache" in sentence]
-    assert said.endswith("steps may take longer. Name a folder on another disk with `scratch`.")
-    train(*settings("momentum"), data, tmp_path / "memory")
     assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")
 
 

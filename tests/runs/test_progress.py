@@ -3,8 +3,6 @@
 import io
 import re
 
-import pytest
-
 from widenet.data.messages import Note
 from widenet.runs.progress import IngestReport, TrainingReport
 from widenet.training.state import LoopState
@@ -39,22 +37,6 @@ def test_elsewhere_it_is_a_line_an_epoch(capsys):
     assert capsys.readouterr() == ("", f"{LINE}\n")
 
 
-def test_elsewhere_a_long_epoch_is_not_silent(monkeypatch, capsys):
-    clock = iter([0.0, 0.0, 25.0, 40.0, 56.0, 56.0, 70.0])
-    monkeypatch.setattr("widenet.runs.progress.monotonic", lambda: next(clock))
-    report = TrainingReport()
-    report.start(LoopState(), 2, 100)
-    for _ in range(4):
-        report.advance(31, 3.0)
-    # 62 users in the 31 seconds after the first step; 107 of 200 are left.
-    assert capsys.readouterr().err == "loss 3.0000, 2 users/s, 53.5 s left\n"
-
-
-def test_the_metric_that_the_training_chooses_by_is_shown_too(capsys):
-    follow(TrainingReport(metric="recall@5"))
-    assert capsys.readouterr().err == f"{LINE}  recall@5 0.1000\n"
-
-
 def test_quiet_is_nothing(capsys):
     follow(TrainingReport(quiet=True))
     assert capsys.readouterr() == ("", "")
@@ -73,19 +55,6 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
     assert re.fullmatch(r"[\d.]+ [MG]B", fields["memory"])
     assert "epoch 1/2" in shown
     assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
-
-
-@pytest.mark.parametrize(
-    ("state", "said"),
-    [
-        (LoopState(), ""),
-        (LoopState(epoch=3, step=7, examples=70), "Resuming in epoch 4, after step 7.\n"),
-        (LoopState(epoch=9), "This training has finished: 9 of 9 epochs are done.\n"),
-    ],
-)
-def test_only_a_resumed_training_says_where_it_goes_on(state, said, capsys):
-    TrainingReport().start(state, 9, 100)
-    assert capsys.readouterr().err == said
 
 
 def test_an_ingest_is_a_line_a_phase_and_on_a_terminal_rows_too(monkeypatch, capsys):

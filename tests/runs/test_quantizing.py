@@ -10,7 +10,6 @@ import widenet
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
-from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs.made_of import num_bytes
 from widenet.serve.engine import Engine
@@ -96,18 +95,6 @@ def test_every_use_of_a_run_takes_it(both, place):
     assert small.run.dataset() is not None
 
 
-def test_reasons_add_up_to_the_logit_of_the_rounded_vectors(place):
-    small = widenet.Model.load(place / "tied small")
-    reasons = small.explain("5", ["0", "10"])
-    assert {row.item for row in reasons} == {"0", "10"}
-    vectors = torch.cat(
-        [rows for _, rows in small.network.rows(small.network.layout.links["mid", "in"].weight)]
-    )
-    history = vectors[[0, 10]].sum(dim=0)
-    cosine = torch.nn.functional.cosine_similarity(history, vectors[5], dim=0)
-    assert sum(row.score for row in reasons) == pytest.approx(float(cosine) / 0.1, rel=1e-4)
-
-
 def scores(folder, name):
     model = widenet.Model.load(folder / name)
     blocks = [*model.predict(folder / "data", k=7)]
@@ -118,13 +105,6 @@ def scores(folder, name):
 @pytest.mark.parametrize("size", [2, 4])
 def test_several_processes_have_the_bits_of_one(size, name, place, groups):
     assert groups(size)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * size
-
-
-def test_an_answer_does_not_depend_on_what_came_with_it(both):
-    _, small = both
-    baskets = [[str(user % WIDTH), str(user * 7 % WIDTH)] for user in range(70)]
-    together = small.recommend(baskets, 5)
-    assert together[33] == small.recommend([baskets[33]], 5)[0]
 
 
 def test_its_matrices_are_a_quarter_of_the_size(place):
@@ -243,22 +223,3 @@ def test_it_is_compared_with_the_trained_run_and_served(place):
         (answer,) = engine.answers([Recommend(items=["0", "5"], k=4)])
     expected = [(row.item, row.score) for row in model.recommend(["0", "5"], 4)]
     assert [(row.item, row.score) for row in answer.items] == expected
-
-
-def test_its_vectors_are_neighbours(place):
-    small = widenet.Model.load(place / "tied small")
-    name = small.network.layout.links["mid", "in"].weight
-    vectors = torch.nn.functional.normalize(torch.cat([rows for _, rows in small.network.rows(name)]))
-    expected = (vectors @ vectors[5]).topk(3).indices.tolist()  # the first is the item itself
-    _, found = Neighbours.of_model(small, "out").search(vectors[5:6].numpy(), 3)
-    assert found[0].tolist() == expected
-
-
-def test_a_failed_write_leaves_nothing(place, tmp_path, monkeypatch):
-    def fail(*_, **__):
-        raise CheckpointError("no space")
-
-    monkeypatch.setattr("widenet.training.run_directory.publish", fail)
-    with mistake(CheckpointError):
-        widenet.quantize(place / "plain", tmp_path / "small")
-    assert [*tmp_path.iterdir()] == []

@@ -5,7 +5,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import scipy.sparse
 
 from tests.mistakes import check_sentence, mistake
 from tests.rows import all_rows
@@ -129,32 +128,6 @@ def test_columns_may_be_named_and_hold_values(valued, model):
     assert model.recommend(table, columns=named, format="pandas")["user"].dtype == np.int64
 
 
-def test_categories_are_users_in_the_order_of_their_rows(model):
-    rows = {"user": ["b", "a", "b"], "item": ["3", "0", "5"]}
-    expected = model.recommend([["3", "5"], ["0"]], k=2)
-    table = pd.DataFrame(rows).astype({"user": pd.CategoricalDtype(["a", "b", "unused"]), "item": "category"})
-    for categories in (table, pl.DataFrame(rows).with_columns(pl.all().cast(pl.Categorical))):
-        assert model.recommend(categories, k=2, format="pandas")["user"].tolist() == ["b", "b", "a", "a"]
-        assert same(model.recommend(categories, k=2), expected)
-
-
-def test_nobody_gets_nothing(model):
-    assert model.recommend(users=[]) == model.recommend({"user": [], "item": []}) == []
-    table = model.recommend(users=[], format="pandas")
-    assert (len(table), list(table)) == (0, ["user", "item", "title", "score", "rank"])
-
-
-def test_ids_beyond_signed_numbers_stay_numbers(tmp_path):
-    far = np.array([2**64 - 1, 5, 2**63, 5, 2**64 - 1, 2**63], dtype=np.uint64)
-    table = {"user": [1, 1, 2, 2, 3, 3], "item": far}
-    model = fit(table, tmp_path / "run", device="cpu", quiet=True)
-    found = model.recommend(users=[1, 2], format="arrow")
-    assert found["item"].to_pylist() == [2**63, 2**64 - 1]
-    assert [row.item for row in model.recommend([5], k=5)] == [
-        row.item for row in model.recommend(["5"], k=5)
-    ]
-
-
 @pytest.mark.parametrize("damage", ["gone", "damaged"])
 def test_ids_are_of_one_type_whatever_becomes_of_the_dataset(damage, tmp_path):
     table = {"user": [1, 1, 2, 2, 3, 3], "item": [7, 8, 8, 9, 9, 7]}
@@ -168,14 +141,6 @@ def test_ids_are_of_one_type_whatever_becomes_of_the_dataset(damage, tmp_path):
         model = Model.load(run, "cpu")
         assert [row.item for row in model.recommend([7, 8], k=1)] == [9]
         assert {row.item for row in model.similar(7)} == {8, 9}
-
-
-def test_a_matrix_is_a_table_of_numbers(tmp_path):
-    matrix = scipy.sparse.csr_matrix(([1, 1, 1, 1], ([0, 0, 1, 2], [0, 1, 1, 0])), shape=(3, 2))
-    model = train(TIED, TRAINING, ingest(matrix, tmp_path / "data"), tmp_path / "run")
-    assert same(
-        model.recommend(matrix, exclude_seen=False), model.recommend([[0, 1], [1], [0]], exclude_seen=False)
-    )
 
 
 def items(found):

@@ -6,7 +6,6 @@ from shutil import rmtree
 import pytest
 
 from tests.mistakes import mistake
-from tests.simulated.device import simulated
 from tests.test_runs import After, log, outcome
 from tests.trainings import SETTINGS, STEPS, WIDTH, Heard, books
 from widenet.errors import CheckpointError, FitError, OptionError
@@ -27,11 +26,6 @@ def undisturbed(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("undisturbed") / "run"
     train(*SETTINGS["momentum"], data, out)
     return outcome(out)
-
-
-def test_a_start_without_weights_is_refused(data, tmp_path):
-    with mistake(CheckpointError):
-        train(*SETTINGS["adam, tied"], data, tmp_path / "out", start_from=tmp_path / "nowhere")
 
 
 def test_a_model_without_checkpoints_is_not_trained_anew(data, tmp_path):
@@ -167,9 +161,3 @@ def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, t
     with RunDirectory.open(tmp_path / "run").locked(), mistake(CheckpointError):
         train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
     assert len(log(tmp_path / "run")) == 2
-
-
-def test_weights_on_a_disk_are_refused_on_cuda(data, tmp_path):
-    with simulated(), mistake(OptionError):
-        train(*SETTINGS["momentum"], data, tmp_path / "run", device="cuda", weights_in="disk")
-    assert not (tmp_path / "run").exists()

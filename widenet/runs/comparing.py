@@ -3,12 +3,11 @@
 from widenet.arguments import with_fields_of
 from widenet.baselines.evaluate import check_part, evaluate
 from widenet.data.dataset import Dataset
-from widenet.errors import FitError
 from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.ranking import Metrics, check_ks
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs.documents import dataset_of, path_of
-from widenet.runs.evaluating import check_has_part, warn_of_trained
+from widenet.runs.evaluating import warn_of_trained
 from widenet.runs.model import Model
 from widenet.runs.run_arguments import CompareArguments
 from widenet.training.in_common import check_same_dataset
@@ -37,23 +36,10 @@ def compare(arguments: CompareArguments) -> Comparison:
     check_part(arguments.part)
     check_ks(arguments.ks)
     dataset = dataset_of(arguments.data)
-    runs = [RunDirectory.open(path_of("run", run)) for run in (arguments.first, arguments.second)]
-    _check_same_features(*runs)
+    for run in (arguments.first, arguments.second):
+        RunDirectory.open(path_of("run", run)).check_dataset(dataset)
     first, second = (_metrics(str(run), dataset, arguments) for run in (arguments.first, arguments.second))
     return compared(first, second, arguments.level)
-
-
-def _check_same_features(first: RunDirectory, second: RunDirectory) -> None:
-    """Raise FitError if no dataset fits both runs, because a field has other features in each."""
-    for name, one in first.fields.items():
-        other = second.fields.get(name)
-        if other is None or (one.width, one.vocabulary_digest) == (other.width, other.vocabulary_digest):
-            continue
-        both = f"{one.width:,} in one and {other.width:,} in the other"
-        known = both if one.width != other.width else "others in one than in the other"
-        raise FitError(
-            f'must have the same features as {first.path}; field "{name}" has {known}', place=second.path
-        )
 
 
 def _metrics(run: str, dataset: Dataset, arguments: CompareArguments) -> Metrics:
@@ -61,8 +47,6 @@ def _metrics(run: str, dataset: Dataset, arguments: CompareArguments) -> Metrics
     part, output = arguments.part, arguments.output
     model = Model.load(run, arguments.device, timeout=arguments.timeout)
     network = model.network
-    model.run.check_dataset(dataset)
-    check_has_part(model.run, network, dataset, part, output)
     check_same_dataset(network.exchange, dataset)
     warn_of_trained(model.run, network, model.facts, dataset, part, output)
     with fixed_arithmetic():

@@ -29,26 +29,6 @@ from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import WeightsFacts, facts_of
 
 
-def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: EvaluateArguments) -> None:
-    """Raise OptionError for options of an evaluation that do not go with the run.
-
-    `facts` are those of the run's weights.
-    """
-    if arguments.keep:
-        _check_keeps(run, facts)
-
-
-def check_has_part(
-    run: RunDirectory, network: Network, dataset: Dataset, part: Part, output: str | None
-) -> None:
-    """Raise FitError if a dataset lacks the part, but that of the training has it."""
-    field = network.outputs[output_name(network, output)].spec.field
-    trained = None if part in dataset.field(field).parts else run.dataset()
-    if trained is not None and part in trained.field(field).parts:
-        rule = f'field "{field}" has no {part} part; {trained.path}, which {run.path} was trained on, has one'
-        raise FitError(rule, place=dataset.path)
-
-
 def warn_of_trained(
     run: RunDirectory,
     network: Network,
@@ -98,7 +78,8 @@ def warn_of_trained(
             return
 
 
-def _check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:
+def check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:
+    """Raise OptionError if a run cannot keep an evaluation; `facts` are those of its weights."""
     if "fingerprint" not in facts:
         raise OptionError("needs finished weights", place=run.path, option="keep")
     if cache.holds(run.path):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +21,11 @@ from widenet.predict.dataset_rows import Block, history
 from widenet.predict.list_rules import existing
 from widenet.runs import person
 from widenet.runs.documents import dataset_of, path_of
-from widenet.runs.evaluating import check_has_part, check_options, evaluated, warn_of_trained
+from widenet.runs.evaluating import check_keeps, evaluated, warn_of_trained
 from widenet.runs.person import Fields
 from widenet.runs.place_of_weights import device_of
 from widenet.runs.recommending import (
     Format,
-    Known,
     alike,
     answered,
     are_many,
@@ -47,20 +46,6 @@ from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_log import log_curves
 from widenet.training.saved_facts import TrainingFacts, in_8_bits
 from widenet.training.schedules import rates
-
-if TYPE_CHECKING:
-    from widenet.runs.signatures import compares, recommends
-else:
-
-    def recommends(method: Any) -> Any:
-        """Return a method as it is.
-
-        The overloads of its type are for type checkers alone: `typing` keeps them, and all modules that they
-        reach, until Python has ended, of which DuckDB then complains.
-        """
-        return method
-
-    compares = recommends
 
 
 class Model:
@@ -146,12 +131,11 @@ class Model:
             OptionError: An argument is wrong, or `keep` is set for a run that has not ended or is in a store.
         """
         dataset = self._dataset(arguments.data)
-        check_options(self.run, self.facts, arguments)
-        check_has_part(self.run, self.network, dataset, arguments.part, arguments.output)
+        if arguments.keep:
+            check_keeps(self.run, self.facts)
         warn_of_trained(self.run, self.network, self.facts, dataset, arguments.part, arguments.output)
         return evaluated(self.run, self.network, self.facts, dataset, arguments)
 
-    @recommends
     @method_with_fields_of(RecommendArguments, Dataset)
     def recommend(self, arguments: RecommendArguments) -> Any:
         """Return the k best items for a basket, for several, or for users of a dataset.
@@ -187,7 +171,6 @@ class Model:
             answers, is_one = answered(self.run, self.network, self._dataset, arguments)
         return answers.shown(arguments.format, is_one)
 
-    @compares
     @typed
     def similar(
         self,
@@ -268,7 +251,7 @@ class Model:
             raise OptionError("goes without items and values", option="user")
         name, dataset = output_name(self.network, output), None if user is None else self._dataset(data)
         with fixed_arithmetic():
-            answers = reasons(self.run, self.network, dataset, name, item, Known(user, items, values))
+            answers = reasons(self.run, self.network, dataset, name, item, user, items, values)
         return answers.shown(format, True, "item", "because")
 
     @typed

@@ -1,6 +1,6 @@
 """The inputs of a network for a new user: items by id or title, and values of its other fields."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.data.vocabulary import NUM_SUGGESTIONS, Vocabulary
+from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, nearest, warn_user
 from widenet.plan.descriptions import described_weights
 from widenet.predict.ranking_arguments import (
@@ -140,7 +140,7 @@ def batches_of(
         if numbers is not None:
             check_reads_values(run, name, numbers)
         by_field[name] = named_history(
-            run.vocabulary(name), _names(name, values), numbers, record.kind == "sequence"
+            run.vocabulary(name), checked_names(name, values), numbers, record.kind == "sequence"
         )
     return by_field
 
@@ -162,7 +162,7 @@ def understood(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> dict[s
             by_field[name] = [f"{value:g}" for value in numbers_of(name, values, record.width)]
         else:
             vocabulary = run.vocabulary(name)
-            found = vocabulary.find_each(_names(name, values))
+            found = vocabulary.find_each(checked_names(name, values))
             by_field[name] = vocabulary.titles([first for first, *_ in found])
     return by_field
 
@@ -171,26 +171,17 @@ def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) ->
     """Warn about each text that matches several features."""
     for name, values in inputs.items():
         if run.fields[name].kind != "dense":
-            for sentence in _ambiguous(run.vocabulary(name), _names(name, values)):
-                warn_user(sentence)
-
-
-def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str | int]) -> Iterator[str]:
-    """A sentence for each text that matches several features."""
-    for text, found in zip(texts, vocabulary.find_each(texts), strict=True):
-        if len(found) > 1:
-            first, *others = vocabulary.shown(found[: NUM_SUGGESTIONS + 1])
-            more = len(found) - 1 - len(others)
-            ending = f" and {more:,} more" if more else ""
-            yield f'"{text}" is taken for {first}, the most popular; others: {"; ".join(others)}{ending}.'
+            vocabulary, texts = run.vocabulary(name), checked_names(name, values)
+            for text, found in zip(texts, vocabulary.find_each(texts), strict=True):
+                if len(found) > 1:
+                    [first] = vocabulary.shown(found[:1])
+                    warn_user(
+                        f'"{text}" is taken for {first}, the most popular of {len(found):,} that match.'
+                    )
 
 
 def _is_empty(items: object) -> bool:
     return isinstance(items, list | tuple) and not items
-
-
-def _names(field: str, values: Sequence[Any]) -> list[str | int]:
-    return checked_names(field, values)
 
 
 def numbers_of(field: str, values: Sequence[Any], width: int) -> list[float]:

@@ -171,20 +171,18 @@ class Restrictions:
         rules: Rules for each list.
         never_for: Items that single users must not be shown.
         only_for: The only items that single users may be shown.
-        notes: Sentences about ids of filters that are unknown.
     """
 
     allowed: Filter
     rules: ListRules
     never_for: PerUser | None
     only_for: PerUser | None
-    notes: list[str]
 
     @classmethod
     def of(
         cls, run: RunDirectory, output: Ranked, arguments: RecommendArguments | PredictArguments
     ) -> "Restrictions":
-        """Read and check what arguments say of an output's items.
+        """Read and check what arguments say of an output's items; warns of unknown ids.
 
         Raises:
             DataError: A file cannot be read, all ids of a filter are unknown, or a weight is wrong.
@@ -200,7 +198,9 @@ class Restrictions:
             None if lists is None else PerUser(lists, names, notes, option)
             for option, lists in (("never_for", arguments.never_for), ("only_for", arguments.only_for))
         )
-        return cls(allowed, rules, never_for, only_for, notes)
+        for note in notes:
+            warn_user(note)
+        return cls(allowed, rules, never_for, only_for)
 
 
 def predicted(
@@ -214,8 +214,6 @@ def predicted(
         check_part(arguments.part)
         dataset.sparse_field(output.spec.field, arguments.part)
     chosen = Restrictions.of(run, output, arguments)
-    for note in chosen.notes:
-        warn_user(note)
     return _one_thread_a_block(
         recommendations(
             network,
@@ -242,15 +240,6 @@ def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
         if block is None:
             return
         yield block
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of somebody: the id of a user, or items with their values."""
-
-    user: str | int | None = None
-    items: Sequence[str | int] = ()
-    values: Sequence[float] | None = None
 
 
 def is_table_of_baskets(items: Any) -> bool:
@@ -349,8 +338,6 @@ def answered(
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
     chosen = Restrictions.of(run, network.outputs[output], arguments)
-    for note in chosen.notes:
-        warn_user(note)
     allowed, rules = chosen.allowed.to(network.device), chosen.rules
     never_for, only_for = chosen.never_for, chosen.only_for
     blocks: Iterator[Block]
@@ -451,7 +438,14 @@ def _as_ids(asked: Sequence[str | int], ids: Sequence[str]) -> list[str | int]:
 
 
 def reasons(
-    run: RunDirectory, network: Network, dataset: Dataset | None, output: str, item: Any, known: Known
+    run: RunDirectory,
+    network: Network,
+    dataset: Dataset | None,
+    output: str,
+    item: Any,
+    user: str | int | None,
+    items: Sequence[str | int],
+    values: Sequence[float] | None,
 ) -> Answers:
     """Return what each item of a history adds to the logit of an item; raises as `Model.explain`.
 
@@ -461,20 +455,22 @@ def reasons(
         dataset: The dataset of the user; None for a basket.
         output: Name of the output.
         item: The item to explain.
-        known: The user, or the items and their values.
+        user: The user in the dataset.
+        items: The items of a basket.
+        values: Their values.
     """
     field = person.field_to_explain(run, output)
     if dataset is not None:
-        example = dataset.sparse(field, dataset.rows_of([str(known.user)]))
+        example = dataset.sparse(field, dataset.rows_of([str(user)]))
     else:
-        _check_basket(known.items, known.values, is_sequence=False)
-        inputs = person.with_items(run, output, known.items, None)
-        batch = person.batches_of(run, inputs, known.values)[field]
+        _check_basket(items, values, is_sequence=False)
+        inputs = person.with_items(run, output, items, None)
+        batch = person.batches_of(run, inputs, values)[field]
         assert isinstance(batch, SparseBatch), "the field is sparse"
         example = batch
     [wanted], _ = listed_ids("item", [item])
     target = network.outputs[output].spec.field
-    for each, texts in ((target, [wanted]), (field, known.items)):
+    for each, texts in ((target, [wanted]), (field, items)):
         person.warn_of_ambiguous(run, {each: texts})
     unit = run.vocabulary(target).find(wanted)[0]
     share_Z = shares(network, example, output, unit).numpy()

@@ -282,9 +282,7 @@ def fit_terms(
     Raises:
         KeyboardInterrupt: `interrupted` became true in a process. A resumed training fits the terms again.
     """
-    wanted = [
-        layer for layer in run.network.outputs if _wants(layer) and _hindrance(run, dataset, layer) is None
-    ]
+    wanted = [layer for layer in run.network.outputs if _wants(layer) and _can_fit(run, dataset, layer)]
     if not wanted or evaluate is None:
         return {}
 
@@ -315,7 +313,8 @@ def fit_terms(
         report.say(_said(found, evaluation.metric, output, dataset.manifest.words.examples))
         facts_of_fit = _facts(found, layer.name, evaluation.metric, len(choices))
         fits.append({**facts_of_fit, "seconds": round(time.monotonic() - started, 3)})
-    by_leader(network.exchange, lambda: _log(run, fits), "log")
+    # Unless somebody has removed the log.
+    by_leader(network.exchange, lambda: run.log_more({FITS: fits}) if run.records() else None, "log")
     facts = saved_fit(run, network)
     if not has_changed:
         return facts
@@ -326,9 +325,9 @@ def fit_terms(
 def unfitted(run: RunDirectory, dataset: Dataset) -> list[str]:
     """Return a sentence for each term that a training cannot fit, although its document asks for it."""
     return [
-        f'The neighbourhood term of "{layer.name}" stays as the document has it: {hindrance}.'
+        f'The neighbourhood term of "{layer.name}" cannot be fitted, and stays as the document has it.'
         for layer in run.network.outputs
-        if _wants(layer) and (hindrance := _hindrance(run, dataset, layer)) is not None
+        if _wants(layer) and not _can_fit(run, dataset, layer)
     ]
 
 
@@ -336,24 +335,20 @@ def _wants(layer: OutputLayer) -> bool:
     return layer.neighbourhood is not None and layer.neighbourhood.fit
 
 
-def _hindrance(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> str | None:
-    """Return why a training cannot fit an output's term; None if it can."""
-    training = run.training
-    if run.start is not None:
-        return "this training goes on from another, and its interactions alone are too few to count by"
-    if training.evaluation is None or training.evaluation.part != PART:
-        return f"training.json has no evaluation on a {PART} part to fit it by"
-    if training.evaluation.metric.partition("@")[0] not in MEANS:
-        return f"{training.evaluation.metric} is no mean over {dataset.manifest.words.examples}"
-    if PART not in dataset.field(layer.field).parts or len(able_rows(dataset, layer.field)) < 2:
-        return f'the {PART} part of "{layer.field}" has fewer than two {dataset.manifest.words.examples}'
-    return None
+def _can_fit(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> bool:
+    """Whether a training can fit an output's term: by a mean over two examples of a validation part or more.
 
-
-def _log(run: RunDirectory, fits: list[dict[str, Any]]) -> None:
-    """Add the fits to the log, unless somebody has removed it."""
-    if run.records():
-        run.log_more({FITS: fits})
+    One that goes on from another run has too few interactions to count by.
+    """
+    evaluation = run.training.evaluation
+    return (
+        run.start is None
+        and evaluation is not None
+        and evaluation.part == PART
+        and evaluation.metric.partition("@")[0] in MEANS
+        and PART in dataset.field(layer.field).parts
+        and len(able_rows(dataset, layer.field)) >= 2
+    )
 
 
 def _facts(found: Found, output: str, metric: str, num_tried: int) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Recommends items to the users of a DataFrame."""
 
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -89,8 +88,6 @@ class _Wanted:
     def of(cls, run: RunDirectory, output: Unloaded, arguments: PredictArguments) -> "_Wanted":
         """Read and check arguments, with their files; raises as `widenet.Model.predict`."""
         chosen, k = Restrictions.of(run, output, arguments), checked_k(arguments.k)
-        for note in chosen.notes:
-            warnings.warn(note, stacklevel=3)  # frames: here, `predict`, the caller
         allowed, never_for = chosen.allowed, chosen.never_for
         return cls(
             output.spec.name, k, arguments.exclude_seen, allowed, chosen.rules, never_for, chosen.only_for
