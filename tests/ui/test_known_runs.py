@@ -4,7 +4,7 @@ import shutil
 
 from tests.ui.conftest import training
 from widenet.report.listing import list_runs
-from widenet.ui.known_runs import MOST_POINTS, KnownRuns
+from widenet.ui.known_runs import KnownRuns
 
 
 def known(folder):
@@ -20,7 +20,6 @@ def test_it_is_what_the_list_of_runs_says(runs):
     for name, run in seen.now.runs.items():
         assert run.differences == listing[name].differences
         assert run.listed.value == listing[name].value == run.values["ndcg@5"]
-        assert list(run.curves["ndcg@5"][0::2]) == list(range(1, run.listed.epochs + 1))
     assert seen.now.problems == {}
 
 
@@ -36,7 +35,7 @@ def test_only_what_changes_is_read_and_told(runs):
         seen.look(everywhere=False)
         assert seen.now.version == start + 1
         assert seen.now.runs["untied"].listed.state == "training"
-        assert list(seen.now.runs["untied"].curves["ndcg@5"])[-2:] == [2, 0.75]
+        assert seen.now.runs["untied"].values["ndcg@5"] == 0.75
         assert seen.now.runs["deep/tied"] is tied
 
 
@@ -64,17 +63,3 @@ def test_a_damaged_run_is_named_until_it_is_mended(runs):
     seen.look()
     assert seen.now.problems == {}
     assert "untied" in seen.now.runs
-
-
-def test_a_long_curve_keeps_its_last_point(runs):
-    run_log = runs / "untied" / "log.jsonl"
-    run_log.write_text(
-        "".join(f'{{"epoch": {epoch}, "loss": {epoch}, "ndcg@5": NaN}}\n' for epoch in range(1, 1001))
-    )
-    run = known(runs).now.runs["untied"]
-    epochs = list(run.curves["loss"][0::2])
-    assert len(epochs) <= MOST_POINTS
-    assert epochs[-1] == 1000
-    assert epochs == sorted(set(epochs))
-    assert "ndcg@5" not in run.values
-    assert "ndcg@5" not in run.curves

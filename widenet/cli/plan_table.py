@@ -56,8 +56,6 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
             f" {job.training.checkpoints.keep_last}."
         ),
     ]
-    if job.training.checkpoints.within_epochs:
-        lines.append(_background(report))
     if job.weights_in != "device":
         lines.append(_elsewhere(report))
     if report["frozen_saved_bytes"]:
@@ -118,23 +116,6 @@ def _elsewhere(report: Mapping[str, Any]) -> str:
     return (
         f"On disk, each process: {held}, of which memory holds {amount(window)}. A step reads {read} and"
         f" writes {written}" + ("." if seconds is None else f", at least {seconds:.3g} s.")
-    )
-
-
-def _background(report: Mapping[str, Any]) -> str:
-    """A sentence about the way in which checkpoints within epochs are written."""
-    snapshot_bytes = report["snapshot_bytes"]
-    if report["weights_in"] != "device":
-        name = NAMES[report["weights_in"]]
-        return f"{name} have no second copy: training waits while a checkpoint is written."
-    if snapshot_bytes:
-        return (
-            "Checkpoints are written during training, from a copy in the machine's memory:"
-            f" {amount(snapshot_bytes)} per process."
-        )
-    return (
-        "Memory has no room for a second copy of weights and optimizer state: training waits while a"
-        " checkpoint is written."
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import PARTS, Part
+from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.statistics import Spread, counts
 from widenet.data.words import Words
 from widenet.errors import DataError
@@ -196,38 +196,24 @@ def _histories(dataset: Dataset, row: int) -> Iterator[Html]:
             yield tag("div", tag("h3", title), tag("ol", *entries), note(more) if more else "")
 
 
-class _Key:
-    """A dataset, equal to another with the same examples at the same place."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset, self.key = dataset, (dataset.path, dataset.digest)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-
 def facts_of(dataset: Dataset) -> list[PartFacts]:
     """Return the facts of every part that is not dense; the entries of a dataset are read once."""
-    return _facts(_Key(dataset))
+    return _facts(dataset.path, dataset.digest)
 
 
 @lru_cache(_DATASETS)
-def _facts(key: _Key) -> list[PartFacts]:
-    return list(_read(key.dataset))
-
-
-def _read(dataset: Dataset) -> Iterator[PartFacts]:
-    for part in counts(dataset.path, dataset.manifest):
-        yield PartFacts(
+def _facts(path: Path, digest: str) -> list[PartFacts]:
+    del digest  # with another one, the path holds other examples
+    return [
+        PartFacts(
             part.field,
             part.part,
             Spread.of(part.examples),
             Spread.of(part.features),
             _lengths(part.examples),
         )
+        for part in counts(path, Manifest.read(path))
+    ]
 
 
 def _lengths(examples: np.ndarray) -> dict[str, float]:

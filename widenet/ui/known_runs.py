@@ -3,10 +3,8 @@
 import math
 import os
 import time
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,10 +15,7 @@ from widenet.report.listing import ListedRun, documents_of, found, listed
 from widenet.report.subject import Subject
 from widenet.training.existing_run import is_locked
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_log import metric_names, points
-
-MOST_POINTS = 40
-"""Points of a small curve."""
+from widenet.training.run_log import metric_names
 
 _FILES = (
     "network.json",
@@ -43,7 +38,6 @@ class KnownRun:
     Attributes:
         listed: Its facts, without differences.
         values: Loss and metrics of the epoch whose weights it keeps; none if they were changed since.
-        curves: Of the loss and each metric, at most `MOST_POINTS` pairs: epoch, value, epoch, value.
         documents: What may differ between runs.
         differences: Its values where the documents of the runs differ.
         signature: Changes when its files do.
@@ -51,7 +45,6 @@ class KnownRun:
 
     listed: ListedRun
     values: dict[str, float]
-    curves: dict[str, "array[float]"]
     documents: dict[str, Any]
     differences: dict[str, Any]
     signature: _Signature
@@ -133,14 +126,11 @@ class KnownRuns:
         try:
             subject = Subject(name, RunDirectory.open(path))
             run = listed(subject)
-            curves = {
-                key: array("d", chain.from_iterable(_few(points(subject.records, key))))
-                for key in ("loss", *metric_names(subject.records))
-            }
             measured = subject.measured
-            values = {key: measured[key] for key in curves if _is_number(measured.get(key))}
+            names = ("loss", *metric_names(subject.records))
+            values = {key: measured[key] for key in names if _is_number(measured.get(key))}
             runs[name] = KnownRun(
-                run, values, curves, documents_of(subject), self._differences.get(name, {}), signature
+                run, values, documents_of(subject), self._differences.get(name, {}), signature
             )
             self._damaged.pop(name, None)
         except (WidenetError, OSError) as error:
@@ -176,9 +166,3 @@ def _signature(path: Path) -> _Signature:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def _few(line: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """Return at most `MOST_POINTS` points: the last one, and others at equal distances."""
-    step = -(-len(line) // MOST_POINTS) or 1
-    return line[(len(line) - 1) % step :: step]

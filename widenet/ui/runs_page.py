@@ -1,11 +1,9 @@
 """The table of runs."""
 
-from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
-from widenet.pictures.curves import COLOURS
 from widenet.pictures.html import Html, brief, tag
 from widenet.plan.numbers import duration
 from widenet.report.differences import as_text
@@ -13,7 +11,6 @@ from widenet.ui.known_runs import Known, KnownRun
 from widenet.ui.pages import link, live, page
 
 _ABSENT = "\u2013"
-_WIDE, _HIGH, _EDGE = 120, 30, 3
 _MOST_ROWS_KEPT = 4096
 
 
@@ -26,7 +23,7 @@ def runs_page(known: Known, metric: str | None = None, can_start: bool = False) 
         can_start: Whether the page leads to that which starts a training.
     """
     version, runs = known.version, known.runs
-    metrics = list(dict.fromkeys(name for run in runs.values() for name in run.curves if name != "loss"))
+    metrics = list(dict.fromkeys(name for run in runs.values() for name in run.values if name != "loss"))
     metric = metric if metric in (*metrics, "loss") else _usual(runs.values())
     newest = sorted(runs.values(), key=lambda run: (-run.listed.changed.timestamp(), run.listed.name))
     rows = [_row(run, metric) for run in newest]
@@ -90,16 +87,15 @@ def _table(rows: Collection[Html], metric: str) -> Html:
         ("State", "text", "more"),
         ("Epochs", "number", "more"),
         (metric, "number", "number"),
-        ("Curve", None, ""),
         *([] if metric == "loss" else [("loss", "number", "number more")]),
         ("Time", "number", "number more"),
         ("Changed", "number", "more"),
     ]
     heads = [tag("th", tag("span", "Compare", class_="unseen"), scope="col")]
     for name, kind, look in columns:
-        inside = name if kind is None else tag("button", name, type="button", data_kind=kind)
+        button = tag("button", name, type="button", data_kind=kind)
         order = "descending" if name == "Changed" else None
-        heads.append(tag("th", inside, scope="col", class_=look or None, aria_sort=order))
+        heads.append(tag("th", button, scope="col", class_=look or None, aria_sort=order))
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows, id="rows"), class_="runs")
     return tag("div", table, class_="card wide", tabindex="0", role="group", aria_label="Table of runs")
 
@@ -113,8 +109,7 @@ def _row(run: KnownRun, metric: str) -> Html:
     if facts.warning is not None:
         state += [" ", tag("span", "loss went up", class_="warn", title=facts.warning)]
     if facts.form is not None:
-        title = f"made of {facts.made_of}, whose training its curve shows"
-        state += [" ", tag("span", facts.form, title=title)]
+        state += [" ", tag("span", facts.form, title=f"made of {facts.made_of}")]
     box = tag("input", type="checkbox", value=name, aria_label=f"Compare {name}")
     differences = ", ".join(_differences(run))
     naming = [
@@ -128,7 +123,6 @@ def _row(run: KnownRun, metric: str) -> Html:
         tag("td", *state, class_="more", data_sort=facts.state),
         tag("td", f"{facts.epochs:,} of {facts.epochs_asked:,}", class_="more", data_sort=facts.epochs),
         tag("td", *_value(run, metric, value), class_="number", data_sort=_sortable(value)),
-        tag("td", _spark(run.curves.get(metric), metric, facts.kept_epoch)),
     ]
     if metric != "loss":
         cells.append(tag("td", *_value(run, "loss", loss), class_="number more", data_sort=_sortable(loss)))
@@ -163,29 +157,6 @@ def _value(run: KnownRun, name: str, value: float | None) -> list[object]:
         return [_ABSENT]
     is_metric = name != "loss" and run.listed.part is not None
     return [brief(value), tag("small", run.listed.part) if is_metric else ""]
-
-
-def _spark(line: "array[float] | None", name: str, kept: int | None) -> Html | str:
-    """A small curve of its own scale, with a dot at the epoch that the run keeps."""
-    if not line:
-        return ""
-    xs, ys = line[0::2], line[1::2]
-    low, high, first, last = min(ys), max(ys), xs[0], xs[-1]
-    across = (_WIDE - 2 * _EDGE) / (last - first or 1)
-    up = (_HIGH - 2 * _EDGE) / (high - low or 1)
-    places = [
-        (_EDGE + (x - first) * across, _HIGH - _EDGE - (y - low) * up) for x, y in zip(xs, ys, strict=True)
-    ]
-    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    shapes = [tag("polyline", points=corners, fill="none", stroke=COLOURS[0], stroke_width=1.6)]
-    shapes += [
-        tag("circle", cx=place[0], cy=place[1], r=3, fill=COLOURS[1])
-        for x, place in zip(xs, places, strict=True)
-        if x == kept
-    ]
-    said = f"{name}, epochs {first:.0f} to {last:.0f}: {brief(ys[0])} to {brief(ys[-1])}"
-    look = {"viewBox": f"0 0 {_WIDE} {_HIGH}", "width": _WIDE, "height": _HIGH, "class_": "spark"}
-    return tag("svg", *shapes, **look, role="img", aria_label=said)
 
 
 def _chosen() -> Html:
