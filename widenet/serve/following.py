@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock, Thread
 
-from widenet.errors import WidenetError
+from widenet.errors import WidenetError, in_one_line
 from widenet.serve.batches import ModelThread
 from widenet.serve.engine import Engine
 from widenet.serve.requests import RefusedError
@@ -123,5 +123,4 @@ def is_of_system(error: BaseException) -> bool:
 
 def _say(sentence: str) -> None:
     """Print a line to standard error; control characters become escapes."""
-    shown = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in sentence)
-    print(f"widenet: {shown}", file=sys.stderr, flush=True)  # noqa: T201
+    print(f"widenet: {in_one_line(sentence)}", file=sys.stderr, flush=True)  # noqa: T201
