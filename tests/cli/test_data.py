@@ -35,61 +35,6 @@ def test_ingest_tells_its_phases_and_what_it_made(widenet, tmp_path):
     ]
 
 
-def test_ingest_takes_further_fields_and_everything_that_is_an_option(widenet, tmp_path):
-    (tmp_path / "log.txt").write_text("1|a|5|10\n1|b|3|20\n1|c|4|30\n2|a|1|10\n2|b||20\n1|a|2|5\n")
-    (tmp_path / "users.csv").write_text("id,land,age,size,w\n1,at,30,2,2\n2,de,40,3,1\n")
-    columns = [
-        "--columns",
-        "user,item,stars,when",
-        "--value",
-        "stars",
-        "--time",
-        "when",
-        "--skip-bad-lines",
-        1,
-        "--duplicates",
-        "sum",
-    ]
-    fields = [
-        "--users",
-        tmp_path / "users.csv",
-        "--sparse",
-        "land=land",
-        "--dense",
-        "body=age,size",
-        "--weight",
-        "w",
-    ]
-    ended = widenet(
-        "data",
-        "ingest",
-        tmp_path / "log.txt",
-        "--out",
-        tmp_path / "data",
-        *columns,
-        *fields,
-        "--heldout-last",
-        1,
-    )
-    assert ended.status == 0, ended.err
-    assert (
-        ended.err.splitlines()[0]
-        == "reading log.txt as csv (bars, no header): user = user, item = item, value = stars, time ="
-        " when ..."
-    )
-    assert f"skipped 1 bad line; the first: {tmp_path / 'log.txt'}: line 5: " in ended.err
-    assert ended.out.splitlines()[1:] == [
-        "  items: 3 distinct; 3 train, 1 heldout",
-        "  land: 2 distinct; 2 train",
-        "  body: 2 numbers; 4 train",
-        "  train lines skipped: 1",
-        "  train rows read: 5",
-        "  train duplicates merged: 1",
-    ]
-    made = Dataset.open(tmp_path / "data")
-    assert made.sparse("items", slice(0, 1)).values.tolist() == [7.0, 3.0]
-
-
 @pytest.mark.usefixtures("inside")
 def test_split_makes_the_parts_asked_for(widenet, tmp_path):
     ended = widenet(

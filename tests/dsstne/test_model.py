@@ -251,37 +251,6 @@ def test_files_of_older_versions_are_read(tmp_path):
     )
 
 
-def test_what_the_file_says_of_training_stands_in_the_documents(tmp_path):
-    layers = autoencoder()
-    changes = {
-        "errorFunction": np.uint32(3),
-        "SMCE_oneScale": np.float32(30),
-        "SMCE_oneTarget": np.float32(0.8),
-    }
-    model = import_model(
-        write_model(tmp_path / "x.nc", layers, connected(1, layers), **changes), tmp_path / "run"
-    )
-    network, training = model.run.network, model.run.training
-    assert (
-        network.layer("Input").denoise,
-        network.layer("Input").denoise_rescale,
-        network.layer("Hidden1").dropout,
-    ) == (0.2, True, 0.5)
-    loss = network.layer("Output").loss
-    assert (loss.kind, loss.one_scale, loss.one_target, loss.zero_target) == (
-        "scaled_marginal_cross_entropy",
-        30,
-        0.8,
-        0.1,
-    )
-    assert (training.shuffle, training.optimizer.kind, training.optimizer.learning_rate, training.l2) == (
-        False,
-        "sgd",
-        0.025,
-        0.0001,
-    )
-
-
 def test_index_files_name_features_and_padding_is_never_recommended(tmp_path):
     (tmp_path / "names").write_text("c\t2\na\t0\nd\t3\nb\t1\n")
     layers = autoencoder(width=128)

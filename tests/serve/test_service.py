@@ -1,14 +1,13 @@
 """A service's beginning and end: a full queue, SIGTERM, nothing lost, and models that follow each other."""
 
 import shutil
-import socket
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
 
 from tests.mistakes import mistake
 from tests.serve.conftest import STOPPING, TOKEN, service
-from widenet.errors import CheckpointError, OptionError
+from widenet.errors import OptionError
 from widenet.serve.serve_arguments import ServeArguments
 from widenet.serve.service import serve as start
 
@@ -65,20 +64,6 @@ def test_wrong_options_are_told_before_the_model_is_read(options, option, world,
     tokens(tmp_path)
     with mistake(OptionError, option=option):
         start(ServeArguments(world.run("first"), port=0, **options), print)
-
-
-def test_what_is_no_run_or_has_no_weights_yet_and_a_port_in_use_are_told(world, tmp_path):
-    for path in (tmp_path / "none", world.data):
-        with mistake(CheckpointError, place=path):
-            start(ServeArguments(path, port=0), print)
-    beginning = tmp_path / "beginning"
-    beginning.mkdir()
-    for name in ("network.json", "training.json", "fields.json"):
-        (beginning / name).write_bytes((world.run("first") / name).read_bytes())
-    with mistake(CheckpointError, place=beginning):
-        start(ServeArguments(beginning, port=0), print)
-    with socket.create_server(("127.0.0.1", 0)) as other, mistake(OptionError, option="port"):
-        start(ServeArguments(world.run("first"), port=other.getsockname()[1]), print)
 
 
 def test_the_program_that_users_start_answers_and_ends_well(world):

@@ -4,8 +4,6 @@ import pytest
 
 from tests.dsstne.test_spec import (
     HALF_XAVIER,
-    IMAGE,
-    OUTPUT,
     changed_case,
     config,
     hidden,
@@ -135,61 +133,3 @@ def test_boosts_go_where_dsstne_applies_them(function, acts):
     found = spoken(config(ErrorFunction=function, DeltaBoost={"one": 4, "zero": 0.5}))
     expected = {"target": 4.0, "other": 0.5} if acts else None
     assert found.network["layers"][-1].get("delta_boost") == expected
-
-
-def test_convolutions_and_poolings_have_their_axes_turned_round():
-    layers = [
-        IMAGE,
-        {
-            "Name": "C",
-            "Type": "Convolutional",
-            "N": 8,
-            "Kernel": [5, 3],
-            "KernelStride": [2, 1],
-            "Activation": "Relu",
-            "BatchNormalization": True,
-        },
-        {"Name": "P", "Type": "Pooling", "Function": "Max", "Kernel": [2, 3], "KernelStride": [1, 2]},
-        {"Name": "L", "Type": "Pooling", "Function": "LRN"},
-        OUTPUT,
-    ]
-    found = layers_of({"Layers": layers, "LRN": {"k": 1, "n": 4}})
-    assert found[0]["shape"] == [3, 24, 28]
-    assert {
-        key: found[1][key]
-        for key in ("kind", "filters", "kernel", "stride", "padding", "batch_normalization")
-    } == {
-        "kind": "convolution",
-        "filters": 8,
-        "kernel": [3, 5],
-        "stride": [1, 2],
-        "padding": "dsstne",
-        "batch_normalization": {"momentum": 1.0},
-    }
-    assert found[2] == {
-        "name": "P",
-        "kind": "pooling",
-        "function": "max",
-        "kernel": [3, 2],
-        "stride": [2, 1],
-        "padding": "dsstne",
-    }
-    assert found[3] == {
-        "name": "L",
-        "kind": "pooling",
-        "function": {"kind": "lrn", "k": 1.0, "n": 4, "alpha": 1e-4, "beta": 0.75},
-    }
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"), [("Maxout", "maxout"), ("DotProduct", "dot_product"), ("Cosine", "cosine")]
-)
-def test_poolings_of_several_sources(function, expected):
-    towers = [hidden(Name=name, Source="In") for name in ("A", "B")]
-    pooled = {"Name": "P", "Type": "Pooling", "Function": function, "Source": ["A", "B"]}
-    assert layers_of(config(*towers, pooled))[3] == {
-        "name": "P",
-        "source": ["A", "B"],
-        "kind": "pooling",
-        "function": expected,
-    }
