@@ -119,7 +119,8 @@ class Guard:
             return found
         data = self.old.work / case.data.replace("points", "test-points")
         facts = json.loads((data / "dataset.json").read_text())
-        part = "heldout" if "heldout" in json.dumps(facts["fields"]) else "validation"
+        parts = json.dumps(facts["fields"])
+        part = next(part for part in ("heldout", "validation", "train") if part in parts)
         layers = json.loads((run / "network.json").read_text()).get("layers", ())
         outputs = [layer["name"] for layer in layers if layer.get("kind") == "output"]
         asked = [
@@ -210,11 +211,12 @@ def _cases(old, is_whole):
         elif is_whole or not name.startswith("whole "):
             yield name, commands
     for case in TRAININGS:
-        if case.name.startswith("whole ") and (
-            not is_whole or not (SHARED.is_dir() or "golden" in case.data)
-        ):
+        is_of_whole = case.name.startswith("whole ")
+        if not is_whole and (is_of_whole or not case.is_small):
             continue
-        if is_whole and not case.name.startswith("whole "):
+        if is_of_whole and not SHARED.is_dir() and "golden" not in case.data:
+            continue
+        if is_whole and not is_of_whole:
             epochs = (
                 {"epochs": max(EPOCHS, case.changes.get("epochs", 0))} if case.changes.get("epochs") else {}
             )

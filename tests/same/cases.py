@@ -75,6 +75,7 @@ class Training:
     processes: numbers of processes of this side.
     is_interrupted: whether this side also stops, goes on, is killed, and goes on again.
     then: further commands about the run.
+    is_small: whether the small form has it too.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Training:
     processes: tuple[int, ...] = (1,)
     is_interrupted: bool = False
     then: tuple[str, ...] = ()
+    is_small: bool = True
 
 
 SAMPLE = {"kind": "popularity", "units": 64}
@@ -94,26 +96,26 @@ TRAININGS = [
     Training("demo", "sets", "widenet/demo/", processes=(1, 2, 3), is_interrupted=True,
              evaluate="--beyond --groups --propensity 0.55,1.5",
              then=("quantize {run} --out {run}-8", "fingerprint {run}-8", "knn like {run} i1 -k 9 --json")),
-    Training("goodbooks", "sets", "examples/goodbooks/"),
+    Training("goodbooks", "sets", "examples/goodbooks/", is_small=False),
     Training("goodbooks, neighbours", "sets", "examples/goodbooks/neighbours-"),
     Training("gowalla", "sets", "examples/gowalla/"),
     Training("gowalla, neighbours", "sets", "examples/gowalla/neighbours-", is_interrupted=True),
-    Training("movielens", "sets", "examples/movielens-20m/"),
+    Training("movielens", "sets", "examples/movielens-20m/", is_small=False),
     Training("movielens, DSSTNE's", "sets", "examples/movielens-20m/dsstne-", {"epochs": 2}),
-    Training("diginetica", "sessions", "examples/diginetica/", {"next.sample": SAMPLE}, processes=(1, 2)),
+    Training("diginetica", "sessions", "examples/diginetica/", {"next.sample": SAMPLE}),
     Training("diginetica, GRU", "sessions", "examples/diginetica/gru-", {"next.sample": SAMPLE}),
     Training("diginetica, full", "sessions", "examples/diginetica/full-", is_interrupted=True),
     Training("next word", "sentences", "examples/next-word/", {"epochs": 4}),
-    Training("extreme", "points", "examples/extreme/", processes=(1, 3)),
-    Training("extreme, linear", "points", "examples/extreme/linear-", {"epochs": 3}),
+    Training("extreme", "points", "examples/extreme/"),
+    Training("extreme, linear", "points", "examples/extreme/linear-", {"epochs": 3}, is_small=False),
     Training("AlexNet", "golden/photos", "examples/alexnet/",
-             {"epochs": 1, "batch_size": 8, "full6.units": 48, "full7.units": 48}),
+             {"epochs": 1, "batch_size": 8, "full6.units": 48, "full7.units": 48}, is_small=False),
     Training("default, sets", "sets"),
-    Training("default, users", "users"),
-    Training("default, items", "items"),
+    Training("default, users", "users", is_small=False),
+    Training("default, items", "items", is_small=False),
     Training("default, sequences", "sequences", processes=(1, 2)),
     Training("default, sessions", "sessions"),
-    Training("default, no validation", "all-sets", options="--no-validation"),
+    Training("default, no validation", "all-sets", options="--no-validation", is_small=False),
     Training("default, part set aside", "all-sets"),
     Training("default, from", "grown", options="--from {demo}"),
     Training("whole goodbooks", "goodbooks", "examples/goodbooks/neighbours-", is_interrupted=True),
