@@ -31,6 +31,8 @@ EPOCHS, LONG = 6, 40
 """Epochs at least of a training that is interrupted, and those of a golden one."""
 ASKED = 1000
 """Recommendations of each training, at least."""
+ASKED_OF = {"points": "test-points", "all-sets": "sets"}
+"""The datasets that are asked in place of those without a part that is set aside."""
 
 
 class Guard:
@@ -117,10 +119,9 @@ class Guard:
         found = {"status of train": str(status)}
         if status:
             return found
-        data = self.old.work / case.data.replace("points", "test-points")
+        data = self.old.work / ASKED_OF.get(case.data, case.data)
         facts = json.loads((data / "dataset.json").read_text())
-        parts = json.dumps(facts["fields"])
-        part = next(part for part in ("heldout", "validation", "train") if part in parts)
+        part = "heldout" if "heldout" in json.dumps(facts["fields"]) else "validation"
         layers = json.loads((run / "network.json").read_text()).get("layers", ())
         outputs = [layer["name"] for layer in layers if layer.get("kind") == "output"]
         asked = [
