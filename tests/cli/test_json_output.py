@@ -102,26 +102,9 @@ def test_standard_output_is_one_document_with_the_names_of_the_page(command, wid
     assert names(result) == names(shown)
 
 
-@pytest.mark.usefixtures("copied")
-def test_users_set_aside_make_a_list_of_two_datasets(widenet):
-    line = "data split whole --out a --users-out b --heldout-users 0.5 --heldout 0.5 --json"
-    ended = widenet(*line.split())
-    assert [dataset["path"] for dataset in json.loads(ended.out)] == ["a", "b"]
-
-
 def test_the_published_data_are_a_list(widenet):
     listed = json.loads(widenet("data", "fetch", "--list", "--json").out)
     assert "movielens-1m" in {known["name"] for known in listed}
-
-
-@pytest.mark.usefixtures("copied")
-def test_the_facts_of_a_training_are_those_of_the_table(widenet):
-    trained = json.loads(widenet("train", *LINES["train"].split(), "--quiet", "--json").out)
-    (listed,) = json.loads(widenet("runs", "new", "--json").out)["runs"]
-    report, differences = trained.pop("report"), listed.pop("differences")
-    assert trained == listed
-    assert (report, differences) == ("new/report.html", {})
-    assert trained["fingerprint"] == widenet("fingerprint", "new").out.strip()
 
 
 def test_numbers_are_unrounded_and_texts_as_they_are(capsys):

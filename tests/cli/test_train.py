@@ -84,15 +84,6 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(
     assert ended.err.startswith(said)
 
 
-def test_a_run_keeps_its_documents_with_every_default_written_out(world):
-    kept = json.loads((world / "run" / "training.json").read_text())
-    assert (kept["epochs"], kept["optimizer"]["learning_rate"], kept["evaluation"]["part"]) == (
-        2,
-        0.001,
-        "validation",
-    )
-
-
 @pytest.mark.usefixtures("inside")
 def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet, tmp_path):
     run = tmp_path / "run"

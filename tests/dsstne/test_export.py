@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from tests.dsstne.files import dense_set, sparse_set
-from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.dsstne.data import import_data
 from widenet.dsstne.export import export_data
-from widenet.errors import OptionError
 
 ROWS = [[1, 3], [], [0, 2, 7]]
 VALUES = [[3.0, 1.0], [], [5.0, 2.0, 1.0]]
@@ -148,17 +146,3 @@ def test_names_go_out_as_index_files_and_within_the_file(tmp_path, hdf5):
     assert imported(tmp_path / "x.nc", tmp_path / "after").digest == before.digest
     assert imported(tmp_path / "plain.nc", tmp_path / "unnamed").digest != before.digest
     assert "samples" not in hdf5(tmp_path / "plain.nc")[1]
-
-
-def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
-    same = dataset_from_lists(tmp_path / "same", ROWS, width=8, sparse={"next": [[7], [1], [0]]})
-    export_data(same, tmp_path / "x.nc", features=tmp_path / "index")
-    assert (tmp_path / "index").read_text() == "".join(f"{index}\t{index}\n" for index in range(8))
-    with mistake(OptionError, option="features"):
-        export_data(named(tmp_path), tmp_path / "y.nc", features=tmp_path / "z")
-    for features in ({"item": tmp_path / "z"}, {"age": tmp_path / "z"}):
-        with mistake(OptionError, option="features"):
-            export_data(tmp_path / "data", tmp_path / "y.nc", features=features)
-    with mistake(OptionError, place="y.nc"):
-        export_data(tmp_path / "data", tmp_path / "y.nc", samples=tmp_path / "y.nc")
-    assert not (tmp_path / "y.nc").exists()

@@ -7,7 +7,6 @@ import pytest
 from tests.pages import Page
 from widenet.report.several_runs import curves_over_each_other, differences, final_numbers, lines_of
 from widenet.report.subject import Subject
-from widenet.runs.made_of import quantize
 from widenet.training.run_directory import RunDirectory
 
 
@@ -26,20 +25,6 @@ def test_the_last_lines_stand_side_by_side_and_the_best_is_marked(subjects):
         assert f"{max(first[name], second[name]):.4g}" in page.texts["mark"]
     losses = [f"{subject.last['loss']:.4g}" for subject in subjects]
     assert not set(losses) & set(page.texts["mark"])
-
-
-def test_numbers_of_a_training_are_not_those_of_weights_made_smaller_after_it(subjects, reported, tmp_path):
-    small = Subject("small", quantize(reported / "run", tmp_path / "small").run)
-    page = Page(final_numbers([small, subjects[1]]))
-    own, other = small.kept, subjects[1].kept
-    rows = dict(zip(page.texts["td"][::3], zip(*[iter(page.texts["td"][1::3])], strict=True), strict=True))
-    assert rows["loss"] == rows["ndcg@5"] == ("\u2013",)
-    assert rows["epoch"] == (f"{own['epoch']}",)
-    assert f"{other['ndcg@5']:.4g}" not in page.texts.get("mark", [])
-    assert page.texts["p"][-1] == (
-        f"small is in 8 bits: its epoch, time and curves are those of {reported / 'run'}."
-        " No loss or metric of it is in the log."
-    )
 
 
 def test_only_places_that_differ_are_listed(subjects):

@@ -294,23 +294,3 @@ def test_explanations_are_those_of_the_library_in_the_same_bits(engine, world, t
         assert code(answered(linear, wrong)[0]) == expected
     (refused,) = answered(engine, Explain(item="i7", items=["i3"]))
     assert code(refused) == "invalid"
-
-
-def test_the_items_of_an_answer_have_the_attributes_that_are_named(ruled):
-    own, model, _ = ruled
-    genres = ["genre", "price", "genre"]
-    asks = [
-        Recommend(items=["i1"], k=30, attributes=genres),
-        Recommend(items=["i2"], k=3, attributes=["in_stock"]),
-        Score(items=["i1"], candidates=["i8", "i7"], attributes=["genre", "price"]),
-        Similar(item="i1", k=4, attributes=["price"]),
-        Similar(item="i1", k=2),
-        Recommend(items=["i1"], k=30),
-    ]
-    answers = answered(own, *asks)
-    for ask, answer in zip(asks[:4], answers, strict=False):
-        ids = [each.item for each in answer.items]
-        names = list(dict.fromkeys(ask.attributes))
-        assert [each.attributes for each in answer.items] == model.attributes_of(ids, names)
-    assert [each.attributes for answer in answers[4:] for each in answer.items] == [msgspec.UNSET] * 32
-    assert pairs(answers[0]) == pairs(answers[5])

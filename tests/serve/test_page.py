@@ -119,21 +119,6 @@ def test_the_keyboard_alone_adds_removes_and_reads_similar_items(chromium, addre
         expect(page.locator("#items > li")).to_have_count(0)
 
 
-def test_a_user_of_the_dataset_and_one_that_nobody_has(chromium, address, model, books):
-    with visit(chromium, address, expected=["status of 422"]) as page:
-        page.get_by_label("A user of the dataset").check()
-        page.get_by_label("Id of the user").fill("u3")
-        page.keyboard.press("Enter")
-        expect_items(page, model.recommend(users=["u3"], data=books / "data", k=10)[0])
-        page.get_by_label("Id of the user").fill("nobody")
-        page.get_by_role("button", name="Show").click()
-        page.get_by_role("alert").wait_for()
-        assert "nobody" in page.get_by_role("alert").inner_text()
-        assert names(page) == []
-        page.get_by_label("Somebody who has").check()
-        assert page.get_by_role("alert").is_hidden()
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_titles_are_text_and_every_item_has_a_name(scheme, chromium, address):
     with visit(chromium, address, color_scheme=scheme) as page:

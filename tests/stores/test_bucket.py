@@ -1,14 +1,12 @@
 """A store that refuses, is silent or is not there: one sentence, with nothing secret in it."""
 
 import socket
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.mistakes import mistake
 from tests.stores.servers import S3, Azure, Google, in_every_store
-from widenet.errors import OptionError, StoreError
-from widenet.stores.azure import AzureStore
+from widenet.errors import StoreError
 from widenet.stores.bucket import Bucket
 from widenet.stores.uri import Uri
 
@@ -108,41 +106,3 @@ def test_folders_of_an_account_with_hierarchical_names_are_no_objects(store, buc
         store.client.upload_blob(folder, b"", metadata={"hdi_isfolder": "true"})
     store.put("books/files/x", b"1")
     assert (bucket.version(), bucket.sizes()) == (None, {"files/x": 1})
-
-
-@pytest.mark.parametrize("store", [Azure], indirect=True)
-def test_a_signature_for_a_container_alone_is_enough(store, monkeypatch):
-    from azure.storage.blob import generate_container_sas
-
-    def named(permission):
-        until = datetime.now(UTC) + timedelta(hours=1)
-        signature = generate_container_sas("shelves", "shelf", store.key, None, permission, until)
-        server = f"BlobEndpoint={store.address}/shelves"
-        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{server};SharedAccessSignature={signature}")
-        return Bucket(Uri.of(store.uri("books")))
-
-    bucket = named("rcwdl")
-    bucket.upload("x", b"1")
-    assert (bucket.read("x"), bucket.read("y"), bucket.sizes()) == (b"1", None, {"x": 1})
-    bucket.delete("x")
-    with mistake(StoreError):
-        named("rl").upload("x", b"1")
-
-
-@pytest.mark.parametrize("store", [Azure], indirect=True)
-def test_the_account_and_its_credentials_come_from_the_environment(store, monkeypatch):
-    del store
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "")
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "shelves")
-    kinds = ["DefaultAzureCredential"]
-    for name, kind in (("SAS_TOKEN", "AzureSasCredential"), ("ACCOUNT_KEY", "SharedKeyCredentialPolicy")):
-        monkeypatch.setenv(f"AZURE_STORAGE_{name}", "c2VjcmV0")
-        service = AzureStore()._service
-        assert service.url.startswith("https://shelves.blob.core.windows.net/")
-        assert type(service.credential).__name__ == kind
-        monkeypatch.delenv(f"AZURE_STORAGE_{name}")
-    assert [type(AzureStore()._service.credential).__name__] == kinds
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "never.show/this")
-    with mistake(OptionError) as refusal:
-        AzureStore()
-    assert "never" not in str(refusal.value)

@@ -4,7 +4,6 @@ import itertools
 import os
 import shutil
 import signal
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -177,27 +176,6 @@ def test_a_file_of_any_size_arrives(store, tmp_path, size):
     (tmp_path / "file").write_bytes(data)
     Bucket(Uri.of(store.uri("folder"))).upload("file", tmp_path / "file")
     assert store.read("folder/file") == data
-
-
-@pytest.mark.parametrize("store", [Azure], indirect=True)
-@pytest.mark.parametrize("second_ends_first", [False, True])
-def test_two_uploads_of_one_object_do_not_mix(store, tmp_path, second_ends_first):
-    contents = {name: name * (25 * 2**20) for name in (b"1", b"2")}
-    for name, data in contents.items():
-        (tmp_path / name.decode()).write_bytes(data)
-    bucket = Bucket(Uri.of(store.uri("large")))
-
-    def between(method, number):
-        if (method, number) == ("PUT", 3):  # the last request of the first one
-            with nullcontext() if second_ends_first else mistake(StoreError):
-                bucket.upload("", tmp_path / "2")
-        return "403 x" if (method, number, second_ends_first) == ("PUT", 6, False) else None
-
-    store.count_from_here(between)
-    with pytest.raises(StoreError) if second_ends_first else nullcontext():
-        bucket.upload("", tmp_path / "1")
-    store.count_from_here()
-    assert store.read("large") == contents[b"2" if second_ends_first else b"1"]
 
 
 def killed_at(store, method, number, running):

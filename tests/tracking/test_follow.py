@@ -187,19 +187,3 @@ def test_the_command_adds_the_report(data, store, tmp_path):
         main(["train", *words])
     assert not ended.value.code
     assert recorded(store)[2] == ["network.json", "report.html", "training.json"]
-
-
-def test_a_document_names_the_tracker_and_a_resumed_training_needs_no_argument(
-    data, store, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
-    network, training = SETTINGS["momentum"]
-    tracked, out = {**training, "track": "mlflow"}, tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt):
-        train(network, tracked, data, out, interrupted=After(8))
-    before, _, _ = recorded(store)
-    assert before.data.params["training.track"] == "mlflow"
-    train(None, None, data, out, resume=True)
-    run, losses, _ = recorded(store)
-    assert (run.info.run_id, run.info.status) == (before.info.run_id, "FINISHED")
-    assert losses == logged(out)

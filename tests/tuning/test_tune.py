@@ -44,14 +44,6 @@ def test_a_promoted_trial_ends_with_the_bits_of_an_uninterrupted_training(search
     assert result.best.value == model.facts["best"]
 
 
-def test_every_epoch_is_trained_once(searched):
-    result, heard = searched
-    assert len(set(heard.epochs)) == len(heard.epochs) == result.total_epochs
-    assert len({(trial, epochs) for trial, epochs, _ in heard.reached}) == len(heard.reached)
-    assert result.share_of_epochs == result.total_epochs / (6 * 9)
-    assert [trial.number for trial in result.trials] == list(range(6))
-
-
 def test_an_interrupted_study_resumes_to_the_same_trials(searched, data, tmp_path):
     def interrupt(trial, epoch):
         if (trial, epoch) == (searched[0].best.number, 5):
