@@ -10,16 +10,10 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from benchmarks import catalogue, commands, device
+from benchmarks import catalogue, commands
 from benchmarks.__main__ import parser
 from benchmarks.alternately import Measured, Program, measure
-from benchmarks.device import Step
-from benchmarks.published import Rows, compared, tables_of
-from benchmarks.results import Table, processor
-from benchmarks.synthetic import draw_interactions
+from benchmarks.results import Table
 from tests.scripts import Script
 
 
@@ -65,99 +59,6 @@ def test_a_row_gives_the_ratio_of_turns_of_the_same_round():
     table = Table("three rounds", ["program", "ratio", "ms"])
     table.add(theirs, ours)
     assert table.rows == [["theirs", "2.00 (1.50 to 2.50)", "4,000.0 (3,500.0 to 4,000.0)"]]
-
-
-TESTS = """
-import pytest
-
-def test_right(): pass
-def test_wrong(): assert 1 == 2
-@pytest.mark.skip(reason="no device")
-def test_left_out(): pass
-"""
-
-
-def outcomes(steps, folder, monkeypatch, seconds=120.0):
-    monkeypatch.setitem(device.STEPS, "try", steps)
-    monkeypatch.setattr(device, "LIMIT_SECONDS", seconds)
-    monkeypatch.setattr(sys, "argv", ["device", "try", str(folder)])
-    with pytest.raises(SystemExit) as ended:
-        device.main()
-    written = json.loads((folder / "device-try.json").read_text())["steps"]
-    assert all(
-        f"| {step['name']} | {step['status']} |" in (folder / "device-try.md").read_text() for step in written
-    )
-    return ended.value.code, written
-
-
-def test_tests_are_counted_and_the_others_go_on(tmp_path, monkeypatch):
-    for name, text in (("mixed", TESTS), ("skipped", TESTS.partition("def test_right")[0])):
-        (tmp_path / f"test_{name}.py").write_text(text)
-    (tmp_path / "test_skipped.py").write_text(
-        "import pytest\npytestmark = pytest.mark.skip\ndef test_it(): pass\n"
-    )
-    words = ["pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
-    steps = [Step(name, [*words, str(tmp_path / f"test_{name}.py")]) for name in ("mixed", "skipped")]
-    status, found = outcomes([*steps, Step("here", ["this"])], tmp_path / "out", monkeypatch)
-    assert status == 1
-    assert [step["status"] for step in found] == ["failed", "skipped", "passed"]
-    assert found[0]["counts"] == {"tests": 3, "failed": 1, "skipped": 1}
-    assert found[0]["failed"] == ["test_mixed.test_wrong"]
-    assert "assert 1 == 2" in found[0]["output"]
-
-
-PAGE = """#### Steps
-
-| program | time | ms |
-|---|---|---|
-| widenet | 1.00 (0.9 to 1.1) | 1,200.0 |
-| rival | 2.00 | - |
-| gone | 3.00 | 5 |
-
-Processor: A (family 1), 2 threads.
-
-| program | time | ms |
-|---|---|---|
-| widenet | 7.00 | 8 |
-
-Processor: B, 2 threads.
-"""
-
-
-def test_rows_are_compared_with_the_page_by_title_and_processor():
-    cells = {"widenet": ["1.00 (0.9 to 1.1)", "600.0"], "rival": ["2.00", "-"], "other": ["4", "4"]}
-    columns = ["program", "time", "ms"]
-    assert [(one.processor, len(one.cells)) for one in tables_of(PAGE)] == [("A (family 1)", 3), ("B", 1)]
-    assert list(compared([Rows("Steps", columns, cells, "A (family 1)")], PAGE)) == [
-        "Steps: widenet: ms 600.0, before 1,200.0 (-50 %)",
-        "Steps: rival: unchanged",
-        "Steps: other: new",
-        "Steps: gone: not printed by this run",
-    ]
-    assert list(compared([Rows("Steps", columns, cells, "C")], PAGE)) == [
-        "Steps: new for C; known are A (family 1), B"
-    ]
-    assert list(compared([Rows("Steps", ["program"], cells, "A")], PAGE)) == ["Steps: new"]
-    printed = Table("Steps", columns, [["widenet", "1", "2"]])
-    (found,) = tables_of(str(printed))
-    assert (found.title, found.columns, found.cells) == ("Steps", columns, {"widenet": ["1", "2"]})
-    assert found.processor == processor()
-
-
-@pytest.mark.parametrize(("users", "items", "per_user"), [(300, 1000, 20), (300, 40, 5), (50, 5000, 150)])
-def test_generated_interactions_have_every_user_and_item_and_none_twice(users, items, per_user):
-    half = users // 2
-    blocks = [
-        draw_interactions(block, users, items, len(block) * per_user)
-        for block in (range(half), range(half, users))
-    ]
-    user, item = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
-    pairs = set(zip(user.tolist(), item.tolist(), strict=True))
-    assert len(user) == len(pairs) == users * per_user
-    assert (set(user.tolist()), set(item.tolist())) == (set(range(users)), set(range(items)))
-    again = draw_interactions(range(half, users), users, items, (users - half) * per_user)
-    assert all(map(np.array_equal, again, blocks[1]))
-    assert np.mean(user % 20 == item % 20) > 0.1
 
 
 def test_the_catalogue_is_ingested_trained_and_recommended_from(tmp_path, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""A stranger's distribution, installed offline, adds a form of documents, commands and a network format."""
+"""A stranger's distribution, installed offline, adds a form of documents and commands."""
 
 import json
 import subprocess
@@ -29,9 +29,6 @@ damaged = "stranger.nowhere:APP"
 
 [project.entry-points."widenet.documents"]
 stranger = "stranger.documents"
-
-[project.entry-points."widenet.networks"]
-stranger = "stranger.networks"
 
 [tool.setuptools]
 packages = ["stranger"]
@@ -84,43 +81,6 @@ def translated(values, where):
     ]
     return Translated({"layers": layers}, [f"{where} is a stranger."])
 """
-NETWORKS_FILE = """
-import json
-
-import numpy as np
-
-from widenet.interop.formats import Likeness
-
-NAME = "a network of the stranger"
-SUFFIXES = (".strange",)
-TAKES = ()
-
-
-def likeness(path, head):
-    return Likeness.CONTENT if head.startswith(b"STRANGE") else Likeness.NONE
-
-
-def import_model(path, out, options):
-    from widenet.interop.import_network import Imported, write_imported
-    from widenet.plan.layout import Width
-
-    bias = json.loads(path.read_text().removeprefix("STRANGE"))
-    layers = [
-        {"name": "in", "kind": "input", "field": "in"},
-        {"name": "out", "kind": "output", "field": "out", "activation": "linear", "loss": "l2"},
-    ]
-    fields = {"in": Width(2, "dense"), "out": Width(len(bias), "sparse")}
-    weights = {
-        "out": np.zeros((len(bias), 2), np.float32),
-        "out bias": np.array(bias, np.float32),
-    }
-    return write_imported(Imported(str(path), layers, fields, weights), out, options)
-
-
-def export_model(run, out, top_k, exclude_seen):
-    out.write_text(f"STRANGE of {run}")
-    return [out]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +90,7 @@ def stranger(tmp_path_factory):
     (source / "stranger").mkdir()
     (source / "pyproject.toml").write_text(PROJECT)
     files = {"__init__": "", "extension": EXTENSION, "commands": COMMANDS_FILE, "documents": DOCUMENTS_FILE}
-    for name, text in {**files, "networks": NETWORKS_FILE}.items():
+    for name, text in files.items():
         (source / "stranger" / f"{name}.py").write_text(text)
     options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--target", str(target)]
     subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True)
@@ -180,19 +140,6 @@ def test_its_documents_are_read_wherever_a_network_is(run, tmp_path):
     assert ended.returncode == 0, ended.stderr
     document = json.loads((tmp_path / "run" / "network.json").read_text())
     assert [layer["name"] for layer in document["layers"]] == ["in", "h", "out"]
-
-
-def test_its_networks_are_imported_and_written(run, tmp_path):
-    (tmp_path / "model.bin").write_text("STRANGE[1, 2, 3]")
-    ended = run("import", "model.bin", "--out", "run")
-    assert ended.returncode == 0, ended.stderr
-    assert "model.bin: a network of the stranger." in ended.stderr
-    assert run("export", "run", "--out", "copy.strange").returncode == 0
-    assert (tmp_path / "copy.strange").read_text() == "STRANGE of run"
-    assert run("export", "run", "--out", "copy.x", "--format", "stranger").returncode == 0
-    refused = run("export", "run", "--out", "copy.x", "--format", "stranger", "--overwrite").stderr
-    assert refused.startswith("widenet: --overwrite ")
-    assert run("export", "run", "--out", "copy.y", "--format", "keras").returncode == 2
 
 
 @pytest.mark.parametrize("group", [DOCUMENTS, NETWORKS, DATASETS])

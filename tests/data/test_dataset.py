@@ -124,10 +124,3 @@ def test_a_row_that_does_not_exist_is_refused(tmp_path, rows):
     ):
         with mistake(OptionError, option="rows"):
             read()
-
-
-def test_a_misspelt_part_is_not_taken_for_one_that_is_missing(tmp_path):
-    dataset = dataset_from_lists(tmp_path / "data", [[0], [1]])
-    for read in (dataset.sparse, dataset.entry_counts):
-        with mistake(OptionError, option="part"):
-            read("items", slice(None), "held")

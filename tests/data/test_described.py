@@ -93,14 +93,6 @@ def test_a_vocabulary_that_does_not_grow_takes_no_new_items(tmp_path):
     assert grown.vocabulary("items").ids(range(5)) == ["w", "x", "y", "v", "z"]
 
 
-def test_datasets_without_descriptions_are_as_they_were(tmp_path):
-    dataset = ingest(LOG, tmp_path / "data", items=ITEMS)
-    assert "described" not in (tmp_path / "data" / "dataset.json").read_text("utf-8")
-    assert dataset.described("items") is None
-    with mistake(DataError, place="items"):
-        dataset.described_rows("items", ["kind"])
-
-
 @pytest.mark.parametrize(
     ("options", "column"),
     [
@@ -125,17 +117,6 @@ def test_datasets_without_descriptions_are_as_they_were(tmp_path):
 def test_what_cannot_describe_is_refused_and_leaves_nothing(tmp_path, options, column):
     with mistake(DataError, column=column):
         made(tmp_path / "data", **options)
-    assert [*tmp_path.iterdir()] == []
-
-
-@pytest.mark.parametrize(
-    ("prices", "normalize"), [([1, -1e200, 2], False), ([1e200, 1, 2], True), ([0, 1e-9, 1e30], True)]
-)
-def test_numbers_beyond_float32_are_refused(tmp_path, prices, normalize):
-    items = {"id": ["w", "x", "cold"], "n": [1, 2, 3], "price": prices}
-    dense = {"items_sparse": None, "items_dense": {"size": ["n", "price"]}}
-    with mistake(DataError, column="price"):
-        made(tmp_path / "data", items=items, **dense, normalize=normalize)
     assert [*tmp_path.iterdir()] == []
 
 

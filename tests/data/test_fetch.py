@@ -11,7 +11,7 @@ from tests.data.web import served
 from tests.mistakes import mistake
 from widenet.data import published as fetch
 from widenet.data.dataset import Dataset
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError
 
 FILES = {
     "u.data": "1\t10\t5\t100\n1\t11\t3\t101\n2\t10\t4\t102\n",
@@ -106,8 +106,3 @@ def test_an_archive_that_is_none_or_another_is_refused(content, place, web, tmp_
     with mistake(DataError, place=place):
         fetch.fetch(data, tmp_path / "out", say=lambda _: None)
     assert not (tmp_path / "out").exists()
-
-
-def test_an_unknown_name_is_refused_with_the_nearest():
-    with mistake(OptionError):
-        fetch.Published.find("movielens-1k")

@@ -70,17 +70,6 @@ def test_users_are_in_one_dataset_and_have_all_that_they_had(tmp_path, whole, va
     assert sorted(path.name for path in tmp_path.iterdir()) == ["held", "others"]
 
 
-def test_the_seed_decides_who_is_set_aside(tmp_path, whole):
-    digests = []
-    for number, seed in enumerate((1, 1, 2)):
-        split_users(whole.path, tmp_path / f"a{number}", tmp_path / f"b{number}", users=0.3, seed=seed)
-        digests.append(
-            (Dataset.open(tmp_path / f"a{number}").digest, Dataset.open(tmp_path / f"b{number}").digest)
-        )
-    assert digests[0] == digests[1]
-    assert digests[0] != digests[2]
-
-
 @pytest.mark.parametrize(
     ("options", "option"),
     [

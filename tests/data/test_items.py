@@ -14,7 +14,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
 from widenet.data.split import split
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError
 
 ITEMS = """item,title,genre,in_stock,year,price,added,seen,zip
 1,One,poetry,true,2001,1.5,2020-01-31,2020-01-31T10:00:00,007
@@ -173,22 +173,6 @@ def test_cells_may_hold_several_texts_and_booleans_and_decimal_commas(tmp_path, 
     assert dataset.vocabulary("items").titles([0]) == ["One|Uno"]
 
 
-def test_a_column_of_booleans_may_have_words_of_its_own(tmp_path, source, log):
-    text = "item,new,a=b,old\n1,Ja,1,yes\n2,NEIN,0,no\n3,,,\n"
-    columns = ["new=ja/Nein", "a=b", "old=No/YES"]
-    attributes = ingest(
-        log, tmp_path / "ds", items=source("items.csv", text), items_booleans=columns
-    ).attributes("items")
-    assert attributes.of([0, 1, 2]) == [
-        {"new": True, "a=b": True, "old": False},
-        {"new": False, "a=b": False, "old": True},
-        {},
-    ]
-    text = text.replace("NEIN", "Vielleicht").replace("3,,,", "3,jein,,")
-    with mistake(DataError):
-        ingest(log, tmp_path / "other", items=source("items.csv", text), items_booleans=columns)
-
-
 def test_lists_are_categories_and_conditions_too(tmp_path, log):
     items = pa.table({"item": [1, 2, 3], "tags": [["a", "b", "a"], None, ["b"]]})
     attributes = ingest(log, tmp_path / "ds", items=items).attributes("items")
@@ -196,16 +180,6 @@ def test_lists_are_categories_and_conditions_too(tmp_path, log):
     assert (categories.tolist(), number) == ([[0, 1], [2, 2], [1, 2]], 3)
     assert attributes.matching({"tags": ["a"]}).tolist() == [True, False, False]
     assert attributes.matching({"tags": ["a", "b"]}).tolist() == [True, False, True]
-
-
-def test_a_condition_that_no_item_meets_is_refused(tmp_path, log):
-    items = pa.table(
-        {"item": [1, 2, 3], "genre": ["Lyrik", "Krimi", None], "tags": [["new"], None, ["used"]]}
-    )
-    attributes = ingest(log, tmp_path / "ds", items=items).attributes("items")
-    for where in ({"genre": "Krim"}, {"genre": ["x", "lyrik"]}, {"tags": ["usd"]}, {"genre": "Ly\udcff"}):
-        with mistake(OptionError, option="where"):
-            attributes.matching(where)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])

@@ -109,29 +109,6 @@ def test_times_and_minimums_are_those_of_dictionaries(tmp_path, log, monkeypatch
     )
 
 
-@pytest.mark.parametrize(
-    "further", [{}, {"heldout_last": 1, "time": "time"}, {"sequence": True, "time": "time"}]
-)
-def test_the_interactions_users_and_items_that_minimums_drop_are_told(tmp_path, source, further):
-    rows = "a,x,5,1\na,y,5,2\nb,x,5,3\nb,y,5,4\nb,z,5,5\nc,w,1,6\nc,x,1,7\nd,x,5,8\n"
-    path = source("a.csv", f"user,item,rating,time\n{rows}")
-    facts = ingest(
-        path, tmp_path / "ds", min_value=2, min_user_items=2, min_item_users=2, **further
-    ).manifest.source
-    assert (
-        facts["train_below_min_value"],
-        facts["users_below_min_value"],
-        facts["items_below_min_value"],
-    ) == (2, 1, 1)
-    assert facts["train_interactions_below_minimums"] == 2  # b's z and d's x
-    assert (facts["users_below_min_user_items"], facts["items_below_min_item_users"]) == (1, 1)
-    options = {"min_value": 2, "min_user_items": 2, "max_user_items": 2, "overwrite": True, **further}
-    facts = ingest(path, tmp_path / "ds", **options).manifest.source
-    assert (facts["users_above_max_user_items"], facts["users_below_min_user_items"]) == (1, 1)
-    assert facts["train_interactions_above_max_user_items"] == 3  # all of b's
-    assert facts["train_interactions_below_minimums"] == 1  # d's x
-
-
 @pytest.mark.parametrize("rows_per_bucket", [7, 2**19])
 def test_the_last_items_are_set_aside_and_one_stays(tmp_path, log, monkeypatch, rows_per_bucket):
     monkeypatch.setattr(tables, "ROWS_PER_BUCKET", rows_per_bucket)

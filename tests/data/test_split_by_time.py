@@ -115,16 +115,6 @@ def test_times_stand_beside_their_items(tmp_path, log, further):
     assert dataset.manifest.fields["items"].has_times
 
 
-@pytest.mark.parametrize("further", [{}, {"validation_last": 1}, {"sequence": True}])
-def test_times_are_kept_where_a_bucket_has_no_row_of_a_part(tmp_path, log, source, monkeypatch, further):
-    monkeypatch.setattr(tables, "ROWS_PER_BUCKET", 50)
-    heldout = source("heldout.csv", f"user,item,at\nx,7,{int(NEWEST) + 9}\nz,8,{int(NEWEST) + 8}\n")
-    dataset = ingest(log, tmp_path / "ds", time="at", keep_times=True, heldout=heldout, **further)
-    verify(tmp_path / "ds", dataset.manifest)
-    times = pa.Table.from_batches(list(dataset.record_batches())).column("items.heldout.time").to_pylist()
-    assert sorted(time for row in times for time in row) == [NEWEST + 8, NEWEST + 9]
-
-
 def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log):
     for name, options in (
         ("relative", {"since": "10d", "until": "2 days"}),

@@ -80,17 +80,6 @@ def test_an_unknown_text_is_refused(text, vocabulary):
         vocabulary.find(text)
 
 
-def test_a_part_of_more_titles_than_a_message_lists_is_refused_but_no_whole_title(tmp_path):
-    titles = ["Emma", *["emma"] * 5, *[f"The Tower {number}" for number in range(6)], "Glass"]
-    vocabulary = dataset_from_lists(tmp_path / "data", [[*range(13)], [12]], titles=titles).vocabulary(
-        "items"
-    )
-    assert vocabulary.find("EMMA") == [0, 1, 2, 3, 4, 5]
-    assert vocabulary.find("glas") == [12]
-    with mistake(DataError):
-        vocabulary.find("The")
-
-
 def test_a_file_that_is_no_vocabulary_is_refused(tmp_path):
     dataset_from_lists(tmp_path / "ds", [[0, 1]])
     (tmp_path / "text").write_text("no arrow")

@@ -14,8 +14,6 @@ from tests.runs.test_fitting import COLUMNS, USERS
 from tests.test_runs import After
 from widenet.data.split import split as split_dataset
 from widenet.errors import CheckpointError, DataError, OptionError
-from widenet.runs.cutting import making
-from widenet.training.cut import Cut
 from widenet.training.run_directory import RunDirectory
 from widenet.training.state import Silence
 
@@ -174,21 +172,6 @@ def test_a_killed_run_leaves_its_dataset_to_a_training_on_it_alone(goes_on, book
     assert {"data", "validation.json"} & {*names(run)} == ({"data", "validation.json"} if goes_on else set())
 
 
-def test_a_second_training_leaves_the_dataset_of_the_first_alone(books, tmp_path):
-    with making(tmp_path / "run", Cut.of(books, "items")) as made:
-        before = inside(tmp_path)
-        for begin in (lambda: trained(books, tmp_path / "run"), lambda: fitted(tmp_path / "run")):
-            with mistake(CheckpointError):
-                begin()
-        assert inside(tmp_path) == before
-        assert names(made) == [".lock", "validation.json"]
-    assert names(tmp_path) == []
-
-
-def fitted(out):
-    return widenet.fit(COLUMNS, out, device="cpu", quiet=True)
-
-
 def test_a_launch_cuts_again_for_its_own_run_alone(place, books, fingerprint, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "launch")
     ended = shutil.copytree(place / "run", tmp_path / "ended")
@@ -201,24 +184,6 @@ def test_a_launch_cuts_again_for_its_own_run_alone(place, books, fingerprint, tm
     shutil.rmtree(tmp_path / "own" / "data")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert trained(books, tmp_path / "own").fingerprint() == fingerprint
-
-
-def test_an_earlier_run_and_its_dataset_are_replaced_together_or_come_back(
-    place, books, fingerprint, tmp_path
-):
-    shutil.copytree(place / "run", tmp_path / "run")
-    before = inside(tmp_path / "run")
-    other = widenet.ingest({name: values[:60] for name, values in COLUMNS.items()}, tmp_path / "other")
-    with mistake(CheckpointError):
-        trained(other, tmp_path / "run")
-    with pytest.raises(ZeroDivisionError):
-        trained(other, tmp_path / "run", overwrite=True, after_epoch=lambda *_: 1 // 0)
-    assert (inside(tmp_path / "run"), names(tmp_path)) == (before, ["other", "run"])
-    model = trained(other, tmp_path / "run", overwrite=True)
-    assert model.fingerprint() != fingerprint
-    assert model.run.dataset().num_examples == other.num_examples
-    assert trained(books, tmp_path / "run", overwrite=True).fingerprint() == fingerprint
-    assert names(tmp_path) == ["other", "run"]
 
 
 def test_a_dataset_that_lies_in_the_run_is_left_alone(place, tmp_path):

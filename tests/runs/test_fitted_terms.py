@@ -107,23 +107,6 @@ def test_a_training_that_goes_on_after_its_end_fits_the_same(fitted, data, tmp_p
     assert fits_of(again) == fits_of(resumed) == fits_of(fitted)
 
 
-def test_what_is_made_of_the_run_has_its_term(fitted, data, tmp_path):
-    small = widenet.quantize(fitted.run.path, tmp_path / "small")
-    assert small.run.network == fitted.run.network
-    again = widenet.fit_neighbourhood(fitted.run.path, tmp_path / "again", metric="ndcg@5")
-    assert again.fingerprint() == fitted.fingerprint()
-    assert Model.load(tmp_path / "again").run.network == again.run.network
-    onward = train(
-        fitted.run.path / "network-fitted.json",
-        TRAINING,
-        data,
-        tmp_path / "onward",
-        start_from=fitted.run.path,
-        device="cpu",
-    )
-    assert onward.run.network == fitted.run.network
-
-
 def trained_by_a_group(data, out):
     model = train(tied_near(**WEAK, fit=True), EVALUATED, data, out, device="cpu")
     return model.fingerprint()

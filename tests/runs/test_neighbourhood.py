@@ -2,14 +2,12 @@
 
 import pytest
 
-import widenet
 from tests.mistakes import mistake
 from tests.trainings import TIED, tied_near
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.report.listing import list_runs
-from widenet.report.write import write_report
-from widenet.runs import Model, term_search, train
+from widenet.runs import Model, train
 from widenet.runs.made_of import fit_neighbourhood, fitted_neighbourhood
 
 WIDTH = 40
@@ -92,23 +90,6 @@ def test_the_term_of_the_run_is_tried_too_and_its_neighbours_are_replaced(fitted
     assert made.fingerprint() == model.fingerprint()
 
 
-def test_of_many_users_some_try_all_terms_and_all_choose_among_the_best(plain, data, tmp_path, monkeypatch):
-    monkeypatch.setattr(term_search, "_SCREENING", 5)
-    tried = []
-    found = fitted_neighbourhood(
-        plain.run.path, tmp_path / "run", None, 30, "ndcg@5", None, False, tried.append
-    ).found
-    assert {len(choice.values_E) for choice in tried} == {5}
-    finalists = sorted(tried, key=lambda choice: choice.mean, reverse=True)[:4]
-    everyone, _ = term_search._halves(data, "items", 30)
-    by_all = term_search._Trial(
-        Model.load(plain.run.path, device="cpu").network, "next", data, "ndcg@5", True, 25
-    )
-    means = [by_all.of(everyone, choice.term).mean for choice in finalists]
-    assert found.best.term == finalists[means.index(max(means))].term
-    assert means.index(max(means)) > 0
-
-
 @pytest.mark.parametrize("term", [{}, {"neighbours": 4}])
 def test_what_the_run_has_stays_unless_others_gain_by_more_than_chance(term, tmp_path):
     alone = [[user % WIDTH, (user * 7 + 1) % WIDTH] for user in range(60)]
@@ -172,20 +153,6 @@ def test_any_number_of_processes_makes_the_same_run(size, fitted, plain, groups,
     found = groups(size)(made_by_a_group, str(plain.run.path), str(tmp_path / "run"))
     assert found == [model.fingerprint()] * size
     assert Model.load(tmp_path / "run").run.network == model.run.network
-
-
-def test_lists_and_reports_do_not_take_the_numbers_of_the_training_for_its_own(fitted, plain, tmp_path):
-    model, _ = fitted
-    small = widenet.quantize(model.run.path, tmp_path / "small")
-    assert small.run.network == model.run.network
-    for path, form in ((model.run.path, "with another neighbourhood term"), (small.run.path, "in 8 bits")):
-        [listed] = list_runs(path).runs
-        assert (listed.form, listed.value, listed.seconds) == (form, None, None)
-        assert listed.made_of == str((plain if path == model.run.path else model).run.path.resolve())
-        page = write_report(path, tmp_path / f"{path.name}.html").read_text()
-        assert f"{form[0].upper()}{form[1:]}, made of " in page
-    with mistake(OptionError):
-        fit_neighbourhood(small.run.path, tmp_path / "again", **ASKED)
 
 
 @pytest.mark.parametrize("settings", [{"metric": "coverage@5"}, {"metric": "ndgc@5"}, {"users": 0}])

@@ -57,13 +57,6 @@ def test_everything_that_is_known_of_a_user_gives_what_the_dataset_gives(model, 
         assert found == model.recommend(fields={**fields, "items": [str(item) for item in ROWS[user]]}, k=5)
 
 
-def test_a_dataset_without_a_field_is_refused_with_how_it_gets_one(model, tmp_path):
-    titles, country = (TITLES, {"country": [[user % 2] for user in range(len(ROWS))]})
-    other = dataset_from_lists(tmp_path / "other", ROWS, width=NUM_ITEMS, titles=titles, sparse=country)
-    with mistake(FitError):
-        model.recommend(users="0", data=other)
-
-
 def test_a_country_alone_is_enough_for_somebody_without_items(data, tmp_path):
     model = train(network(INPUTS[2:]), TRAINING, data, tmp_path / "run")
     assert items(model.recommend(fields={"country": "0"}, k=4)) == {0}
@@ -122,20 +115,6 @@ def test_what_is_not_known_is_refused(wrong, model):
     fields, error = MISTAKES[wrong]
     with mistake(error):
         model.recommend(["1"], fields=fields)
-
-
-def test_what_is_said_in_place_of_items_is_not_recommended(model, data):
-    def found(**more):
-        return {
-            one.item
-            for one in model.recommend(
-                users="u0", data=data, k=NUM_ITEMS, fields={"items": ["5", "6"]}, **more
-            )
-        }
-
-    everything = {str(item) for item in range(NUM_ITEMS)}
-    assert found() == everything - {"5", "6"} - {str(item) for item in ROWS[0]}
-    assert found(exclude_seen=False) == everything
 
 
 def test_what_is_understood_must_be_right_and_values_are_of_items(model):

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack
 
 import pytest
@@ -22,7 +21,6 @@ from tests.trainings import DEEP, SETTINGS, UNTIED, books, document
 from widenet.errors import OptionError
 from widenet.kernels import scratch
 from widenet.kernels.scratch import load
-from widenet.model import part as part_module
 from widenet.model import sweep as file_sweep
 from widenet.plan import streaming, tiles
 from widenet.runs import train
@@ -127,33 +125,6 @@ def test_a_training_goes_on_from_memory_to_disk_and_back(name, data, tmp_path, s
     train(*settings(name), data, out, resume=True, weights_in="disk")
     assert outcome(out) == outcome(tmp_path / "memory")
     assert small_chunks
-
-
-@pytest.mark.parametrize(
-    ("change", "thread"),
-    [({}, "widenet-batches"), ({"weight_norm": 2.0}, "MainThread")],
-    ids=["plain", "weight_norm"],
-)
-def test_rows_of_a_batch_to_come_are_asked_for_while_it_is_prepared(
-    change, thread, data, tmp_path, monkeypatch
-):
-    """Unless a step passes over all rows: it writes past the cache, which must read nothing meanwhile."""
-    network, training = settings("momentum")
-    network = {"layers": [{**layer, **change} if "units" in layer else layer for layer in network["layers"]]}
-    asked = []
-
-    def noted(tensor, rows):
-        asked.append((threading.current_thread().name, tensor.data_ptr(), rows.tolist()))
-
-    monkeypatch.setattr(part_module, "fetch_rows", noted)
-    model = train(network, training, data, tmp_path / "run", weights_in="disk")
-    (weight,) = [wide for wide in model.network.wide.values() if wide.in_files and wide.by_rows]
-    places = {
-        tensor.data_ptr() for part in weight.parts.values() for tensor in (part.weight, *part.state.values())
-    }
-    assert {place for _, place, _ in asked} == places
-    assert all(name.startswith(thread) for name, _, _ in asked)
-    assert any(rows for _, _, rows in asked)
 
 
 def _trained(out, data, name):

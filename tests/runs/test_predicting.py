@@ -1,6 +1,5 @@
 """Rules on attributes of items, wherever a run recommends from Python."""
 
-import json
 import shutil
 
 import pytest
@@ -9,7 +8,7 @@ from tests.mistakes import mistake
 from tests.trainings import TIED
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError, FitError, OptionError
+from widenet.errors import FitError, OptionError
 from widenet.runs import Model, train
 
 WIDTH = 40
@@ -136,14 +135,3 @@ def test_items_without_attributes_have_no_rules(tmp_path):
     for rules in ({"at_most": {"genre": 1}}, {"where": {"in_stock": True}}):
         with mistake(FitError):
             model.recommend(["0"], **rules)
-
-
-def test_a_run_notices_damaged_attributes(folder, tmp_path):
-    shutil.copytree(folder / "run", tmp_path / "run")
-    path = tmp_path / "run" / "attributes" / "items.arrow"
-    contents = bytearray(path.read_bytes())
-    contents[len(contents) // 2] ^= 1
-    path.write_bytes(contents)
-    with mistake(DataError):
-        Model.load(tmp_path / "run").recommend(BASKET, where={"in_stock": True})
-    assert json.loads((folder / "run" / "fields.json").read_text())["items"]["attributes_sha256"] is not None

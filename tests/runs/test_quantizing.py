@@ -11,10 +11,8 @@ from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.runs.made_of import num_bytes
 from widenet.serve.engine import Engine
 from widenet.serve.requests import Recommend
-from widenet.training.checkpoint import Checkpoint
 
 WIDTH, USERS = 60, 90
 LIKED = [
@@ -107,38 +105,6 @@ def test_several_processes_have_the_bits_of_one(size, name, place, groups):
     assert groups(size)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * size
 
 
-def test_its_matrices_are_a_quarter_of_the_size(place):
-    small, whole = ([*stored(place / name)] for name in ("plain small", "plain"))
-    assert [tensor.shape for tensor in small] == [tensor.shape for tensor in whole]
-    assert {tensor.dtype for tensor in small} == {torch.int8}
-    sizes = [
-        sum(
-            file["bytes"]
-            for name, file in Checkpoint.open(place / run / "model").files.items()
-            if is_wide(name)
-        )
-        for run in ("plain small", "plain")
-    ]
-    values, scales = (sum(tensor.numel() for tensor in whole), sum(len(tensor) for tensor in whole))
-    saved = sizes[1] - sizes[0]  # but for what the headers of files name
-    assert abs(saved - (3 * values - 4 * scales)) < 100 * len(whole)
-    assert num_bytes(place / "plain small") < 0.7 * num_bytes(place / "plain")
-
-
-def is_wide(name):
-    return name.startswith(("wide-00", "wide-01"))
-
-
-def stored(run):
-    """The matrices of a run's files."""
-    checkpoint = Checkpoint.open(run / "model")
-    for name in checkpoint.files:
-        if is_wide(name):
-            whole = [rows for _, _, rows in checkpoint.blocks(name, ["weight"])]
-            if whole and whole[0].dim() == 2:
-                yield torch.cat(whole)
-
-
 def test_wrong_uses_are_refused(place, tmp_path):
     with mistake(OptionError, place="plain small"):
         widenet.quantize(place / "plain small", tmp_path / "again")
@@ -188,17 +154,6 @@ def test_it_replaces_an_earlier_run_and_what_a_killed_process_left(place, tmp_pa
     assert made.facts["made_of"] == str(place / "plain")
     assert [*tmp_path.iterdir()] == [small]
     assert widenet.Model.load(small).fingerprint() == made.fingerprint()
-
-
-def test_nothing_is_at_its_path_before_it_is_whole(place, tmp_path, monkeypatch):
-    def look(*_, **__):
-        assert not (tmp_path / "small").exists()
-        raise MemoryError
-
-    monkeypatch.setattr("widenet.runs.made_of.put_in_8_bits", look)
-    with pytest.raises(MemoryError):
-        widenet.quantize(place / "plain", tmp_path / "small")
-    assert [*tmp_path.iterdir()] == []
 
 
 def made(folder, out):

@@ -9,11 +9,9 @@ import pytest
 from tests.mistakes import check_sentence, mistake
 from tests.rows import all_rows
 from tests.trainings import TIED
-from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import ArgumentError, DataError, FitError, OptionError
-from widenet.runs import Model, Recommendation, train
-from widenet.runs.fitting import fit
+from widenet.errors import ArgumentError, DataError, OptionError
+from widenet.runs import Recommendation, train
 
 WIDTH = 12
 ROWS = [[(user + step) % WIDTH for step in (0, 2, 5, 7)] for user in range(20)]
@@ -126,21 +124,6 @@ def test_columns_may_be_named_and_hold_values(valued, model):
     assert same(found, [model.recommend([3, 5], k=3, values=[1, 4]), model.recommend([0], k=3, values=[2])])
     assert same(model.recommend([[3, 5], [0]], k=3, values=[[1, 4], [2]]), found)
     assert model.recommend(table, columns=named, format="pandas")["user"].dtype == np.int64
-
-
-@pytest.mark.parametrize("damage", ["gone", "damaged"])
-def test_ids_are_of_one_type_whatever_becomes_of_the_dataset(damage, tmp_path):
-    table = {"user": [1, 1, 2, 2, 3, 3], "item": [7, 8, 8, 9, 9, 7]}
-    fit(table, tmp_path / "fitted", device="cpu", quiet=True)
-    train(TIED, TRAINING, ingest(table, tmp_path / "data"), tmp_path / "trained")
-    for run, data in ((tmp_path / "fitted", tmp_path / "fitted" / "data"), (tmp_path / "trained", None)):
-        if data is not None and damage == "gone":
-            data.rename(tmp_path / "elsewhere")
-        elif data is not None:
-            (data / "dataset.json").write_text("{")
-        model = Model.load(run, "cpu")
-        assert [row.item for row in model.recommend([7, 8], k=1)] == [9]
-        assert {row.item for row in model.similar(7)} == {8, 9}
 
 
 def items(found):
@@ -270,13 +253,3 @@ MISTAKES = {
 @pytest.mark.parametrize("wrong", MISTAKES)
 def test_a_mistake_is_one_sentence(wrong, model):
     check_sentence(model, *MISTAKES[wrong])
-
-
-def test_a_run_whose_dataset_is_gone_asks_for_one(tmp_path):
-    data = dataset_from_lists(tmp_path / "data", ROWS, width=WIDTH)
-    model = train(TIED, TRAINING, data, tmp_path / "run")
-    before = model.recommend(users="2", k=3)
-    (tmp_path / "data").rename(tmp_path / "elsewhere")
-    with mistake(FitError, option="data"):
-        Model.load(tmp_path / "run").recommend(users="2")
-    assert model.recommend(users="2", k=3, data=tmp_path / "elsewhere") == before
