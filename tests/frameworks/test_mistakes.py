@@ -3,7 +3,7 @@
 import h5py
 import pytest
 
-from tests.frameworks.test_caffe_import import BLOBS, CHANNELS, NET, POOLED, trained, written
+from tests.frameworks.test_caffe_import import BLOBS, NET, POOLED, trained, written
 from tests.frameworks.test_caffe_import import numbers as drawn
 from tests.frameworks.test_keras_import import (
     before_keras_3,
@@ -19,6 +19,13 @@ from tests.mistakes import mistake
 from widenet.errors import DataError, OptionError
 from widenet.frameworks import operations
 from widenet.interop.import_network import import_network
+
+CHANNELS = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 2 dim: 5 dim: 5 } } }
+layer { name: "c" type: "Convolution" bottom: "data" top: "c"
+  convolution_param { num_output: 3 kernel_size: 2 bias_term: false } }
+layer { name: "prob" type: "Softmax" bottom: "c" top: "prob" }
+"""
 
 
 def caffe(net=NET, blobs=BLOBS, cut=None):
@@ -121,7 +128,7 @@ CASES = [
         "net.prototxt",
         ["pool"],
     ),
-    (caffe(CHANNELS % 2, {"c": [drawn(3, 2, 2, 2)]}), "net.prototxt", ["prob"]),
+    (caffe(CHANNELS, {"c": [drawn(3, 2, 2, 2)]}), "net.prototxt", ["prob"]),
     (convolution("dilation: 1048576"), "net.prototxt", ["1048576"]),
     (convolution("group: 64"), "net.prototxt", ["64 groups"]),
     (keras(UNKNOWN), "model.keras", ["code", "memory", "steep"]),
