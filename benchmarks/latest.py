@@ -42,7 +42,7 @@ def cut_latest(ordered: Path, share: float, folder: Path) -> Dataset:
             first = len(items) - math.ceil(share * len(items))
             print(user, *items[:first], file=train)
             print(user, *items[first:], file=heldout)
-    return ingest([parts[0]], folder / "latest", heldout=parts[1])
+    return ingest([parts[0]], folder / "latest", heldout=parts[1], format="adjacency")
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[int]]]:
