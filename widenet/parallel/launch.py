@@ -191,7 +191,6 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
     - Ctrl-C and SIGTERM go to every process, which then save and end; they also do so if this process is
       killed. A process that does not end gets SIGTERM again after SAVE_SECONDS, and SIGKILL STOP_SECONDS
       later. A second Ctrl-C skips the wait.
-    - Ctrl-Z pauses all processes.
     - If one process is lost, the others are ended, since they could only wait for it.
 
     Returns:
@@ -199,11 +198,10 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
     """
     if num_processes < 1:
         raise OptionError("must be at least 1", option="processes", value=num_processes)
-    group = _Group()
-    handlers = {signal.SIGINT: group.forward, signal.SIGTERM: group.forward, signal.SIGTSTP: group.pause}
     with ExitStack() as stack:
-        for number, handler in handlers.items():
-            stack.callback(signal.signal, number, signal.signal(number, handler))
+        group = _Group(stack)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stack.callback(signal.signal, number, signal.signal(number, group.forward))
         stack.callback(group.end)
         group.start(num_processes, arguments)
         return group.outcome(group.wait())
@@ -212,7 +210,8 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
 class _Group:
     """The processes, in order of their ranks."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: ExitStack) -> None:
+        self.files = files
         self.processes: list[subprocess.Popen[bytes]] = []
         self.errors: list[IO[bytes] | None] = []
         """Standard error of each process; None for the first, which writes to this process's own."""
@@ -233,7 +232,7 @@ class _Group:
             "MASTER_PORT": str(self.store.port),
         }
         for rank in range(num_processes):
-            self.errors.append(tempfile.TemporaryFile() if rank else None)  # noqa: SIM115 closed in `end`
+            self.errors.append(self.files.enter_context(tempfile.TemporaryFile()) if rank else None)  # noqa: SIM115
             process = subprocess.Popen(  # noqa: S603 our own command
                 [sys.executable, "-m", "widenet", *arguments],
                 env={**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
@@ -249,12 +248,6 @@ class _Group:
         """Send a signal to every process."""
         self.signals.append((number, time.monotonic()))
         self._send(number)
-
-    def pause(self, number: int, frame: FrameType | None) -> None:
-        """Stop every process and this one; when this one continues, all continue."""
-        self._send(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        self._send(signal.SIGCONT)
 
     def wait(self) -> list[int | None]:
         """Wait until all have ended, or those that have not have had time to; return their statuses."""
@@ -276,45 +269,36 @@ class _Group:
 
     def outcome(self, statuses: Sequence[int | None]) -> tuple[int, str | None]:
         """Return the group's exit status and problem; see `launch`."""
-        running = [str(rank) for rank, status in enumerate(statuses) if status is None]
+        running = [rank for rank, status in enumerate(statuses) if status is None]
         ended = [(rank, status) for rank, status in enumerate(statuses) if status]
-        status, problem = self._of_blamed(*min(ended, key=_blame)) if ended else (130 if running else 0, None)
-        if running and (problem is None or self.signals):
-            which = f"process{'es' * (len(running) > 1)} {' and '.join(running)} of {len(statuses)}"
-            problem = f"{'' if problem is None else f'{problem} '}{which} did not end and was killed."
-        return status, problem
-
-    def _of_blamed(self, rank: int, status: int) -> tuple[int, str | None]:
-        """Return the group's exit status and problem if this process is the one that failed."""
-        size, first = len(self.processes), self.processes[0].returncode
+        rank, status = min(ended, key=_blame, default=(0, 130 if running else 0))
         if self._is_by_signal(status):
-            return 130, None if first == 130 else "interrupted."
-        errors = self.errors[rank]
-        if errors is not None and status > 0 and status != first:
+            status = 130
+        errors, problems = self.errors[rank], list[str]()
+        if errors is not None and 0 < status != statuses[0]:
             errors.seek(0)
-            sys.stderr.flush()
             shutil.copyfileobj(errors, sys.stderr.buffer)
             sys.stderr.buffer.flush()
-        if status in (2, 130, GroupError.status):
-            return status, None
-        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        return GroupError.status if status < 0 else 1, f"process {rank} of {size} was lost ({how})."
+        if status not in (0, 2, 130, GroupError.status):
+            how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+            problems.append(f"process {rank} of {len(statuses)} was lost ({how}).")
+            status = GroupError.status if status < 0 else 1
+        if self.signals or not problems:
+            problems += [f"process {rank} of {len(statuses)} did not end and was killed." for rank in running]
+        return status, " ".join(problems) or None
 
     def _is_by_signal(self, status: int) -> bool:
         """Whether a process ended with this status because of a signal that this one sent."""
         return bool(self.signals) and status in (-signal.SIGINT, -signal.SIGTERM, 130)
 
     def end(self) -> None:
-        """Kill what still runs, and close pipe and files."""
+        """Kill what still runs, and close the pipe."""
         for process in self.processes:
             if process.poll() is None:
                 process.kill()
             process.wait()
         for end in self.pipe:
             os.close(end)
-        for errors in self.errors[1:]:
-            assert errors is not None
-            errors.close()
 
     def _send(self, number: int) -> None:
         for process in self.processes:
