@@ -1,23 +1,17 @@
 """Compiles every kernel in Triton for an H200, on a machine without one, and prints a line of JSON for each:
-its module, registers, spills of registers, and the widest load and store of a thread. Nothing is
-launched. With the word `all`, kernels of steps are compiled for every form of state, and those that multiply
-also for TF32.
+its module, and whether it multiplies by the matrix units. Nothing is launched. With the word `all`, kernels
+of steps are compiled for every form of state, and those that multiply also for TF32.
 """
 
 import json
-import re
-import subprocess
 import sys
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import torch
-import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from widenet.kernels import row_gradient
+from widenet.kernels.bags import row_gradient
 from widenet.kernels.compiled_steps import Penalties
 from widenet.kernels.triton import fixed_point, running_top_k
 from widenet.kernels.triton.attention import (
@@ -61,50 +55,12 @@ class H200:
         return GPUTarget("cuda", 90, 32)
 
 
-RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+)")
-LOAD = re.compile(r"ld\.global\S*?(?:\.v(\d))?\.[busf](\d+)")
-STORE = re.compile(r"st\.global\S*?(?:\.v(\d))?\.[busf](\d+)")
-ROW_OF_BLOCK = 128
-"""Bytes of the rows of a block of operands, which the copy engine loads."""
-COPY = re.compile(r"cp\.async\S+ \[[^]]*\], \[[^]]*\], 0x(\w+)")
-
-
-def widest(pattern, code):
-    """The most bytes that a matching instruction of a thread moves."""
-    return max((int(count or 1) * int(bits) // 8 for count, bits in pattern.findall(code)), default=0)
-
-
-def told_by(tool, *words):
-    """What one of the tools that come with Triton prints."""
-    command = [Path(triton.__file__).parent / "backends/nvidia/bin" / tool, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def facts_of(kernel):
-    """Registers of a thread, how often it spills one, and bytes of its widest load, store and copy."""
-    with NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(kernel.asm["cubin"])
-        file.flush()
-        registers, stack = map(int, RESOURCES.search(told_by("cuobjdump", "-res-usage", file.name)).groups())
-        spills = told_by("nvdisasm", "-c", file.name).count(" STL") if stack else 0
-    code = kernel.asm["ptx"]
-    copies = max((int(size, 16) for size in COPY.findall(code)), default=0)
-    if "cp.async.bulk.tensor" in code:
-        copies = ROW_OF_BLOCK
-    return {
-        "registers": registers,
-        "spills": spills,
-        "load": max(widest(LOAD, code), copies),
-        "store": widest(STORE, code),
-        "products": "wgmma.mma_async" in code,
-    }
-
-
 def compiling(run):
     def compiled(self, *arguments, warmup, **options):
         del warmup
         kernel = run(self, *arguments, warmup=True, **options)
-        print(json.dumps({"kernel": self.__module__.rpartition(".")[2], **facts_of(kernel)}), flush=True)
+        products = "wgmma.mma_async" in kernel.asm["ptx"]
+        print(json.dumps({"kernel": self.__module__.rpartition(".")[2], "products": products}), flush=True)
         return kernel
 
     return compiled
@@ -116,7 +72,7 @@ def main():
     running_top_k.LEAST = 16  # a larger sort compiles for long
     batch, weight, ones = SparseBatch.from_lists([[1, 2], [3]]), torch.ones(16, 1024), torch.ones(3)
     gather_sum(batch, weight)
-    gather_sum(batch.with_values(ones), weight.bfloat16())
+    gather_sum(batch.with_values(ones), weight)
     terms, peaks = torch.ones(2, 3, 4), torch.ones(3, 1, dtype=torch.float64)
     fixed_point.exact_sum(terms)
     fixed_point.common_peaks(terms)

@@ -21,24 +21,6 @@ LAUNCHERS = sorted(
 
 PRODUCTS = {"output_products", "hidden_gradient", "weight_step"}
 """Kernels that multiply by the matrix units of an H200."""
-SPILLS = {"row_step": 1, "output_products": 32, "weight_step": 96}
-"""Spilled registers of kernels that have any. On an H200, those that multiply are faster with some, since two
-programs then share a multiprocessor."""
-BOUNDS = {
-    "attention": (128, 16, 4),
-    "gather_sum": (64, 16, 16),
-    "hidden_gradient": (240, 128, 16),
-    "output_products": (208, 128, 16),
-    "row_step": (128, 16, 16),
-    "softmax_delta": (96, 16, 16),
-    "softmax_tile": (96, 16, 16),
-    "target_products": (128, 16, 4),
-    "tile_others": (128, 16, 16),
-    "tile_step": (96, 16, 16),
-    "weight_step": (128, 128, 16),
-}
-"""Of kernels that stream: most registers of a thread, and fewest bytes of its widest load and store."""
-
 TRAINING = """
 import torch
 from widenet import Network, Training, dataset_from_lists, train
@@ -77,15 +59,10 @@ def test_the_room_can_be_imported_without_it(optional, tmp_path):
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 @pytest.mark.parametrize("words", [[], pytest.param(["all"], marks=pytest.mark.long)], ids=str)
-def test_every_kernel_compiles_for_an_h200_to_wide_loads_and_spills_no_more_than_listed(words, tmp_path):
+def test_every_kernel_compiles_for_an_h200(words, tmp_path):
     compiled = [json.loads(line) for line in program(["-m", "tests.kernels.hopper", *words], tmp_path)]
     assert sorted({facts["kernel"] for facts in compiled}) == LAUNCHERS
-    assert [facts for facts in compiled if facts["spills"] > SPILLS.get(facts["kernel"], 0)] == []
     for facts in compiled:
-        registers, load, store = BOUNDS.get(facts["kernel"], (128, 4, 4))
-        assert facts["registers"] <= registers, facts
-        assert facts["load"] >= load, facts
-        assert facts["store"] >= store, facts
         assert facts["products"] == (facts["kernel"] in PRODUCTS), facts
 
 
