@@ -214,7 +214,7 @@ def test_a_missing_library_is_one_sentence_with_its_extra(folder):
     assert ended[1::2] == ["ended 2"] * len(asked)
     for ((library,), line), said in zip(asked, ended[::2], strict=True):
         extra, name = EXTRAS[library]
-        assert said.startswith(f"widenet: {name} is not installed"), line
+        assert said.startswith(f"widenet: {name}: must be installed"), line
         assert said.rpartition("`")[0].rpartition("`")[2] == f"pip install 'widenet[{extra}]'", line
     assert sorted(folder.rglob("*")) == before
 

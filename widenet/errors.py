@@ -106,7 +106,7 @@ class FitError(WidenetError):
 
 
 class CapacityError(WidenetError):
-    """A training needs more memory than its devices have; the message says what would fit."""
+    """A training needs more memory than its devices have."""
 
 
 class CheckpointError(WidenetError):

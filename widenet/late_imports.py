@@ -39,12 +39,8 @@ def installed(library: str, package: str | None = None) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        rule = f"cannot be imported: {error}"
-        if isinstance(error, ModuleNotFoundError):
-            rule = "is not installed" + (
-                "" if error.name == library else f": there is no module {error.name}"
-            )
-        raise OptionError(f"{library} {rule}. Install it with `pip install {package or library}`.") from error
+        rule = f"must be installed (`pip install {package or library}`): {error}"
+        raise OptionError(rule, place=library) from error
 
 
 def optional(library: str, extra: str) -> AbstractContextManager[None]:

@@ -8,7 +8,6 @@ from torch.nn.functional import embedding_bag
 from widenet.baselines.cooccurrence import cooccurrences
 from widenet.baselines.evaluated_lists import Lists, best_of_dense
 from widenet.errors import CapacityError
-from widenet.plan.numbers import amount
 from widenet.sparse import SparseBatch
 
 L2 = 500.0
@@ -16,8 +15,6 @@ MOST_ITEMS = 20_000
 """Items of which EASE inverts the matrix of co-occurrences."""
 
 _ROWS_TOGETHER = 256
-_MATRICES = 3
-_NUMBER_BYTES = 8
 
 
 def ease(history: SparseBatch, width: int, l2: float = L2) -> Lists:
@@ -35,7 +32,7 @@ def ease(history: SparseBatch, width: int, l2: float = L2) -> Lists:
         CapacityError: The dense matrix is too large.
     """
     if width > MOST_ITEMS:
-        raise CapacityError(too_wide(width))
+        raise CapacityError(f"must be at most {MOST_ITEMS:,} items for EASE", option="width", value=width)
     gram_LL = torch.zeros(width, width, dtype=torch.float64)
     for item, (others, together) in enumerate(cooccurrences(history, width)):
         gram_LL[item, torch.from_numpy(others)] = torch.from_numpy(together).double()
@@ -55,14 +52,3 @@ def ease(history: SparseBatch, width: int, l2: float = L2) -> Lists:
         return np.concatenate(blocks)
 
     return lists
-
-
-def too_wide(width: int) -> str:
-    """Return a sentence about the dense matrix of a field that is too wide."""
-    return f"EASE needs {dense(width)}; at most {MOST_ITEMS:,} items are allowed."
-
-
-def dense(width: int) -> str:
-    """Return what the dense matrix of a field takes, in words."""
-    needed = amount(_MATRICES * _NUMBER_BYTES * width**2)
-    return f"the inverse of a dense matrix of {width:,} x {width:,} items, and {needed}"

@@ -1,14 +1,14 @@
 """The baselines of an evaluation."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from widenet.baselines.als import als
-from widenet.baselines.ease import MOST_ITEMS, dense, ease, too_wide
+from widenet.baselines.ease import MOST_ITEMS, ease
 from widenet.baselines.evaluated_lists import Lists, evaluate_lists, training_entries
 from widenet.baselines.item_knn import item_knn
 from widenet.baselines.popularity import popularity
-from widenet.baselines.slim import MOST_PAIRS, TOO_LONG, most_pairs, slim
+from widenet.baselines.slim import MOST_PAIRS, most_pairs, slim
 from widenet.baselines.successors import successors
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
@@ -59,7 +59,7 @@ def measured(
     found = {}
     say = say or ignore_message
     for name, make in makers.items():
-        say(f"measuring {name}: {dense(width)} ..." if make is ease else f"measuring {name} ...")
+        say(f"measuring {name} ...")
         metrics = evaluate_lists(
             make(history, width),
             dataset,
@@ -75,15 +75,3 @@ def measured(
             metrics.users = None
         found[name] = metrics
     return found
-
-
-def omitted(names: Collection[str], width: int) -> list[str]:
-    """Return a sentence for each baseline that is not among those that were measured."""
-    sentences = []
-    if "SLIM" not in names:
-        sentences.append(f"Without SLIM: {TOO_LONG}")
-    if "EASE" not in names:
-        sentences.append(f"Without EASE: {too_wide(width)}")
-    if "ALS" not in names:
-        sentences.append("Without ALS: `pip install implicit` brings it.")
-    return sentences

@@ -15,9 +15,6 @@ L2 = 50.0
 NUM_NEIGHBOURS = 100
 MOST_PAIRS = 400_000_000
 """Pairs of items of which SLIM keeps the number of users, in 8 bytes each."""
-TOO_LONG = (
-    f"SLIM counts the users of all pairs of items in histories; at most {MOST_PAIRS:,} pairs are allowed."
-)
 
 
 def slim(history: SparseBatch, width: int, l2: float = L2, num_neighbours: int = NUM_NEIGHBOURS) -> Lists:
@@ -37,8 +34,11 @@ def slim(history: SparseBatch, width: int, l2: float = L2, num_neighbours: int =
     Raises:
         CapacityError: There may be too many pairs of items.
     """
-    if most_pairs(history, width) > MOST_PAIRS:
-        raise CapacityError(TOO_LONG)
+    pairs = most_pairs(history, width)
+    if pairs > MOST_PAIRS:
+        raise CapacityError(
+            f"must have at most {MOST_PAIRS:,} pairs of items for SLIM", option="history", value=pairs
+        )
     near, users = nearest(history, width, num_neighbours), _UsersOfBoth(history, width)
     weights = []
     for item in range(width):

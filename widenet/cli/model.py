@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from widenet.metrics.ranking import Metrics
     from widenet.predict.dataset_rows import Block
     from widenet.predict.files import Writer
-    from widenet.runs import Model
 
 
 Ks = Annotated[
@@ -62,12 +61,11 @@ def evaluate(
     from widenet.runs.progress import Counter
     from widenet.training.existing_run import check_run
 
-    ks, output = sorted(set(k)) if k else DEFAULT_KS, words["output"]
+    ks = sorted(set(k)) if k else DEFAULT_KS
     options = values_of(EvaluateArguments, words) | {"ks": ks, "exclude_seen": not include_seen}
     EvaluateArguments(**options)
     check_run(words["run"])
     options["data"] = dataset = Dataset.open(words["data"])
-    from widenet.baselines.measure import omitted  # loads torch, as the next
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
@@ -76,9 +74,6 @@ def evaluate(
     quiet = as_json or not is_leader()
     with Counter("evaluating", dataset.num_examples, quiet) as counter, warnings_as_sentences():
         metrics = model.evaluate(**options, advance=counter.advance, say=None if quiet else say)
-    if metrics.baselines:
-        for sentence in omitted(metrics.baselines, _width(model, output)) if is_leader() else ():
-            say(sentence)
     if is_leader() and as_json:
         print_json(_with_more(metrics))
     elif is_leader():
@@ -199,14 +194,6 @@ def predict(
         print_json({"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples})
     else:
         typer.echo(f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,} {examples}.")
-
-
-def _width(model: "Model", output: str | None) -> int:
-    """Number of items that an output can recommend."""
-    from widenet.baselines.evaluate import output_name
-
-    name = output_name(model.network, output)
-    return model.run.fields[model.network.outputs[name].spec.field].width
 
 
 def _write(blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int) -> int:

@@ -62,10 +62,8 @@ def check_host(job: Job, num_local: int, available_bytes: int) -> None:
     """Raise CapacityError if the host's memory does not hold the wide weights of its processes."""
     held = elsewhere_bytes(job, 0) * num_local
     if job.weights_in == "host" and held > available_bytes:
-        raise CapacityError(
-            f"The plan keeps {amount(held)} of weights and optimizer state in this machine's memory; "
-            f"it has {amount(available_bytes)} to give"
-        )
+        rule = f"must give {amount(held)} to weights and optimizer state"
+        raise CapacityError(rule, place="memory of this machine", value=amount(available_bytes))
 
 
 def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
@@ -101,20 +99,8 @@ def check_fits(job: Job, device_bytes: int) -> None:
     needed = memory(with_room(job, device_bytes))
     if needed.total <= device_bytes:
         return
-    devices = "1 device" if job.num_processes == 1 else f"each of {job.num_processes} devices"
-    need = (
-        f"The plan needs {amount(needed.total)} on {devices} ({mostly(needed)}); each has"
-        f" {amount(device_bytes)}"
-    )
-    fitting = smallest(job, device_bytes)
-    if fitting is None:
-        held = f"no number of devices up to {MOST_SHARDS} holds it"
-    else:
-        held = f"{fitting.num_processes} devices with {fitting.training.shards} shards hold it"
-    other = elsewhere(job) if job.weights_in == "device" else None
-    if other is not None:
-        held += f", and with weights_in {other.weights_in} it needs {amount(least(other).total)}"
-    raise CapacityError(f"{need}; {held}")
+    rule = f"must give {amount(needed.total)} to each process"
+    raise CapacityError(rule, place="device memory", value=amount(device_bytes))
 
 
 def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
@@ -122,13 +108,8 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
     needed = memory(job)
     if (needed.total - needed.program) * num_local <= available_bytes:
         return
-    need = f"{num_local} processes of {amount(needed.total)}" if num_local > 1 else amount(needed.total)
-    other = elsewhere(job) if job.weights_in == "device" else None
-    fits = other is not None and fits_here(other, num_local, available_bytes)
-    raise CapacityError(
-        f"The plan needs {need} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to give"
-        f"{', which weights on a disk fit' * fits}"
-    )
+    rule = f"must give {amount(needed.total)} to each of {num_local} processes"
+    raise CapacityError(rule, place="memory of this machine", value=amount(available_bytes))
 
 
 def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
@@ -140,11 +121,8 @@ def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
         folder: A folder on it.
     """
     if sum(needed) > free_bytes:
-        raise CapacityError(
-            f"must have room for {amount(sum(needed))} of weights and optimizer state; it has "
-            f"{amount(free_bytes)}",
-            place=folder,
-        )
+        rule = f"must have room for {amount(sum(needed))} of weights and optimizer state"
+        raise CapacityError(rule, place=folder, value=amount(free_bytes))
 
 
 def mostly(needed: Memory) -> str:

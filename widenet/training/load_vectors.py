@@ -141,10 +141,8 @@ def _blocks(vectors: FileVectors, source: Source) -> Iterator[tuple[range, Tenso
         block = torch.from_numpy(source.rows(positions.start, positions.stop)).mul_(vectors.spec.scale)
         finite = block.isfinite().all(dim=1)
         if not bool(finite.all()):
-            place, scaled = source.place(start + int(finite.logical_not().nonzero()[0])), ""
-            if vectors.spec.scale != 1:
-                scaled = f', also after "scale": {vectors.spec.scale:g}'
-            raise DataError(f"{place}: vectors must be finite numbers{scaled}. Correct the file.")
+            place = source.place(start + int(finite.logical_not().nonzero()[0]))
+            raise DataError("vectors must be finite numbers, also when scaled", place=place)
         yield positions, block
 
 
