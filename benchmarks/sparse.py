@@ -103,7 +103,9 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     import torch
 
     from benchmarks.synthetic import draw_histories
-    from widenet.kernels import gather_sum, roomy, row_gradient
+    from widenet.kernels.bags import gather_sum, row_gradient
+    from widenet.kernels.rows import roomy
+    from widenet.model.optimizers import Optimizer
     from widenet.model.part import Part
     from widenet.model.rule import StepNumbers
     from widenet.model.sharding import split
@@ -113,7 +115,6 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     from widenet.plan.shards import Shards
     from widenet.sparse import SparseBatch
     from widenet.spec.training import TrainingSpec
-    from widenet.training.optimizers import Optimizer
 
     training = TrainingSpec.of({"optimizer": OPTIMIZER})
     shards, rule = Shards(width, training.shards), Optimizer(training.optimizer)

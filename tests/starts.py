@@ -4,11 +4,11 @@ import torch
 
 from tests.trainings import WIDTH, books
 from widenet.model.build import build
+from widenet.model.optimizers import Optimizer
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
 from widenet.training.start import load_start
 

@@ -98,7 +98,7 @@ ADDING = {
     "adding-an-optimizer.md": (
         [
             "widenet/spec/optimizers.py",
-            "widenet/training/optimizers.py",
+            "widenet/model/optimizers.py",
             "widenet/kernels/compiled_elements.py",
         ],
         "definition or rows_of or bias or state",

@@ -17,6 +17,7 @@ from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
+from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -26,7 +27,6 @@ from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import fingerprint
-from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from widenet.kernels import gather_sum, reference, row_gradient
+from widenet.kernels import reference
+from widenet.kernels.bags import gather_sum, row_gradient
 from widenet.sparse import SparseBatch
 
 ROWS = {

@@ -51,7 +51,7 @@ from widenet.plan.shards import Shards
 from widenet.spec.layers import InputLayer
 from widenet.spec.losses import PopularitySample
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
+from widenet.model.optimizers import Optimizer
 from widenet.training.schedules import rates
 counts = np.arange(70_000) * 7 % 60_013
 history = InputLayer(name="history", kind="input", field="items", popularity_damping=0.375)

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.kernels import exact_sum, sum_by, table
+from widenet.kernels import table
+from widenet.kernels.fixed_point import exact_sum, sum_by
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 

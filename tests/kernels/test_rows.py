@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from widenet.kernels import roomy
-from widenet.kernels.rows import copied
+from widenet.kernels.rows import copied, roomy
 
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.kernels import RunningTopK, compiled_search
+from widenet.kernels import compiled_search
 from widenet.kernels.reference import wide_top_k
-from widenet.kernels.running_top_k import keys, unpacked
+from widenet.kernels.running_top_k import RunningTopK, keys, unpacked
 from widenet.sparse import SparseBatch
 
 

@@ -8,6 +8,7 @@ import torch
 
 from tests.rows import all_rows
 from widenet.model.build import build
+from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
@@ -16,7 +17,6 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.all_weights import settle
-from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from widenet.model.optimizers import Optimizer
 from widenet.model.part import Part
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 
 
 @pytest.mark.parametrize("columns", [(), (3,)], ids=str)

@@ -10,6 +10,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
+from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.plan.binding import bind
@@ -19,7 +20,6 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.all_weights import norm_of, norms_of_weights, settle
 from widenet.training.checkpoint import fingerprint
-from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 

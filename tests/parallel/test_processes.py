@@ -26,7 +26,7 @@ from tests.parallel.matrix import (
 from tests.parallel.traffic import sent_and_planned
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
-from widenet.kernels import exact_sum
+from widenet.kernels.fixed_point import exact_sum
 from widenet.parallel import processes
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation

@@ -9,6 +9,7 @@ from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.model.build import build
+from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.plan.binding import bind
@@ -18,7 +19,6 @@ from widenet.plan.work import work
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 

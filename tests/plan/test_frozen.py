@@ -12,6 +12,7 @@ from widenet.data.stream import Stream
 from widenet.kernels.scratch import Scratch
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
+from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
@@ -24,7 +25,6 @@ from widenet.plan.report import report
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.all_weights import regularization, settle
-from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 

@@ -12,6 +12,7 @@ from tests.parallel.matrix import EVERY_VALUE, SHARDS, WIDTHS, documents
 from tests.parallel.split import DIVIDED, GATES, SPLIT
 from tests.simulated.device import simulated
 from widenet.model.build import build
+from widenet.model.optimizers import Optimizer
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
@@ -21,7 +22,6 @@ from widenet.plan.neighbour_lists import fitting_bytes
 from widenet.plan.shards import held
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 
 
 class Part(LocalExchange):

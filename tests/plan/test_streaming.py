@@ -13,6 +13,7 @@ from tests.scratches import now
 from widenet.kernels.scratch import Scratch, load, scratch_of, store
 from widenet.model import sweep as file_sweep
 from widenet.model.build import build
+from widenet.model.optimizers import Optimizer
 from widenet.plan import streaming, tiles
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
@@ -22,7 +23,6 @@ from widenet.plan.streaming import elsewhere_bytes, window_bytes
 from widenet.plan.work import streamed_bytes
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 
 
 @pytest.mark.parametrize("num_processes", [1, 3])

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.sequences import EMBEDDED, NEXT, attention, gru
 from widenet.model.build import build
+from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
@@ -21,7 +22,6 @@ from widenet.plan.work import work
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 from widenet.training.step import Step, train_step
 
 WIDTH, EXAMPLES, ENTRIES, RANDOM = 203, 6, 5, StepRandom(0, 0, 0)

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from widenet.kernels.processor import instruction_sets
+from widenet.model.optimizers import is_compiled
 from widenet.training import state
-from widenet.training.optimizers import is_compiled
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 """By the version of the arithmetic: the release of torch, the first digits of fingerprints in portable

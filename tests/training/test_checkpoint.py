@@ -11,6 +11,7 @@ from tests.parallel.split import DIVIDED
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError
 from widenet.model.build import build
+from widenet.model.optimizers import Optimizer
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.plan.layout import Width
@@ -18,7 +19,6 @@ from widenet.plan.shards import held
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import Checkpoint, fingerprint
-from widenet.training.optimizers import Optimizer
 from widenet.training.publication import publish
 
 OUT = {"name": "out", "kind": "output", "field": "items", "source": "mid"}

@@ -20,6 +20,7 @@ from widenet.dsstne.train import SEED, network_of, outputs_of, train
 from widenet.errors import DataError, DocumentError, NumericsError
 from widenet.model.build import build
 from widenet.model.network import Network
+from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
@@ -31,7 +32,6 @@ from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
-from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.state import Report
 from widenet.training.step import Step, train_step

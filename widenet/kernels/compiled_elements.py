@@ -1,4 +1,4 @@
-"""The optimizers' steps of single numbers, for Numba: the arithmetic of `step` in training/optimizers.py.
+"""The optimizers' steps of single numbers, for Numba: the arithmetic of `step` in model/optimizers.py.
 
 They stand apart from it so that helper processes compile them without loading torch.
 """

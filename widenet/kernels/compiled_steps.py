@@ -106,10 +106,8 @@ class CompiledSteps:
             tensor.long().contiguous().numpy()
             for tensor in (touched.features_U, touched.indptr, touched.examples_Z)
         ]
-        arrays = [
-            tensor.numpy()
-            for tensor in (weight_RH, *_two(states, weight_RH), touched.gradient_EH.contiguous())
-        ]
+        two = [*states, *[weight_RH] * (2 - len(states))]  # the weight itself in place of missing states
+        arrays = [tensor.numpy() for tensor in (weight_RH, *two, touched.gradient_EH.contiguous())]
         self._rows(*arrays, *entries, values_Z, fade_U.numpy(), penalties.numbers(), _float32(*constants))
 
 
@@ -136,11 +134,6 @@ def compiled_steps(kind: str, num_states: int) -> CompiledSteps:
 def _float32(*numbers: float) -> np.ndarray:
     """Return numbers as a float32 array; cached, since all tiles of a step need the same."""
     return np.array(numbers, dtype=np.float32)
-
-
-def _two(states: "Sequence[Tensor]", weight: "Tensor") -> "Sequence[Tensor]":
-    """Return two states, with the weight itself in place of missing ones."""
-    return [*states, *[weight] * (2 - len(states))]
 
 
 def _advance(element: Any, num_states: int) -> Callable[..., None]:

@@ -85,14 +85,10 @@ class Rooms:
 def map_memory(address: int | None, size: int, flags: int, descriptor: int = -1, offset: int = 0) -> int:
     """Map memory, or a part of a file, and return its address; raises CapacityError if none is free."""
     arguments = ctypes.c_void_p(address), ctypes.c_size_t(size), _READ_AND_WRITE, flags, descriptor
-    return _mapped(_libc.mmap(*arguments, ctypes.c_int64(offset)))
-
-
-def _mapped(address: int | None) -> int:
-    """Return the address that the kernel gives; raises CapacityError if it gives none."""
-    if address is None or address == _NOWHERE:
+    found: int | None = _libc.mmap(*arguments, ctypes.c_int64(offset))
+    if found is None or found == _NOWHERE:
         raise _no_more_memory()
-    return address
+    return found
 
 
 def _moved(address: int, to: int, size: int, flags: int = 0) -> bool:

@@ -101,10 +101,6 @@ def _relu_max(z: Tensor) -> Tensor:
     return _share(positive, positive.sum(dim=-1, keepdim=True))
 
 
-def _linear_max(z: Tensor) -> Tensor:
-    return _share(z, z.abs().sum(dim=-1, keepdim=True))
-
-
 def _share(parts: Tensor, total: Tensor) -> Tensor:
     return torch.where(
         total == 0, torch.zeros_like(parts), parts / total.clamp_min(torch.finfo(parts.dtype).tiny)
@@ -128,6 +124,8 @@ _PLAIN: dict[str, Definition] = {
     "silu": Definition(functional.silu, _silu_slope, rising=False, signed=True),
     "softmax": Definition(lambda z: torch.softmax(z, dim=-1), None, rising=True, signed=False),
     "relu_max": Definition(_relu_max, None, rising=False, signed=False),
-    "linear_max": Definition(_linear_max, None, rising=False, signed=True),
+    "linear_max": Definition(
+        lambda z: _share(z, z.abs().sum(dim=-1, keepdim=True)), None, rising=False, signed=True
+    ),
 }
 """By kind."""

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from widenet.devices import keep_to_one_thread
-from widenet.kernels import roomy
 from widenet.kernels.exchange import Exchange
+from widenet.kernels.rows import roomy
 from widenet.kernels.scratch import Scratch, release
 from widenet.model.description import Description, clear_unknown, last_known
 from widenet.model.host_memory import HostMemory

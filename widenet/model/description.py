@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, Touched, gather_sum
+from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.exchange import Exchange
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight

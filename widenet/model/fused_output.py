@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from widenet.devices import sent
-from widenet.kernels import exact_sum, sum_by
 from widenet.kernels.exchange import Pending
+from widenet.kernels.fixed_point import exact_sum, sum_by
 from widenet.model.fused_tiles import FusedPasses, formula_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.output_step import OutputStep, RowWise
@@ -256,13 +256,10 @@ class FusedOutput:
         rows.pulls[first], rows.losses[first] = pull_Z * weight_Z, value_Z * weight_Z
         groups_Z = entries.rows_Z // max(lot.room, 1) * step.num_examples + examples_Z
         num_groups = len(lot.shards) * step.num_examples
-        pulls = sum_by(rows.pulls[first].double(), groups_Z, num_groups, self._num_targets())
+        # Sums are scaled for as many terms in any process.
+        num_targets = sum(step.targets.num_entries(shard) for shard in range(len(step.tiles)))
+        pulls = sum_by(rows.pulls[first].double(), groups_Z, num_groups, num_targets)
         return list(pulls.view(len(lot.shards), -1))
-
-    def _num_targets(self) -> int:
-        """Return the number of targets of all shards; sums are scaled for as many terms in any process."""
-        targets = self.step.targets
-        return sum(targets.num_entries(shard) for shard in range(len(self.step.tiles)))
 
     def _sweep(
         self, lot: _Lot, bias_sink: Callable[[int, Tensor], None], steps: "Steps"

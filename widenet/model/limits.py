@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widenet.kernels import sum_by
+from widenet.kernels.fixed_point import sum_by
 from widenet.model.positions import Positions
 
 _SHORTEST = 1e-30

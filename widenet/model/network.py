@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from widenet.devices import sent_together
-from widenet.kernels import Touched
+from widenet.kernels.bags import Touched
 from widenet.kernels.exchange import Exchange, Pending
 from widenet.kernels.scratch import read_around, release
 from widenet.model import preparation, touched_rows
@@ -19,9 +19,9 @@ from widenet.model.description import Description
 from widenet.model.layers import Flow, kind_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.normalization import Statistics, running
+from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, Factor, Split, Whole, leaves_of, product
-from widenet.model.rule import Rule
 from widenet.model.sharding import joined
 from widenet.model.step_random import StepRandom
 from widenet.model.touched_rows import TouchedRows
@@ -246,7 +246,7 @@ class Network:
             self.outputs[name], features=features, touched=None if touched is None else touched[name]
         )
 
-    def prepare_training(self, rule: Rule) -> None:
+    def prepare_training(self, rule: Optimizer) -> None:
         """Allocate the optimizer's state."""
         for weight in self.wide.values():
             weight.prepare(rule)

@@ -219,7 +219,8 @@ def unit_losses(step: OutputStep, place: Place, logits_ET: Tensor, a_ET: Tensor)
     entries = step.entries(place)
     z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
     value_Z, slope_Z = step.loss.cells(z_Z, a_Z, entries.values_Z)
-    weight_Z, other_Z = _entry_weights(step, entries)
+    other_Z = step.other_weight_E[entries.examples_Z]
+    weight_Z = torch.where(entries.values_Z > 0, step.target_weight_E[entries.examples_Z], other_Z)
     if step.output.spec.others == "ignore":
         slope_ET = torch.zeros_like(logits_ET)
         slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
@@ -233,12 +234,6 @@ def unit_losses(step: OutputStep, place: Place, logits_ET: Tensor, a_ET: Tensor)
         other_value_Z = other_value_Z * stands_T[entries.places_Z % len(stands_T)]
     slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
     return loss + (value_Z * weight_Z - other_value_Z * other_Z).sum(dtype=torch.float64), slope_ET
-
-
-def _entry_weights(step: OutputStep, entries: TileEntries) -> tuple[Tensor, Tensor]:
-    """Return the loss weights of the stored targets, and their weights as other units: float32 [Z] each."""
-    other_Z = step.other_weight_E[entries.examples_Z]
-    return torch.where(entries.values_Z > 0, step.target_weight_E[entries.examples_Z], other_Z), other_Z
 
 
 def _others(

@@ -8,10 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from widenet.kernels import gather_sum, roomy
+from widenet.kernels.bags import gather_sum
+from widenet.kernels.rows import roomy
 from widenet.kernels.scratch import fetch_rows, unmap
 from widenet.model.host_memory import HostMemory
-from widenet.model.rule import Rule
+from widenet.model.optimizers import Optimizer
 from widenet.model.sweep import Course, Sweep, sweep_over, swept
 from widenet.plan.streaming import block_rows
 from widenet.sparse import SparseBatch
@@ -46,7 +47,7 @@ class Part:
         """H."""
         return self.weight.shape[1]
 
-    def prepare(self, rule: Rule, remembers: bool) -> None:
+    def prepare(self, rule: Optimizer, remembers: bool) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
         weight = self.weight.T if self.by_columns else self.weight
         state = rule.state_for(weight)

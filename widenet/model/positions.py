@@ -73,9 +73,7 @@ class Positions:
             examples_N=examples_N,
             ends_E=ends_E,
             asking_M=asking_M,
-            next=_one_each(batch.indices[entries_N[asking_M] + 1]),
+            next=SparseBatch(
+                torch.arange(len(asking_M) + 1, device=device), batch.indices[entries_N[asking_M] + 1]
+            ),
         )
-
-
-def _one_each(indices_N: Tensor) -> SparseBatch:
-    return SparseBatch(torch.arange(len(indices_N) + 1, device=indices_N.device), indices_N)

@@ -8,8 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from widenet.kernels import gather_sum, roomy
+from widenet.kernels.bags import gather_sum
 from widenet.kernels.quantized import MOST_COLUMNS, dequantized, quantized
+from widenet.kernels.rows import roomy
 from widenet.model.operands import SHORTEST
 from widenet.model.part import Part
 from widenet.plan.layout import Weight

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels import exact_sum
 from widenet.kernels.exchange import Exchange
+from widenet.kernels.fixed_point import exact_sum
 from widenet.model.operands import filled_columns
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient
+from widenet.kernels.bags import RowGradient
 from widenet.kernels.exchange import Pending
 from widenet.model.layers.output import WideOutput
+from widenet.model.optimizers import Optimizer
 from widenet.model.output_step import OutputStep
 from widenet.model.part import Part
-from widenet.model.rule import Rule, StepNumbers
+from widenet.model.rule import StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.wide_loss import GradientSinks, output_step, run
 from widenet.model.wide_weight import WideWeight
@@ -62,7 +63,12 @@ class SampledStep:
 
 
 def sampled(
-    output: WideOutput, direct_EH: Tensor, choice: Choice, weight_E: Tensor, rule: Rule, step: StepNumbers
+    output: WideOutput,
+    direct_EH: Tensor,
+    choice: Choice,
+    weight_E: Tensor,
+    rule: Optimizer,
+    step: StepNumbers,
 ) -> SampledStep:
     """Return the step of an output over the chosen units, on copies of their rows, which catch up first."""
     bias = output.bias

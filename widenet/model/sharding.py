@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.devices import ON_HOST
-from widenet.kernels import stable_sort
-from widenet.kernels.order import cut
+from widenet.kernels.order import cut, stable_sort
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, stacked
 

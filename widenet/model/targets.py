@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from widenet.kernels import sum_by
+from widenet.kernels.fixed_point import sum_by
 from widenet.model.sharding import ByUnit, split
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, indptr_of

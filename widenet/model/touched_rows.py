@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from widenet.kernels import Touched, gather_sum
+from widenet.kernels.bags import Touched, gather_sum
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.layout import Key, Layout
 from widenet.sparse import SparseBatch

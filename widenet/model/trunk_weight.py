@@ -12,7 +12,8 @@ from torch import Tensor
 
 from widenet.kernels.exchange import Exchange
 from widenet.model.limits import shorten_rows
-from widenet.model.rule import Rule, StepNumbers
+from widenet.model.optimizers import Optimizer
+from widenet.model.rule import StepNumbers
 from widenet.plan.layout import Layout
 from widenet.plan.picture_layers import Stretch, piece_numbers, stretches, weights_by_examples
 
@@ -33,14 +34,14 @@ class TrunkWeight:
     norm_limit: float | None = None
     trained: bool = True
 
-    def prepare(self, rule: Rule) -> None:
+    def prepare(self, rule: Optimizer) -> None:
         """Allocate the optimizer's state."""
         if self.trained:
             self.state = rule.state_for(self.tensor)
             self.tensor.requires_grad_(True)
 
 
-def update(weights: Sequence[TrunkWeight], rule: Rule, step: StepNumbers) -> None:
+def update(weights: Sequence[TrunkWeight], rule: Optimizer, step: StepNumbers) -> None:
     """Make a step of all weights with a gradient, and drop the gradients."""
     for are_biases in (False, True):
         rule.apply_to_many(
@@ -105,7 +106,7 @@ class Pieces:
         held = exchange.each(lambda shard: (shard, of_all[shard]))
         return cls(weights, dict(held), of_all, piece_numbers(layout))
 
-    def prepare(self, rule: Rule) -> None:
+    def prepare(self, rule: Optimizer) -> None:
         """Allocate the optimizer's state."""
         for weight in self.weights.values():
             weight.tensor.requires_grad_(True)
@@ -119,7 +120,7 @@ class Pieces:
         return [*zip(parts, torch.split(piece[: sum(lengths)], lengths), strict=True)]
 
     def step(
-        self, gradients: Mapping[int, Tensor], rule: Rule, numbers: StepNumbers, exchange: Exchange
+        self, gradients: Mapping[int, Tensor], rule: Optimizer, numbers: StepNumbers, exchange: Exchange
     ) -> None:
         """Make an optimizer step of the pieces, and gather those of the other processes.
 

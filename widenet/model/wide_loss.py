@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, exact_sum, sum_by
+from widenet.kernels.bags import RowGradient
 from widenet.kernels.exchange import Pending
+from widenet.kernels.fixed_point import exact_sum, sum_by
 from widenet.kernels.table import tile_runner
 from widenet.model.compiled_passes import CompiledPasses
 from widenet.model.fused_output import FusedOutput, takes

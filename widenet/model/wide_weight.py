@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient
+from widenet.kernels.bags import RowGradient
 from widenet.kernels.rows import copied
 from widenet.kernels.scratch import read_around, release, scratch_of
 from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
+from widenet.model.optimizers import Optimizer
 from widenet.model.part import Part
-from widenet.model.rule import CompiledStep, Rule, StepNumbers
+from widenet.model.rule import CompiledStep, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 
@@ -128,7 +129,7 @@ class WideWeight:
         assert self.whole is not None
         return self.whole
 
-    def prepare(self, rule: Rule) -> None:
+    def prepare(self, rule: Optimizer) -> None:
         """Allocate the optimizer's state."""
         if not self.trained:
             return
@@ -138,7 +139,13 @@ class WideWeight:
             self.lay_out(self.whole, [*self.parts])
 
     def update_tile(
-        self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient, rule: Rule, step: StepNumbers
+        self,
+        shard: int,
+        start: int,
+        stop: int,
+        gradient: Tensor | RowGradient,
+        rule: Optimizer,
+        step: StepNumbers,
     ) -> None:
         """Make a step of the rows [start, stop) of a shard or `WHOLE`, or of touched columns in all rows."""
         if not self.trained:
@@ -151,7 +158,7 @@ class WideWeight:
         if self.norm_limit is not None:
             shorten_rows(weight, self.norm_limit)
 
-    def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> CompiledStep | None:
+    def compiled_step(self, shard: int, rule: Optimizer, step: StepNumbers) -> CompiledStep | None:
         """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
         if self._waits_for_tiles:
             return None
@@ -159,13 +166,13 @@ class WideWeight:
         compiled = rule.compiled_step(part.weight, step, self.l2 if self.is_bias else None)
         return None if compiled is None else CompiledStep(compiled, [*part.state.values()])
 
-    def launched_steps(self, rule: Rule, step: StepNumbers) -> "Steps | None":
+    def launched_steps(self, rule: Optimizer, step: StepNumbers) -> "Steps | None":
         """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""
         if self._waits_for_tiles:
             return None
         return rule.launched_steps(torch.empty(0, device=self.device), step)
 
-    def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
+    def update_rows(self, shard: int, touched: RowGradient, rule: Optimizer, step: StepNumbers) -> None:
         """Make a step of the touched rows of a shard, or of `WHOLE`; a bias is a row of one number.
 
         If only the optimizer's state changes without a gradient, it catches up here.
@@ -180,7 +187,7 @@ class WideWeight:
         """Whether only `update_tile` can make its steps."""
         return self.norm_limit is not None or not self.trained
 
-    def catch_up(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
+    def catch_up(self, shard: int, rows_U: Tensor, rule: Optimizer, step: StepNumbers) -> None:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
         if self.part(shard).moved is None:
             return
@@ -257,7 +264,7 @@ class WideWeight:
         yield self.taken.copies, places_U
         self.let_go()
 
-    def catch_up_all(self, rule: Rule, step: StepNumbers) -> None:
+    def catch_up_all(self, rule: Optimizer, step: StepNumbers) -> None:
         """Let every row of this process catch up, a block at a time."""
         for shard, part in self.parts.items():
             count = 0 if part.moved is None else len(part.by_rows()[0])

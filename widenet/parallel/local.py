@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels import exact_sum
 from widenet.kernels.exchange import Pending
-from widenet.kernels.fixed_point import Terms
+from widenet.kernels.fixed_point import Terms, exact_sum
 from widenet.parallel.threads import Workers
 from widenet.plan.picture_layers import ROW_NUMBERS, long_rows
 

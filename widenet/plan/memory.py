@@ -195,7 +195,10 @@ def _phases(job: Job, process: int) -> Iterator[int]:
         if (layer, source) in job.layout.windows:
             windows, filters = job.layout.windows[layer, source], job.layout.weights[link.weight].rows
             if layer in job.layout.by_examples:
-                examples, threads = _of_a_shard(job), min(job.num_threads, job.num_held(process))
+                examples, threads = (
+                    -(-job.num_examples // job.training.shards),
+                    min(job.num_threads, job.num_held(process)),
+                )
                 yield threads * workspace(examples, windows, filters, 1, 1, job.device)
             else:
                 yield workspace(
@@ -224,10 +227,6 @@ def _exact_sum(job: Job, vectors: int, columns: int, process: int) -> int:
 def examples_of_shards(job: Job) -> int:
     """Return the largest number of examples that a process computes in layers divided by examples."""
     return most_examples(job.num_examples, job.training.shards, job.num_processes)
-
-
-def _of_a_shard(job: Job) -> int:
-    return -(-job.num_examples // job.training.shards)
 
 
 def _gradients_by_shard(job: Job, process: int) -> int:

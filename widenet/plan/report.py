@@ -22,7 +22,9 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         more: Whether to look for the fewest devices that hold the job.
     """
     if device_bytes is not None:
-        job = _with_snapshots(with_room(job, device_bytes), device_bytes)
+        job = with_room(job, device_bytes)
+        if job.device == "cpu" and memory(job).total > device_bytes:  # as `train` runs it
+            job = replace(job, has_snapshots=False)
     needed = memory(job)
     plan: dict[str, Any] = {
         "device": job.device,
@@ -59,12 +61,6 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
                 "memory_bytes": memory(fewest).total,
             }
     return plan
-
-
-def _with_snapshots(job: Job, device_bytes: int) -> Job:
-    """Return the job as `train` runs it: without snapshots if a CPU's memory has no room for them."""
-    fits = job.device == "cuda" or memory(job).total <= device_bytes
-    return job if fits else replace(job, has_snapshots=False)
 
 
 def _memory_unfrozen(job: Job) -> int:

@@ -71,7 +71,8 @@ def window_bytes(job: Job, process: int) -> int:
     threads = min(job.num_threads, job.num_held(process))
     by_tiles = max(_window_of_tiles(job, layer) for layer in job.network.outputs)
     by_blocks = {name: _window_of_blocks(job, weight) for name, weight in job.layout.weights.items()}
-    behind = max((by_blocks[name] for name in _limited(job)), default=0)  # while rows of tiles are written
+    limited = [name for name, weight in job.layout.weights.items() if _has_limited_columns(weight)]
+    behind = max((by_blocks[name] for name in limited), default=0)  # while rows of tiles are written
     return min(held, threads * max(by_tiles + behind, *by_blocks.values()) + rows)
 
 
@@ -144,11 +145,6 @@ def block_rows(row_bytes: int) -> int:
 def _rows_together(weight: Weight) -> int:
     """Return the most rows of a weight that are read together where no tiles are cut."""
     return max(block_rows(weight.row_bytes), LIMITED_ROWS if _has_limited_columns(weight) else 0)
-
-
-def _limited(job: Job) -> list[str]:
-    """Return the weights over which each step passes to limit the lengths of their columns."""
-    return [name for name, weight in job.layout.weights.items() if _has_limited_columns(weight)]
 
 
 def _has_limited_columns(weight: Weight) -> bool:

@@ -16,6 +16,7 @@ from widenet.data.stream import Stream, ahead
 from widenet.devices import Ahead
 from widenet.kernels.ahead import compile_ahead
 from widenet.model.network import Network
+from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import check_room_on_disk, exchange_for, fitted
@@ -29,7 +30,6 @@ from widenet.runs.place_of_weights import elsewhere
 from widenet.runs.training import built, device_of, evaluation_of, job_of, stream_of
 from widenet.stores.durable import force_to_disk
 from widenet.training.checkpoint import own_files
-from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 from widenet.training.tensor_file import write

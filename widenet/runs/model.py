@@ -14,6 +14,7 @@ from widenet.knn.measures import Measure
 from widenet.metrics.ranking import Metrics, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
+from widenet.model.optimizers import Optimizer
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
@@ -41,7 +42,6 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.all_weights import settle
 from widenet.training.checkpoint import Checkpoint, fingerprint
 from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
-from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_log import log_curves
 from widenet.training.saved_facts import TrainingFacts, in_8_bits

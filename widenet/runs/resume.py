@@ -8,13 +8,13 @@ import torch
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.model.network import Network
+from widenet.model.optimizers import is_compiled
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import by_all, by_leader
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.environment import changes
 from widenet.training.in_common import facts_of_checkpoint
 from widenet.training.load_vectors import load_vectors
-from widenet.training.optimizers import is_compiled
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
 from widenet.training.start import load_start

@@ -19,6 +19,7 @@ from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
+from widenet.model.optimizers import Optimizer, is_compiled
 from widenet.parallel.group import (
     by_all,
     by_leader,
@@ -51,7 +52,6 @@ from widenet.training.begin import begun, started_again
 from widenet.training.environment import machine
 from widenet.training.in_common import check_in_common, facts_of_options
 from widenet.training.loop import Evaluate, Training, interruption
-from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_path import holds_work_of, launch_note
 from widenet.training.state import LoopState, Report, Silence

@@ -153,7 +153,20 @@ class Document(Spec, metaclass=_DocumentMeta):
     @classmethod
     def values_of(cls, text: str, where: str) -> Any:
         """Return the plain values of JSON text."""
-        return _plain_values(text, where)
+
+        def refuse(name: str) -> NoReturn:
+            raise DocumentError(f"{name} is not a JSON number", place=where)
+
+        try:
+            return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        except json.JSONDecodeError as error:
+            raise DocumentError(
+                f"is not JSON: {error.msg}", place=where, line=error.lineno, column=error.colno
+            ) from None
+        except RecursionError:
+            raise DocumentError("lists and objects are nested too deeply", place=where) from None
+        except ValueError as error:  # a key that stands twice, or a number of too many digits
+            raise DocumentError(f"is not JSON: {error}", place=where) from None
 
     @classmethod
     @typed
@@ -210,19 +223,3 @@ def _is_plain(values: Any) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
-
-
-def _plain_values(text: str, where: str) -> Any:
-    def refuse(name: str) -> NoReturn:
-        raise DocumentError(f"{name} is not a JSON number", place=where)
-
-    try:
-        return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise DocumentError(
-            f"is not JSON: {error.msg}", place=where, line=error.lineno, column=error.colno
-        ) from None
-    except RecursionError:
-        raise DocumentError("lists and objects are nested too deeply", place=where) from None
-    except ValueError as error:  # a key that stands twice, or a number of too many digits
-        raise DocumentError(f"is not JSON: {error}", place=where) from None

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from widenet.errors import NumericsError
 from widenet.model.network import Network
-from widenet.model.rule import Rule, StepNumbers
+from widenet.model.optimizers import Optimizer
+from widenet.model.rule import StepNumbers
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import num_processes
 from widenet.training.checkpoint import digest_of, replicas_of
@@ -44,7 +45,7 @@ class Launched:
         raise NumericsError(f"the loss must be a finite number, first in {where}", value=loss)
 
 
-def settle(network: Network, rule: Rule, rates: np.ndarray, num_steps: int) -> None:
+def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:
     """Bring all weights up to date, before anybody reads them all.
 
     Rows take the steps that they have skipped since a batch last touched them. Items that no step knows get

@@ -14,9 +14,9 @@ import torch
 from widenet.data.dataset import Dataset
 from widenet.kernels.compiled import can_compile
 from widenet.kernels.processor import instruction_sets
+from widenet.model.optimizers import is_compiled
 from widenet.parallel.group import num_processes
 from widenet.plan.machine import available_threads
-from widenet.training.optimizers import is_compiled
 from widenet.training.state import ARITHMETIC
 
 _MKL = re.compile(r"Math Kernel Library Version (\S+)")

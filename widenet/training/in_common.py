@@ -55,7 +55,8 @@ def facts_of_dataset(dataset: Dataset) -> dict[str, str]:
     manifest = dataset.manifest
     fields = [field.model_dump(mode="json") for field in manifest.fields.values()]
     names = {name: file.sha256 for name, file in manifest.files.items() if name not in manifest.example_files}
-    return {"dataset digest": dataset.digest, "dataset fields": _digest([fields, names])}
+    digest = hashlib.sha256(json.dumps([fields, names], sort_keys=True).encode()).hexdigest()
+    return {"dataset digest": dataset.digest, "dataset fields": digest}
 
 
 def facts_of_checkpoint(checkpoint: Checkpoint | None) -> dict[str, str]:
@@ -89,7 +90,3 @@ def _leaves(values: Any, place: str) -> Iterator[tuple[str, str]]:
             yield from _leaves(value, f"{place}[{number}]")
     else:
         yield place, json.dumps(values)
-
-
-def _digest(values: Any) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -15,6 +15,7 @@ from widenet.data.stream import Batch, Stream, ahead
 from widenet.devices import Ahead
 from widenet.errors import NumericsError
 from widenet.model.network import Network
+from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -29,7 +30,6 @@ from widenet.training.all_weights import (
 )
 from widenet.training.board import Board
 from widenet.training.environment import environment
-from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
 from widenet.training.saving import Saving
@@ -119,7 +119,8 @@ class Training:
                         if is_interrupted:
                             return False
                 record = self._end_epoch()
-                if self._is_evaluation_due():
+                setting, epoch = self.spec.evaluation, state.epoch
+                if setting is not None and (epoch % setting.every_epochs == 0 or epoch == self.spec.epochs):
                     record |= self._evaluation()
                 is_stopped = self._publish(record, board)
                 has_ended = state.has_ended(self.spec)
@@ -138,11 +139,6 @@ class Training:
             documents = {"network.json": self.run.network, "training.json": self.run.training}
             board.add_documents({name: spec.to_json() for name, spec in documents.items()}, epoch)
         return board
-
-    def _is_evaluation_due(self) -> bool:
-        """Return whether an evaluation is due at the end of this epoch."""
-        epoch, setting = self.state.epoch, self.spec.evaluation
-        return setting is not None and (epoch % setting.every_epochs == 0 or epoch == self.spec.epochs)
 
     def _is_checkpoint_due(self) -> bool:
         """Return whether a checkpoint is due at the end of this epoch, which is not the last.

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, Touched
+from widenet.kernels.bags import RowGradient, Touched
 from widenet.kernels.cuda_products import cuda_products
 from widenet.kernels.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
+from widenet.model.optimizers import Optimizer
 from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
-from widenet.model.rule import Rule, ShardSteps, StepNumbers
+from widenet.model.rule import ShardSteps, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.step_random import StepRandom
@@ -51,7 +52,7 @@ class Step:
         return output.updates_at_once and self.norm_limit is None and self.updates
 
 
-def train_step(network: Network, rule: Rule, step: Step) -> float:
+def train_step(network: Network, rule: Optimizer, step: Step) -> float:
     """Train a network on a batch; return the batch's loss before the step.
 
     The loss includes "sparseness", but not l1, l2 and "bias_l2".
@@ -59,19 +60,15 @@ def train_step(network: Network, rule: Rule, step: Step) -> float:
     Raises:
         NumericsError: The loss is not finite; the message names the layer that overflowed first.
     """
-    launched = launched_step(network, rule, step)
+    with cuda_products(tf32=network.layout.training.precision == "tf32"), ExitStack() as ahead:
+        launched = _launched_step(network, rule, step, ahead)
     loss = float(launched.loss)  # only here the host waits for the device: nothing is left to launch
     launched.check(loss)
     return loss
 
 
-def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
+def _launched_step(network: Network, rule: Optimizer, step: Step, ahead: ExitStack) -> Launched:
     """Train a network on a batch; the device may still be working on the step when this returns."""
-    with cuda_products(tf32=network.layout.training.precision == "tf32"), ExitStack() as ahead:
-        return _launched_step(network, rule, step, ahead)
-
-
-def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -> Launched:
     prepared, random, numbers = step.prepared, step.random, step.numbers
     with torch.no_grad():
         touched = network.touched(prepared) if prepared.touched is None else prepared.touched
@@ -106,9 +103,8 @@ def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -
         return launched
     _backward([*vectors.values(), *activity.penalties], [gradient_EH for _, gradient_EH in results])
     with torch.no_grad():
-        update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
-        update.add_split(activity.split)
-        update.pieces = activity.pieces
+        gathered = _gathered(network, prepared, activity)
+        update = Update(network, activity, gathered, touched, deferred, samples)
         if step.observe is not None:
             step.observe(launched, update)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
@@ -159,7 +155,7 @@ def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> 
     return weights_E * share
 
 
-def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> GradientSinks:
+def _updating(output: WideOutput, rule: Optimizer, numbers: StepNumbers) -> GradientSinks:
     """Return callbacks that update a tile, and a shard's biases, as soon as their gradient is known."""
 
     def weight(shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
@@ -198,7 +194,7 @@ def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
 
 
 def _catch_up(
-    network: Network, touched: Mapping[str, Mapping[int, Touched]], rule: Rule, numbers: StepNumbers
+    network: Network, touched: Mapping[str, Mapping[int, Touched]], rule: Optimizer, numbers: StepNumbers
 ) -> None:
     """Bring the rows that this batch reads up to date, if the optimizer moves rows without a gradient."""
     if rule.idle_weights_move:
@@ -207,7 +203,7 @@ def _catch_up(
 
 
 def _catching_up(
-    touched: Mapping[int, Touched], weight: WideWeight, rule: Rule, numbers: StepNumbers
+    touched: Mapping[int, Touched], weight: WideWeight, rule: Optimizer, numbers: StepNumbers
 ) -> Callable[[int], None]:
     return lambda shard: weight.catch_up(shard, touched[shard].features_U, rule, numbers)
 

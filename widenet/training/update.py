@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from widenet.devices import sent
-from widenet.kernels import RowGradient, Touched
+from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.description import DescriptionStep
 from widenet.model.limits import shortening
-from widenet.model.network import Network
+from widenet.model.network import Activity, Network
+from widenet.model.optimizers import Optimizer
 from widenet.model.output_step import OutputStep
 from widenet.model.part import Part
-from widenet.model.rule import Rule, StepNumbers
+from widenet.model.rule import StepNumbers
 from widenet.model.sampled_loss import SampledStep
 from widenet.model.sweep import in_turn
 from widenet.model.trunk_weight import TrunkWeight, update
@@ -33,6 +34,7 @@ class Update:
     def __init__(
         self,
         network: Network,
+        activity: Activity,
         gathered: Mapping[str, list[Tensor]],
         touched: Mapping[str, Mapping[int, Touched]],
         deferred: dict[str, OutputStep],
@@ -42,6 +44,7 @@ class Update:
 
         Args:
             network: The network, after the backward pass.
+            activity: What its forward pass has left.
             gathered: The sums gathered from each weight of sparse inputs.
             touched: The rows that the batch touches, by weight and shard.
             deferred: Steps of outputs whose weights were not updated during their passes.
@@ -62,18 +65,15 @@ class Update:
             name: DescriptionStep(description, network.share_of_gradient(name))
             for name, description in network.descriptions.items()
         }
-        self.split: dict[str, dict[int, Tensor]] = {}
-        self.pieces: dict[int, Tensor] = {}
+        split = {
+            name: {shard: leaf.grad for shard, leaf in leaves.items() if leaf.grad is not None}
+            for name, leaves in activity.split.items()
+        }
+        self.split = {name: gradients for name, gradients in split.items() if gradients}
+        self.pieces = activity.pieces
         self.stepped: dict[str, list[OutputStep]] = {}
         for name, step in deferred.items():
             self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(step)
-
-    def add_split(self, leaves: Mapping[str, Mapping[int, Tensor]]) -> None:
-        """Collect the gradients of split layers, from their weights by name and shard."""
-        for name, by_shard in leaves.items():
-            gradients = {shard: leaf.grad for shard, leaf in by_shard.items() if leaf.grad is not None}
-            if gradients:
-                self.split[name] = gradients
 
     def within(self, limit: float, numbers: StepNumbers) -> StepNumbers:
         """Return the numbers of the step, scaled so that the whole gradient is no longer than a limit."""
@@ -121,7 +121,7 @@ class Update:
         squares = [own.double().square().sum() for part, own in parts if part.stretch.weight == name]
         return sum(squares, torch.zeros((), dtype=torch.float64, device=self.network.device))
 
-    def apply(self, rule: Rule, numbers: StepNumbers) -> None:
+    def apply(self, rule: Optimizer, numbers: StepNumbers) -> None:
         """Make one optimizer step of every weight that has a gradient here."""
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             with in_turn(self.network.wide[name].parts.values(), *[True] * (name in self.stepped)):
@@ -150,10 +150,6 @@ class Update:
                 for shard, rows in self.rows[name].items():
                     step.add_rows(shard, rows)
             step.finish(self.network.exchange, f'weight "{name}"')
-
-    def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
-        """Return the numbers of a weight's step, with the factor on the gradients of its users."""
-        return replace(numbers, gradient_scale=numbers.gradient_scale * self.network.share_of_gradient(name))
 
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
         """Add gradients of some rows to those that other layers have for the same weight."""
@@ -190,8 +186,9 @@ class Update:
             total += gradient.rows(start, stop).double().square().sum()
         return total
 
-    def _step(self, name: str, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
-        weight, scaled = self.network.wide[name], self._scaled(name, numbers)
+    def _step(self, name: str, rule: Optimizer, numbers: StepNumbers) -> Callable[[int], None]:
+        weight, share = self.network.wide[name], self.network.share_of_gradient(name)
+        scaled = replace(numbers, gradient_scale=numbers.gradient_scale * share)
 
         def of_shard(shard: int) -> None:
             if name not in self.stepped:
@@ -204,7 +201,7 @@ class Update:
         return of_shard
 
     def _split_step(
-        self, weight: WideWeight, gradients: Mapping[int, Tensor], rule: Rule, numbers: StepNumbers
+        self, weight: WideWeight, gradients: Mapping[int, Tensor], rule: Optimizer, numbers: StepNumbers
     ) -> Callable[[int], None]:
         def of_shard(shard: int) -> None:
             gradient_RN = gradients[shard]

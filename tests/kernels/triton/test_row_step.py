@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from widenet.kernels import Touched, gather_sum, table
+from widenet.kernels import table
+from widenet.kernels.bags import Touched, gather_sum
+from widenet.model.optimizers import Optimizer
 from widenet.model.part import Part
 from widenet.model.rule import StepNumbers
 from widenet.model.sharding import joined, split
@@ -11,7 +13,6 @@ from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 
 SHARDS, COLUMNS = Shards(53, 8), 5
 RATES = torch.linspace(0.1, 0.2, 9, dtype=torch.float64).numpy()

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels import RowGradient, row_gradient, table
+from widenet.kernels import table
+from widenet.kernels.bags import RowGradient, row_gradient
+from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
 from widenet.sparse import SparseBatch
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 
 KINDS = table.TRITON_OPTIMIZERS
 PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}, "guarded": {"floor": 1e-9, "step_offset": 1}}

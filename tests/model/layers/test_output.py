@@ -5,7 +5,7 @@ import torch
 
 from tests.model.test_network import BATCH, TOWER_FIELDS, TRAININGS, WISHES, items
 from tests.model.twin import assert_step_matches_twin
-from widenet.kernels import gather_sum
+from widenet.kernels.bags import gather_sum
 from widenet.model.layers import output
 from widenet.sparse import SparseBatch
 

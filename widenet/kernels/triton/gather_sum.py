@@ -40,7 +40,7 @@ def _gather_sum_kernel(
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
-    """See `reference.gather_sum`; the weight may be bfloat16 too."""
+    """See `reference.gather_sum`."""
     num_columns = weight_FH.shape[1]
     sums_EH = torch.empty(batch.num_examples, num_columns, dtype=torch.float32, device=weight_FH.device)
     if not sums_EH.numel():
@@ -50,7 +50,7 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
         batch.indptr,  # [E + 1] int64
         batch.indices.contiguous(),  # [Z] int32 or int64
         batch.values,  # [Z] float32, or None
-        weight_FH.contiguous(),  # [F, H] float32 or bfloat16
+        weight_FH.contiguous(),  # [F, H] float32
         sums_EH,  # [E, H] float32, out
         num_columns,
         BLOCK=block,

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels import sum_by
+from widenet.kernels.fixed_point import sum_by
 from widenet.kernels.powers import power
 from widenet.model.step_random import StepRandom
 from widenet.sparse import SparseBatch

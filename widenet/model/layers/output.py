@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels import RowGradient, Touched, gather_sum
+from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.exchange import Exchange
 from widenet.kernels.quantized import dequantized, quantized_logits
 from widenet.model.losses import Loss, loss_of

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from tests.rows import all_rows
-from widenet.kernels import RowGradient, reference, row_gradient, table
+from widenet.kernels import reference, table
+from widenet.kernels.bags import RowGradient, row_gradient
+from widenet.model.optimizers import Optimizer
 from widenet.model.part import Part
 from widenet.model.rule import StepNumbers
 from widenet.model.wide_weight import WideWeight
@@ -14,7 +16,6 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 
 KINDS = {
     "sgd": (torch.optim.SGD, {}),

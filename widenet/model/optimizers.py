@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from widenet.devices import sent
-from widenet.kernels import RowGradient, roomy_beside
+from widenet.kernels.bags import RowGradient
 from widenet.kernels.compiled_steps import CompiledSteps, Penalties, TileStep, compiled_steps
 from widenet.kernels.powers import powers
-from widenet.kernels.rows import copied
+from widenet.kernels.rows import copied, roomy_beside
 from widenet.kernels.table import runner, step_runner
 from widenet.model.rule import StepNumbers, Stepped
 from widenet.plan.tiles import blocks
@@ -198,15 +198,30 @@ class _Adagrad:
         weight.addcdiv_(gradient, held(total, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
 
-class _Rmsprop:
-    """RMSProp."""
+class _MeanSquares:
+    """What RMSProp and Adadelta share: a row without a gradient stands still, and its mean squares fade."""
 
-    def __init__(self, spec: Rmsprop) -> None:
+    def __init__(self, spec: Rmsprop | Adadelta) -> None:
         self.spec = spec
         self.epsilon, self.floor = guards(spec)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
+
+    def idle(
+        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
+    ) -> None:
+        fade_U = self.fade((until - since_U).double())
+        for mean in state.values():
+            multiply_rows(mean, fade_U)
+
+    def fade(self, steps_U: Tensor) -> Tensor:
+        """See `Idling.fade`."""
+        return powers(self.spec.decay, steps_U)
+
+
+class _Rmsprop(_MeanSquares):
+    """RMSProp."""
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
@@ -215,26 +230,9 @@ class _Rmsprop:
         square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
         weight.addcdiv_(gradient, held(square, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
-    def idle(
-        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
-    ) -> None:
-        """The mean square fades; the weight stands still."""
-        multiply_rows(state["square"], self.fade((until - since_U).double()))
 
-    def fade(self, steps_U: Tensor) -> Tensor:
-        """See `Idling.fade`."""
-        return powers(self.spec.decay, steps_U)
-
-
-class _Adadelta:
+class _Adadelta(_MeanSquares):
     """Adadelta."""
-
-    def __init__(self, spec: Adadelta) -> None:
-        self.spec = spec
-        self.epsilon, self.floor = guards(spec)
-
-    def constants(self, rate: float, number: int) -> tuple[float, ...]:
-        return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
@@ -247,18 +245,6 @@ class _Adadelta:
         change = step_root.div_(root).mul_(gradient)
         state["step_square"].mul_(decay).addcmul_(change, change, value=1 - decay)
         weight.add_(change, alpha=-rate)
-
-    def idle(
-        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
-    ) -> None:
-        """Both mean squares fade; the weight stands still."""
-        fade_U = self.fade((until - since_U).double())
-        multiply_rows(state["square"], fade_U)
-        multiply_rows(state["step_square"], fade_U)
-
-    def fade(self, steps_U: Tensor) -> Tensor:
-        """See `Idling.fade`."""
-        return powers(self.spec.decay, steps_U)
 
 
 class _Adam:
@@ -305,7 +291,13 @@ _FORMULAS: dict[str, Callable[[Any], Formula]] = {
 
 
 class Optimizer:
-    """The rule of a training: a formula, and the document's penalties around it."""
+    """The rule of a training: a formula, and the document's penalties around it.
+
+    Attributes:
+        idles: Whether a weight or its state changes without a gradient; `idle` applies many such steps.
+        idle_weights_move: Whether `idle` changes weights too, so that rows must catch up before they are
+            read.
+    """
 
     def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
         formula: Any = _FORMULAS[spec.kind](spec)
@@ -316,25 +308,16 @@ class Optimizer:
         self.l1, self.l2 = l1, l2
         self.decay = getattr(spec, "weight_decay", 0.0)
         self._shrinks = spec.kind == "sgd" and l2 > 0
-        self._rolls_on = spec.idle_weights_move
         self._shrinkage = shrinkage(l2)
-
-    @property
-    def idles(self) -> bool:
-        """Whether rows without a gradient still move; see `model.rule.Rule`."""
-        return self.idling is not None or self._shrinks
-
-    @property
-    def idle_weights_move(self) -> bool:
-        """Whether that moves the weights too; see `model.rule.Rule`."""
-        return self._shrinks or self._rolls_on
+        self.idles = self.idling is not None or self._shrinks
+        self.idle_weights_move = self._shrinks or spec.idle_weights_move
 
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
-        """Zeros for every state tensor."""
+        """Return the state of a weight before its first step, zeros of the weight's shape by name."""
         return {name: roomy_beside(weight) for name in self.state}
 
     def apply_to_many(self, weights: Sequence[Stepped], step: StepNumbers, are_biases: bool) -> None:
-        """See `model.rule.Rule.apply_to_many`: with Triton's kernels, in one launch."""
+        """Make the steps of several weights or biases, as `apply` does: with Triton, in one launch."""
         bias_l2 = 0.0 if are_biases else None
         launched = self._launched_for(weights[0][0], step, bias_l2) if weights else None
         if launched is not None:
@@ -346,14 +329,14 @@ class Optimizer:
     def compiled_step(
         self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
     ) -> TileStep | None:
-        """See `model.rule.Rule.compiled_step`."""
+        """Return the same step for compiled code to make; None if there is none."""
         steps = self._compiled_for(weight) if weight.is_contiguous() else None
         if steps is None:
             return None
         return steps.tile_step(self._penalties(step, bias_l2), self.formula.constants(step.rate, step.number))
 
     def launched_steps(self, weight: Tensor, step: StepNumbers) -> "Steps | None":
-        """See `model.rule.Rule.launched_steps`."""
+        """Return the same step for Triton's kernels; None if there is none."""
         return self._launched_for(weight, step, None)
 
     def apply_to_rows(
@@ -365,7 +348,16 @@ class Optimizer:
         step: StepNumbers,
         bias_l2: float | None = None,
     ) -> None:
-        """See `model.rule.Rule.apply_to_rows`."""
+        """Make a step of some rows of a weight [R, H], or of some biases [R, 1].
+
+        Args:
+            weight: The weight or biases.
+            touched: The rows and their gradient.
+            state: State of the weight.
+            since: Last step of each row, int32 [R], updated in place; the state catches up from there.
+            step: Numbers of the step.
+            bias_l2: For biases, their own l2; None for a weight.
+        """
         idled, states = None if self.idle_weights_move else since, list(state.values())
         launched = self._launched_for(weight, step, bias_l2)
         if launched is not None:
@@ -434,7 +426,10 @@ class Optimizer:
         step: StepNumbers,
         bias_l2: float | None = None,
     ) -> None:
-        """See `model.rule.Rule.apply`."""
+        """Make a step in place, including penalties; may overwrite the gradient.
+
+        `bias_l2` is the only penalty on a bias, None for a weight.
+        """
         launched = self._launched_for(weight, step, bias_l2)
         if launched is not None:
             launched.tile(weight, gradient, list(state.values()))
@@ -468,9 +463,17 @@ class Optimizer:
         rates: np.ndarray,
         is_bias: bool = False,
     ) -> None:
-        """Steps of rows without a gradient.
+        """Apply steps with zero gradients to rows [U, H], in place.
 
         Penalties other than l2 under sgd wait until a row is touched; so do all of biases.
+
+        Args:
+            weight: The rows.
+            state: Their state.
+            since: Last step of each row, int32 [U].
+            until: Last step to apply.
+            rates: Learning rates of all steps, float64 [steps + 1].
+            is_bias: Whether the rows are biases.
         """
         since_U = since.cpu().long()
         if self._shrinks and not is_bias:
