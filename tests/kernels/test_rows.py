@@ -1,30 +1,8 @@
-"""Memory for wide weights in large pages, and copies of rows that are written back."""
+"""Copies of rows that are written back."""
 
-from pathlib import Path
-
-import pytest
 import torch
 
-from widenet.kernels.rows import copied, roomy
-
-THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-
-
-@pytest.mark.skipif(
-    not THP.exists() or "[never]" in THP.read_text(), reason="this system has no transparent large pages"
-)
-def test_much_memory_comes_in_large_pages():
-    def large_kib() -> int:
-        line = next(
-            line
-            for line in Path("/proc/self/smaps_rollup").read_text().splitlines()
-            if line.startswith("AnonHugePages")
-        )
-        return int(line.split()[1])
-
-    before = large_kib()
-    found = roomy((2**20, 16)).fill_(1.0)
-    assert large_kib() - before >= 0.5 * found.nbytes / 1024
+from widenet.kernels.rows import copied
 
 
 def test_rows_take_the_place_of_those_that_were_copied_and_no_others_move():

@@ -205,17 +205,6 @@ def test_rows_rarely_touched_end_where_dense_steps_would_take_them(kind):
     assert (not torch.equal(found[1], start[1])) == bool(with_l2)
 
 
-@pytest.mark.parametrize("kind", ["sgd with l2", "momentum", "nesterov"])
-def test_rows_wait_until_they_are_woken(kind):
-    kind, _, with_l2 = kind.partition(" with ")
-    start = numbers(17, 4)
-    before, after, weight = train_rows(
-        kind, start, numbers(50, 17, 4, seed=1), rates_of(50), l2=0.4 if with_l2 else 0.0
-    )
-    assert not torch.equal(before, after)
-    assert all(part.moved.tolist() == [50] * len(part.weight) for part in weight.parts.values())
-
-
 @pytest.mark.parametrize("kind", ["momentum", "nesterov"])
 def test_a_long_sleep_is_as_good_as_many_steps(kind):
     rule, rates = rule_of(kind), rates_of(5000)
@@ -284,18 +273,6 @@ def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
             state[name][touched.features_U] = tensor
         wide.update_rows(0, touched, rule, step)
     torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_state_has_the_shape_of_the_weight_and_starts_at_zero(kind):
-    weight, (make, settings) = torch.ones(3, 2, requires_grad=True), KINDS[kind]
-    weight.grad = torch.zeros(3, 2)
-    theirs = make([weight], lr=0.0, **settings)
-    theirs.step()
-    of_torch = [value for value in theirs.state[weight].values() if getattr(value, "shape", ()) == (3, 2)]
-    state = rule_of(kind).state_for(torch.ones(3, 2))
-    assert len(state) == len(of_torch)
-    assert all(torch.equal(tensor, torch.zeros(3, 2)) for tensor in state.values())
 
 
 def dsstne_steps(kind, start, gradients, rates, l1, l2):

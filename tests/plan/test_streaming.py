@@ -20,7 +20,6 @@ from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.streaming import elsewhere_bytes, window_bytes
-from widenet.plan.work import streamed_bytes
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -60,13 +59,12 @@ def job_of(
     num_threads=2,
     sample=None,
     entries=20.0,
-    norm=None,
 ):
     network = NetworkSpec.of(
         {
             "layers": [
                 {"name": "in", "kind": "input", "field": "items"},
-                {"name": "mid", "units": units, "weight_norm": norm},
+                {"name": "mid", "units": units},
                 {"name": "out", "kind": "output", "field": "items", "sample": sample},
             ]
         }
@@ -149,23 +147,6 @@ def test_weights_that_are_read_in_blocks_have_a_window():
     sampled = job_of(sample={"kind": "uniform", "units": 1000}, num_threads=1)
     one, two = (window_bytes(replace(sampled, num_threads=threads), 0) for threads in (1, 2))
     assert two - one == A_THREAD_BY_BLOCKS
-
-
-def test_columns_are_limited_while_the_rows_of_an_output_are_still_written():
-    limited_rows = 16_384 * 4 * 128
-    of_a_tile = 3 * 2**21 + 3 * 2**24
-    limited = window_bytes(job_of(norm=1.0, num_threads=1, entries=0.0), 0)
-    assert limited == of_a_tile + limited_rows + 3 * 2**24
-
-
-def test_kernels_for_rounded_operands_read_the_rows_of_targets_from_the_host():
-    plain = replace(job_of(units=100), device="cuda", weights_in="host")
-    training = TrainingSpec.of({"optimizer": "adam", "batch_size": 64, "precision": "bfloat16"})
-    rounded = replace(plain, layout=bind(plain.network, training, {"items": Width(10**7)}))
-    more = 64 * 20 * 4 * 100
-    assert window_bytes(rounded, 0) == window_bytes(plain, 0) + more
-    (read, written), (read_plain, written_plain) = streamed_bytes(rounded, 0), streamed_bytes(plain, 0)
-    assert (read - read_plain, written - written_plain) == (more, 0)
 
 
 @pytest.mark.parametrize("threads", [1, 64])
