@@ -13,7 +13,7 @@ def mistake(kind, place=None, option=None, line=None, column=None):
 
     Args:
         kind: The class.
-        place: The place, or a part of it, such as the name of a file or the path of a field.
+        place: The place: the whole of it, its file or a folder of it, or its path in the file.
         option: Python name of the option; None: not checked.
         line: Line of the place; None: not checked.
         column: Column of the line; None: not checked.
@@ -28,13 +28,23 @@ def mistake(kind, place=None, option=None, line=None, column=None):
     if isinstance(error, WidenetError):
         # An error that does not carry its facts yet has them in its sentence.
         if place is not None:
-            assert str(place) in (error.place if error.place is not None else sentence)
+            assert is_at(str(place), error.place) if error.place is not None else str(place) in sentence
         if option is not None:
             assert error.option == option if error.option is not None else option in sentence
         if line is not None:
             assert error.line == line if error.line is not None else f"line {line:,}" in sentence
         if column is not None:
             assert error.column == column if error.column is not None else str(column) in sentence
+
+
+def is_at(place, found):
+    """Whether an error's place is this one, or lies in it: "folder/network.json: layers[0]" in a folder."""
+    file, _, within = found.partition(": ")
+    return (
+        place in (found, file, within)
+        or f"/{place}/" in f"/{file}/"
+        or found.endswith((f"/{place}", f".{place}"))
+    )
 
 
 def check_sentence(model, call, error, _message=None):

@@ -27,17 +27,17 @@ HIDDEN = {"Kind": "Hidden", "Name": "H", "N": 4}
 OUT = {**OUTPUT, "N": 3}
 SECOND = {**OUT, "Name": "Second"}
 DOCUMENTS = [
-    (config(Versoin=0.8), ": Versoin"),
-    (config(WeightData="x"), ": WeightData"),
-    (config(CheckPointName="x"), ": CheckPointName"),
-    (config(Version=0.6), ": Version"),
-    (config(Kind="Recurrent"), ": Kind"),
-    (config(ErrorFunction="SMCE"), ": ErrorFunction"),
-    (config(Denoising={"q": 1}), ": Denoising.q"),
-    (config(Denoising={"p": 2}), ": Denoising.p"),
-    (config(Decay=-1), ": Decay"),
-    (config(ShuffleIndices="yes"), ": ShuffleIndices"),
-    (config(Layers=[]), ": Layers"),
+    (config(Versoin=0.8), "Versoin"),
+    (config(WeightData="x"), "WeightData"),
+    (config(CheckPointName="x"), "CheckPointName"),
+    (config(Version=0.6), "Version"),
+    (config(Kind="Recurrent"), "Kind"),
+    (config(ErrorFunction="SMCE"), "ErrorFunction"),
+    (config(Denoising={"q": 1}), "Denoising.q"),
+    (config(Denoising={"p": 2}), "Denoising.p"),
+    (config(Decay=-1), "Decay"),
+    (config(ShuffleIndices="yes"), "ShuffleIndices"),
+    (config(Layers=[]), "Layers"),
     ({**config(), "version": 1}, "config.json"),
     (config(hidden(ErrorFunction="L2")), "Layers[1].ErrorFunction"),
     (config(hidden(N="auto")), "Layers[1].N"),
@@ -158,7 +158,7 @@ DATA = [
     ({"sets": [sparse_set(0, "x", ROWS, flags=["Weighted"])], **column("dataWeight", [0, 1, -1], "f4")}, ANY),
     ({"sets": [sparse_set(0, "x", ROWS), sparse_set(1, "x", ROWS)]}, ANY),
     ({"sets": [sparse_set(0, "x", ROWS), sparse_set(1, "y", ROWS[:2])]}, "data set 'y'"),
-    ({"sets": [sparse_set(0, "x", ROWS), sparse_set(1, "x.heldout", ROWS, VALUES)]}, "'x.heldout'"),
+    ({"sets": [sparse_set(0, "x", ROWS), sparse_set(1, "x.heldout", ROWS, VALUES)]}, "data set 'x.heldout'"),
 ]
 
 

@@ -427,7 +427,7 @@ def test_weights_that_lie_in_another_file_are_not_read(tmp_path, way):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("config.json", config)
         archive.writestr("model.weights.h5", packed.getvalue())
-    with mistake(DataError, place='/vars/0"'):
+    with mistake(DataError, place='"layers/dense/vars/0"'):
         import_network(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

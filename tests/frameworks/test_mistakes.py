@@ -137,7 +137,7 @@ CASES = [
     (keras(damage=lambda content: content.replace(b"Sequential", b"Subclassed")), "model.keras", []),
     (keras(damage=lambda content: content.replace(b"class_name", b"class_game")), "model.keras", []),
     (keras(weights={"dense": ("end", [numbers(4, 2), numbers(2)])}), '"end"', []),
-    (keras(weights={"dense": ("end", [numbers(5, 2)])}), '"end"', []),
+    (keras(weights={"dense": ("end", [numbers(5, 2)])}), 'layer "end"', []),
     (keras(channels(3), {"conv2d": ("edges", [numbers(2, 2, 2, 4)])}), "model.keras", ["shares"]),
     (keras(channels(3, own=True), {"conv2d": ("edges", [numbers(2, 2, 2, 4)])}), "model.keras", ["edges"]),
     (of_weights_alone, "model.h5", []),
