@@ -6,14 +6,13 @@ way, in its pyproject.toml. They are loaded only when they are needed.
 
 import tomllib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
-from widenet.errors import OptionError, reason_of
+from widenet.errors import OptionError, reason_of, warn_user
 
 DOCUMENTS = "widenet.documents"
 """Group of entry points that are a `DocumentForm`."""
@@ -124,11 +123,13 @@ def load(point: EntryPoint) -> Any:
 
 
 def loaded(group: str) -> dict[str, Any]:
-    """Return what the entry points of a group name; damaged distributions are left out: see `damage`."""
+    """Return what the entry points of a group name; a damaged one is left out with a warning."""
     targets = {}
     for name, point in extensions(group).items():
-        with suppress(OptionError):
+        try:
             targets[name] = load(point)
+        except OptionError as error:
+            warn_user(str(error))
     return targets
 
 

@@ -152,7 +152,7 @@ def test_json_has_the_attributes_that_are_named(trained, widenet):
         ["--where", "=x"],
         ["--where", "in_stock", "--where", "in_stock=true"],
         ["--diversity", "2"],
-        ["--items", "5", "8"],
+        ["--explain"],
     ],
 )
 @pytest.mark.usefixtures("trained")
@@ -169,6 +169,21 @@ def linear(folder):
     document["layers"][1]["activation"] = "linear"
     training = {"epochs": 1, "batch_size": 8, "shards": 2}
     return train(document, training, folder / "linear-data", folder / "linear")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("5", "--items", "3", "8"),
+        ("--items", "5", "--items=3", "8"),
+        ("--items", "5", "3", "--items", "8"),
+        ("-k", "8", "--items", "5", "--items", "3", "8"),
+    ],
+)
+@pytest.mark.usefixtures("trained")
+def test_items_with_and_without_a_flag_stand_in_the_order_of_the_command_line(words, widenet):
+    ended = widenet("recommend", "run", *words)
+    assert ended.err.splitlines()[0] == "For somebody with: The 5th; The 3th; The 8th"
 
 
 def test_reasons_are_those_of_the_library(linear, widenet):

@@ -3,6 +3,7 @@ stand-ins for `widenet` that start quickly.
 """
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -326,6 +327,29 @@ def test_a_stopped_process_is_killed_when_the_others_have_ended(widenet, monkeyp
     monkeypatch.setattr("widenet.parallel.launch._GRACE_SECONDS", 1.0)
     widenet("os.kill(os.getpid(), signal.SIGSTOP) if rank else sys.exit(3)")
     assert launch(2, []) == (3, "process 1 of 2 did not end and was killed.")
+
+
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_ctrl_z_pauses_every_process_until_the_command_continues(widenet):
+    widenet("say(os.getpid(), sys.stdout)\nwhile True: wait_for_ever()")
+    process, children = command()
+    pids = [
+        process.pid,
+        *(
+            int(re.search(r"Pid:\t(\d+)", Path(f"/proc/self/fdinfo/{child}").read_text())[1])
+            for child in children
+        ),
+    ]
+    for number, paused in ((signal.SIGTSTP, True), (signal.SIGCONT, False)):
+        os.kill(process.pid, number)
+        while [state(pid) == "T" for pid in pids] != [paused] * 3:
+            pass
+    for child in children:
+        signal.pidfd_send_signal(child, signal.SIGKILL)
+    process.communicate()
 
 
 REAL = f"del sys.modules['widenet']; sys.path[0] = {ROOT!r}\n"

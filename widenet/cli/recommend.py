@@ -1,5 +1,7 @@
 """`widenet recommend`."""
 
+import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +35,7 @@ _SHOWN = 20
 
 @with_flags_of(RecommendArguments)
 def recommend(
+    context: typer.Context,
     run: Run,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     field: _Field = None,
@@ -54,10 +57,9 @@ def recommend(
     from widenet.cli.tables import recommendations_table
     from widenet.training.existing_run import check_run
 
-    items = [*(words["items"] or []), *(more or [])]
+    typed = context.obj or sys.argv[1:]
+    items = _in_typed_order(typed, words["items"] or [], more or [], _flags_with_values(context))
     k, output, data = words["k"], words["output"], words["data"]
-    if more and len(words["items"] or []) > 1:
-        raise OptionError("must stand once where further items follow", option="items")
     _check_options(user, items, data, field, explain)
     rules = values_of(RecommendArguments, words)
     RecommendArguments(**rules)
@@ -91,6 +93,37 @@ def recommend(
         err=True,
     )
     typer.echo(recommendations_table(rows, own, reasons))
+
+
+def _in_typed_order(
+    words: Sequence[str], named: Sequence[str], more: Sequence[str], options: Collection[str]
+) -> list[str]:
+    """Return the items of --items and those without a flag in the order of the command line.
+
+    Args:
+        words: The command line, after `widenet`.
+        named: The items of --items.
+        more: The items without a flag.
+        options: The flags whose next word is their value.
+    """
+    first, rest = list(named), list(more)
+    items = []
+    flag, is_run_read = "", False
+    start = words.index("recommend") + 1 if "recommend" in words else 0
+    for word in words[start:]:
+        if first and (flag == "--items" or word.startswith("--items=")):
+            items.append(first.pop(0))
+        elif not flag and not is_run_read:
+            is_run_read = not word.startswith("-")
+        elif not flag and rest and word == rest[0]:
+            items.append(rest.pop(0))
+        flag = word if not flag and word in options else ""
+    return [*items, *first, *rest]
+
+
+def _flags_with_values(context: typer.Context) -> set[str]:
+    options = [option for option in context.command.params if option.param_type_name == "option"]
+    return {flag for option in options if not getattr(option, "is_flag", False) for flag in option.opts}
 
 
 def _check_options(

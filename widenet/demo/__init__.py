@@ -29,7 +29,6 @@ _INTERACTIONS = (
     "ratings.csv",
     "interactions.parquet",
     "ratings.parquet",
-    "train.txt",
 )
 _TITLES = ("titles.csv", "books.csv", "movies.csv", "items.csv")
 _KS = (10, 20)
@@ -66,8 +65,7 @@ class Demo:
             self.sources = write_catalogue_csv(self.out)
             self.say(f"Generated a catalogue: {self.sources[0]} and {self.sources[1]}")
         interactions, titles = self.sources
-        form = "adjacency" if interactions.name == "train.txt" else None
-        whole = ingest([interactions], self.out / "whole", titles=titles, format=form)
+        whole = ingest([interactions], self.out / "whole", titles=titles)
         return split(whole, self.out / "data", heldout=0.2, validation=0.1)
 
     def train(self, dataset: Dataset, report: Report) -> Model:

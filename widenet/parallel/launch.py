@@ -191,6 +191,7 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
     - Ctrl-C and SIGTERM go to every process, which then save and end; they also do so if this process is
       killed. A process that does not end gets SIGTERM again after SAVE_SECONDS, and SIGKILL STOP_SECONDS
       later. A second Ctrl-C skips the wait.
+    - Ctrl-Z pauses all processes.
     - If one process is lost, the others are ended, since they could only wait for it.
 
     Returns:
@@ -200,8 +201,9 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
         raise OptionError("must be at least 1", option="processes", value=num_processes)
     with ExitStack() as stack:
         group = _Group(stack)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            stack.callback(signal.signal, number, signal.signal(number, group.forward))
+        handlers = {signal.SIGINT: group.forward, signal.SIGTERM: group.forward, signal.SIGTSTP: group.pause}
+        for number, handler in handlers.items():
+            stack.callback(signal.signal, number, signal.signal(number, handler))
         stack.callback(group.end)
         group.start(num_processes, arguments)
         return group.outcome(group.wait())
@@ -248,6 +250,12 @@ class _Group:
         """Send a signal to every process."""
         self.signals.append((number, time.monotonic()))
         self._send(number)
+
+    def pause(self, number: int, frame: FrameType | None) -> None:
+        """Stop every process and this one; when this one continues, all continue."""
+        self._send(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        self._send(signal.SIGCONT)
 
     def wait(self) -> list[int | None]:
         """Wait until all have ended, or those that have not have had time to; return their statuses."""

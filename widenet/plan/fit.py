@@ -62,8 +62,8 @@ def check_host(job: Job, num_local: int, available_bytes: int) -> None:
     """Raise CapacityError if the host's memory does not hold the wide weights of its processes."""
     held = elsewhere_bytes(job, 0) * num_local
     if job.weights_in == "host" and held > available_bytes:
-        rule = f"must give {amount(held)} to weights and optimizer state"
-        raise CapacityError(rule, place="memory of this machine", value=amount(available_bytes))
+        rule = f"must have {amount(held)} for wide weights; it has {amount(available_bytes)} left"
+        raise CapacityError(rule, place="memory of this machine")
 
 
 def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
@@ -99,8 +99,8 @@ def check_fits(job: Job, device_bytes: int) -> None:
     needed = memory(with_room(job, device_bytes))
     if needed.total <= device_bytes:
         return
-    rule = f"must give {amount(needed.total)} to each process"
-    raise CapacityError(rule, place="device memory", value=amount(device_bytes))
+    rule = f"must have {amount(needed.total)} for a process; it has {amount(device_bytes)}"
+    raise CapacityError(rule, place="memory of a device")
 
 
 def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
@@ -108,8 +108,8 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
     needed = memory(job)
     if (needed.total - needed.program) * num_local <= available_bytes:
         return
-    rule = f"must give {amount(needed.total)} to each of {num_local} processes"
-    raise CapacityError(rule, place="memory of this machine", value=amount(available_bytes))
+    rule = f"must have {num_local} x {amount(needed.total)}; it has {amount(available_bytes)} left"
+    raise CapacityError(rule, place="memory of this machine")
 
 
 def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
@@ -121,8 +121,8 @@ def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
         folder: A folder on it.
     """
     if sum(needed) > free_bytes:
-        rule = f"must have room for {amount(sum(needed))} of weights and optimizer state"
-        raise CapacityError(rule, place=folder, value=amount(free_bytes))
+        rule = f"must have {amount(sum(needed))} for wide weights; it has {amount(free_bytes)} left"
+        raise CapacityError(rule, place=folder)
 
 
 def mostly(needed: Memory) -> str:

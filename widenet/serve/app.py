@@ -50,7 +50,6 @@ _ASKED: dict[str, msgspec.json.Decoder[Any]] = {
 _LOAD = msgspec.json.Decoder(Load)
 _MOST_FOUND, _MOST_SEARCHES = 50, 16
 _PARAMETERS = "search", "attributes"
-_LONGEST_NAME = 100
 
 _encode = msgspec.json.Encoder().encode
 

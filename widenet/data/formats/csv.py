@@ -52,7 +52,9 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     if twice := next((each for each in names if lowered.count(each.lower()) > 1), None):
         raise DataError(f'{name}: line 1: column names must differ in any case; "{twice}" occurs twice.')
     kind = f"csv ({_separator(delimiter)}, {'line 1 names the columns' if has_header else 'no header'})"
-    roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
+    # In a table of more columns without a header, the item may be any column.
+    is_clear = len(names) == 2 or (len(names) > 2 and (reading.prefix or reading.named))
+    roles = {"user": "1", "item": "2"} if is_clear and not (has_header or reading.columns) else {}
     kind_of_source = Spaced if delimiter == WHITE_SPACE else Csv
     return kind_of_source(
         name, kind, names, roles, decimal=decimal, file=file, delimiter=delimiter, has_header=has_header

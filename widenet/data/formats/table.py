@@ -83,8 +83,8 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         return "dsstne"
     if not _UNSURE.match(first) and any(delimiter in first for delimiter in DELIMITERS):
         return "csv"
-    rule = f"its first line does not tell its format. Name it with {reading.option('format')}"
-    raise DataError(f"{name}: {rule}: {', '.join(FORMATS)}.")
+    rule = f"must name the format, one of {', '.join(FORMATS)}: the first line does not tell it"
+    raise DataError(rule, place=name, option=f"{reading.prefix}format")
 
 
 def _is_json_object(line: str) -> bool:
