@@ -27,7 +27,8 @@ test: .venv/.stamp
 test-avx2: .venv/.stamp
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 NUMBA_CPU_NAME=haswell \
 	  NUMBA_CPU_FEATURES=+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not faults and not long' tests/kernels tests/model/test_convolution.py \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not faults and not long' tests/kernels \
+	  --ignore tests/kernels/triton --ignore tests/kernels/test_triton.py tests/model/test_convolution.py \
 	  tests/model/test_operands.py tests/model/test_product.py tests/predict/test_blocks.py tests/training/test_arithmetic.py \
 	  tests/test_simulated_gpu.py
 
@@ -37,7 +38,7 @@ test-gpu: .venv/.stamp
 
 # The tests that take longest: so `make test` takes less than ten minutes on 2 cores.
 test-slow: .venv/.stamp
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow and not long'
 
 # More cases, sizes and numbers of processes of what `make test` checks with a few. Takes minutes; a person runs it before a release.
 test-long: .venv/.stamp

@@ -172,6 +172,7 @@ def words(out, timeout):
     ]
 
 
+@pytest.mark.slow
 def test_processes_on_two_hosts_name_each_other_when_the_cable_is_cut(hosts, folder, undisturbed):
     out = folder / "cut"
     environments = [

@@ -166,6 +166,7 @@ def isolated(folder, lines, cwd):
     return called(["-I", "-W", "error", "-c", code], cwd=cwd, env=os.environ | {"NUMBA_DISABLE_JIT": "1"})
 
 
+@pytest.mark.slow
 def test_the_installed_package_works_without_any_extra(installed, tmp_path):
     network = {
         "layers": [

@@ -76,6 +76,7 @@ def evaluated(run, data):
     return {name: (dict(metrics), metrics.intervals) for name, metrics in found.baselines.items()}
 
 
+@pytest.mark.slow
 def test_every_process_has_the_baselines_of_one(run, data, groups):
     alone = evaluated(run, data.path)
     assert {"popularity", "item-kNN", "SLIM", "EASE"} <= set(alone)

@@ -139,6 +139,7 @@ Path(os.environ["RANK"]).write_text(repr(found))
 """
 
 
+@pytest.mark.slow
 def test_scripts_that_torchrun_starts_use_what_they_have_trained_or_loaded(place, monkeypatch):
     monkeypatch.chdir(place)
     names = {}

@@ -57,6 +57,7 @@ def test_the_room_can_be_imported_without_it(optional, tmp_path):
     assert program(["-c", code], tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 @pytest.mark.parametrize("words", [[], pytest.param(["all"], marks=pytest.mark.long)], ids=str)
 def test_every_kernel_compiles_for_an_h200(words, tmp_path):

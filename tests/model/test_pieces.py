@@ -25,6 +25,7 @@ def folders(tmp_path_factory):
     return {"split": data / "dense", "gates": data / "songs", "divided": data / "few pictures"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, *(pytest.param(size, marks=pytest.mark.long) for size in (1, 2, 4, 8))])
 def test_trunks_in_shards_and_wide_weights_on_a_disk_have_the_bits_of_one_process_in_memory(
     size, folders, groups, tmp_path

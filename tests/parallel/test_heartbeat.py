@@ -262,6 +262,7 @@ def test_a_process_that_does_not_come_is_named(data, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_path, monkeypatch):
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps({**TRAINING, "epochs": 10**6}))

@@ -21,6 +21,7 @@ bits, and where they were seen.
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="portable bits are those of x86-64")
 @pytest.mark.skipif(not is_compiled("cpu"), reason="the values are those of code that Numba compiles")
 @pytest.mark.skipif(

@@ -114,6 +114,7 @@ def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, mon
     assert not os.path.lexists(tmp_path / "study")
 
 
+@pytest.mark.slow
 def test_a_study_sets_a_validation_part_aside_once_and_resumes_on_it(tmp_path):
     plain = people(tmp_path / "plain", validation=False)
     heard, out = Heard(), tmp_path / "study"

@@ -175,8 +175,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
-@pytest.mark.parametrize("half", [False, True], ids=["tf32", "bfloat16"])
+@pytest.mark.parametrize(("activation", "half"), [("softmax", False), ("sigmoid", True)])
 @pytest.mark.parametrize(("rows", "hidden", "width"), SHAPES.values(), ids=SHAPES)
 def test_a_step_of_any_shape_is_right(rows, hidden, width, half, activation, device):
     spec, batch = output_of("cross_entropy", activation), SparseBatch.from_lists(rows)
@@ -250,7 +249,7 @@ def test_the_bits_do_not_depend_on_the_shards_of_a_launch_and_on_room(activation
             return stepped(spec, batch, *parameters, device, num_shards=4, half=half, kept=kept)
 
     expected = with_lots_of(4, 2**30)
-    for count, kept in ((4, 0), (2, 2**30), (1, 0)):
+    for count, kept in ((4, 0), (2, 2**30)):
         found = with_lots_of(count, kept)
         assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
