@@ -192,6 +192,6 @@ def test_a_device_that_is_too_small_leaves_weights_with_the_host_and_says_so(dat
         with pytest.raises(CapacityError):
             trained(written, data, tmp_path / "refused", "cuda", epochs=1, weights_in="device")
         free_bytes(monkeypatch, free - 1)
-        with pytest.raises(CapacityError, match="device memory"):
+        with pytest.raises(CapacityError, match="memory of a device"):
             trained(written, data, tmp_path / "refused", "cuda", epochs=1, weights_in="host")
         assert not (tmp_path / "refused").exists()
