@@ -47,6 +47,8 @@ def facts(place=None, line=None, column=None, option=None):
         ("r.csv", "", {}, facts()),
         ("r.csv", "who,what\na,b\n", {}, facts(option="user")),
         ("r.csv", "1,1714521600,42\n", {}, facts(option="user")),
+        ("r.csv", "1,2,5\n1,3,4\n", {"user": "1", "item": "2"}, facts(option="header")),
+        ("r.csv", R + "a,x,1\n", {"columns": R.strip().split(",")}, facts(line=1, option="columns")),
         ("r.csv", R + "a,x,1\n", {"item": "itm"}, facts(option="item")),
         ("r.csv", R + "a,x,1\n", {"time": "rating", "min_value": 1}, facts(option="time")),
         ("r.csv", "user,item,day\na,x,2024-05-01T12:00:00\na,y,May\n", {"time": "day"}, facts(line=3)),

@@ -153,7 +153,7 @@ def _documents(
         return NetworkSpec.read(network), TrainingSpec.read(training)
     if data is None:
         raise OptionError(
-            "must be named without a dataset", option="network" if network is None else "training"
+            "must be given where no dataset is", option="network" if network is None else "training"
         )
     from widenet.data.dataset import Dataset
     from widenet.runs.documents import documents

@@ -307,7 +307,7 @@ def _check_shares(shares: Mapping[Part, float], by_time: bool) -> None:
         return
     for part, share in shares.items():
         if not 0 <= share < 1:
-            raise OptionError(f"`{part}` must be a share in [0, 1); got {share:g}.")
+            raise OptionError("must be a share in [0, 1)", option=part, value=share)
     total = sum(shares.values())
     if not 0 < total < 1:
         raise OptionError(

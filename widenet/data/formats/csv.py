@@ -34,6 +34,13 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     first = next(_cells(lines, delimiter), [])
     if any("\0" in cell for cell in first):
         raise DataError(f"{name}: line 1: {NO_NUL}")
+    if reading.columns and list(reading.columns) == first:
+        raise DataError("holds the names already", place=name, line=1, option=f"{reading.prefix}columns")
+    if reading.has_header is None and any(
+        is_number(cell, decimal) for cell in reading.named.intersection(first)
+    ):
+        rule = "must say whether line 1 is a header: it holds a number that names a column"
+        raise DataError(rule, place=name, option=f"{reading.prefix}header")
     has_header = not reading.columns and (
         _names_columns(first, reading.named, decimal) if reading.has_header is None else reading.has_header
     )

@@ -172,7 +172,7 @@ class JsonLines(TextSource):
             return "must be a JSON object."
         for key in _used(columns):
             if isinstance(record.get(key), list) != (key in self.lists) and record.get(key) is not None:
-                return f'"{key}" must be {"a list" if key in self.lists else "one value"}, as in the records before.'
+                return f'"{key}" must be {"a list" if key in self.lists else "one value"}, as before.'
         lists = sorted(key for key in _used(columns) if key in self.lists)
         record |= {key: [] for key in lists if record.get(key) is None}
         lengths = {len(record[key]) for key in lists}
