@@ -22,7 +22,7 @@ RESUMES = {
     "a closed port": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, URI, "cannot be reached"),
     "no bucket": ({}, "s3://none/run", "the bucket does not exist"),
     "no run": ({}, URI, "holds no run to resume"),
-    "a copy that cannot be made": ({}, URI, "cannot be made: Is a directory"),
+    "a copy that cannot be made": ({}, URI, "Is a directory"),
 }
 
 

@@ -200,7 +200,7 @@ def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:
     try:
         is_there = not resume or mirror.restore()
     except OSError as error:
-        rule = f"cannot be made, the copy of {mirror.bucket.uri}: {error.strerror or error}"
+        rule = f"cannot hold a copy of {mirror.bucket.uri}: {error.strerror or error}"
         raise CheckpointError(rule, place=mirror.path) from None
     if not is_there:
         raise CheckpointError("holds no run to resume", place=mirror.bucket.uri)
