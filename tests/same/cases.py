@@ -39,7 +39,7 @@ written | ingest {shared}/dsstne-written/datasets/bool.nc --out bool;
 small files | ingest {shared}/cases/files/pieces_*.csv --out pieces;
   ingest {shared}/cases/files/stray_quotes.tsv --value plays --out quotes;
   ingest {shared}/cases/files/reviews.csv --out reviews;
-  ingest {shared}/cases/files/impressions.tsv --out impressions;
+  ingest {shared}/cases/files/impressions.tsv --columns n,user,at,item,shown --out impressions;
   ingest {shared}/cases/files/blocks_by_item.txt --out blocks;
   ingest {shared}/cases/files/lists.parquet --item item --out lists;
   ingest {shared}/cases/files/few.csv --titles {shared}/cases/files/titles_unneeded_column.json --out few;
