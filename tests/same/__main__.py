@@ -31,6 +31,8 @@ EPOCHS, LONG = 6, 40
 """Epochs at least of a training that is interrupted, and those of a golden one."""
 ASKED = 1000
 """Recommendations of each training, at least."""
+FIRST = "first"
+"""Label of the run of the first training that others begin with, each on its side."""
 ASKED_OF = {"points": "test-points", "all-sets": "sets"}
 """The datasets that are asked in place of those without a part that is set aside."""
 
@@ -59,17 +61,21 @@ class Guard:
         lines = _compared(case, "", expected, self._outputs(case, self.new))
         if isinstance(case, Training):
             for number in case.processes[1:]:
-                found = self._training(case, self.new, f"{number} processes", ["--processes", str(number)])
+                found = self.train(case, self.new, f"{number} processes", ["--processes", str(number)])
                 lines += _compared(case, f", {number} processes", expected, found)
             if case.is_interrupted:
                 lines += _compared(case, ", interrupted", expected, self._interrupted(case))
-            for path in () if lines else (self.new.work / "runs").glob(f"{_folder(case)}[.@]*"):
+            for path in (
+                ()
+                if lines or case.name == TRAININGS[0].name
+                else (self.new.work / "runs").glob(f"{_folder(case)}[.@]*")
+            ):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         print("\n".join(lines) or f"{_name(case)}: the same, {time.monotonic() - began:.0f} s", flush=True)
         return bool(lines)
 
     def _outputs(self, case, side):
-        return self._training(case, side) if isinstance(case, Training) else self._dataset(case, side)
+        return self.train(case, side) if isinstance(case, Training) else self._dataset(case, side)
 
     def _dataset(self, case, side):
         """Exit statuses of the commands, and digests of all files of the datasets."""
@@ -85,7 +91,7 @@ class Guard:
                 outputs[str(path.relative_to(side.work))] = hashlib.sha256(path.read_bytes()).hexdigest()
         return outputs
 
-    def _training(self, case, side, label="", several=()):
+    def train(self, case, side, label="", several=()):
         """Fingerprint, recommendations with scores, and metrics of a training, and what comes after it."""
         run, words = self._begin(case, side, label)
         status = side.run([*words, *several], f"{run}.train")
@@ -111,7 +117,7 @@ class Guard:
         for kind, document in _documents(case, self.old.tree).items():
             paths.append(Path(f"{run}.{kind}.json"))
             paths[-1].write_text(json.dumps(document, indent=1))
-        options = shlex.split(case.options.format(demo=self.old.work / "runs" / "demo@"))
+        options = shlex.split(case.options.format(demo=side.work / "runs" / f"demo@{FIRST}"))
         return run, ["train", *paths, "--data", self.old.work / case.data, "--out", run, "--quiet", *options]
 
     def _asked(self, case, side, run, status, several=()):
@@ -264,8 +270,10 @@ def main():
         with ThreadPoolExecutor(words.jobs) as pool:
             # Trainings read the old side's datasets, and one begins with the first training's run.
             list(pool.map(guard.give, [case for case in cases if not isinstance(case, Training)]))
-            guard.give(next(case for case in cases if isinstance(case, Training)))
             chosen = [case for case in cases if not words.names or _name(case).startswith(tuple(words.names))]
+            if any(isinstance(case, Training) and case.options for case in chosen):
+                for side in (old, new):
+                    guard.train(TRAININGS[0], side, FIRST)
             differing = sum(pool.map(guard.compare, chosen))
     finally:
         old.close()

@@ -70,7 +70,7 @@ class Training:
     data: the dataset's directory, as the old side made it.
     documents: where two documents lie in the old tree, up to `network.json`; two documents; None: defaults.
     changes: values by `field` of the training or `layer.field` of the network.
-    options: more words of `widenet train`; {demo} is the old side's run of the first case.
+    options: more words of `widenet train`; {demo} is the side's own run of the first case.
     evaluate: more words of `widenet evaluate`.
     processes: numbers of processes of this side.
     is_interrupted: whether this side also stops, goes on, is killed, and goes on again.
