@@ -256,6 +256,6 @@ def test_weights_larger_than_memory_train_to_the_bits_of_a_training_without_a_ca
         assert large.returncode == 0, large.stderr
         assert peak(group) <= CAP
         refused = trained("refused", "device", group)
-    assert "memory of this machine: must give" in refused.stderr
+    assert "memory of this machine: must have" in refused.stderr
     assert large.stdout == expected.stdout
     shutil.rmtree(tmp_path)

@@ -1,14 +1,16 @@
 """Weighted means of similarities to the features of examples, compiled for CPUs."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from widenet.kernels.compiled import compile_for, made_once
-from widenet.sparse import SparseBatch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from widenet.sparse import SparseBatch
 
 
 @made_once
@@ -65,15 +67,15 @@ def compiled_neighbours() -> Callable[..., int]:
 
 
 def neighbour_means(
-    history: SparseBatch,
-    weight_E: Tensor,
-    key_Z: Tensor,
-    similarity_Z: Tensor,
+    history: "SparseBatch",
+    weight_E: "Tensor",
+    key_Z: "Tensor",
+    similarity_Z: "Tensor",
     size: int,
     start: int,
     units: int,
     fraction_bits: int,
-) -> tuple[Tensor, Tensor]:
+) -> "tuple[Tensor, Tensor]":
     """Return the cells [E, `units`] of a tile whose mean of similarities is not zero, and their means.
 
     Args:
@@ -89,6 +91,8 @@ def neighbour_means(
     Returns:
         Example x `units` + unit, int64 [N], and the means, float64 [N].
     """
+    import torch  # kernels are compiled ahead by processes that do not load it
+
     cell_N = torch.empty(history.num_examples * units, dtype=torch.int64)
     mean_N = torch.empty(len(cell_N), dtype=torch.float64)
     features = history.indptr, history.indices.long(), history.values_or_ones(), weight_E

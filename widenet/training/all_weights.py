@@ -17,6 +17,9 @@ from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import num_processes
 from widenet.training.checkpoint import digest_of, replicas_of
 
+_NORM_ROWS = 4096
+"""Rows whose squares are added at once."""
+
 
 @dataclass(frozen=True)
 class Launched:
@@ -129,7 +132,8 @@ def norms_of_weights(network: Network) -> dict[str, float | None]:
 def _squares(network: Network, name: str, shard: int) -> Tensor:
     total = torch.zeros((), dtype=torch.float64, device=network.device)
     for block in network.wide[name].parts[shard].blocks():
-        total += block.double().square().sum()
+        for rows in block.split(_NORM_ROWS):  # a copy in float64 is larger than the block
+            total += rows.double().square().sum()
     return total
 
 
