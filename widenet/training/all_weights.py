@@ -132,8 +132,8 @@ def norms_of_weights(network: Network) -> dict[str, float | None]:
 def _squares(network: Network, name: str, shard: int) -> Tensor:
     total = torch.zeros((), dtype=torch.float64, device=network.device)
     for block in network.wide[name].parts[shard].blocks():
-        for rows in block.split(_NORM_ROWS):  # a copy in float64 is larger than the block
-            total += rows.double().square().sum()
+        for start in range(0, len(block), _NORM_ROWS):  # a copy in float64 is larger than the block
+            total += block[start : start + _NORM_ROWS].double().square().sum()
     return total
 
 
