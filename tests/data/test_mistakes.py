@@ -45,6 +45,7 @@ def facts(place=None, line=None, column=None, option=None):
         ("r.csv", "User,user,item\n1,a,x\n", {}, facts(line=1)),
         ("r.csv", "\na,b\n", {}, facts(line=1)),
         ("r.csv", "", {}, facts()),
+        ("r.adj", "<!DOCTYPE html>\n<html><body>Not found</body></html>\n", {}, facts()),
         ("r.csv", "who,what\na,b\n", {}, facts(option="user")),
         ("r.csv", "1,1714521600,42\n", {}, facts(option="user")),
         ("r.csv", "1,2,5\n1,3,4\n", {"user": "1", "item": "2"}, facts(option="header")),

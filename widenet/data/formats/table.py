@@ -16,6 +16,8 @@ FORMATS: dict[str, Format] = {
 }
 
 _HEAD_BYTES = 64
+_PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html)\b", re.IGNORECASE)
+"""What servers send in place of a file."""
 _NUMBER = r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?"
 _DSSTNE = re.compile(rf"[^\t]+\t[^\t,:]+,{_NUMBER}(:|\s*$)")
 _ARRAY = re.compile(r"\s*\[\s*(\{|$)")
@@ -48,7 +50,11 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
     if path.stat().st_size == 0:
         raise DataError(f"{name}: must have rows; the file is empty.")
     format_name = reading.format or _by_suffix(path) or _by_first_bytes(path)
-    return FORMATS[format_name or _by_content(path, name, reading)].opened(path, name, reading)
+    format_name = format_name or _by_content(path, name, reading)
+    with path.open("rb") as file:
+        if FORMATS[format_name].is_text and _PAGE.match(file.read(_HEAD_BYTES)):
+            raise DataError("must be a table or a text; it is an HTML page", place=name)
+    return FORMATS[format_name].opened(path, name, reading)
 
 
 def _by_suffix(path: Path) -> str | None:
