@@ -4,8 +4,10 @@ import gzip
 
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
+from widenet.errors import DataError
 
 
 @pytest.fixture
@@ -37,8 +39,10 @@ def test_titles_are_read_as_sources_are(tmp_path, source, log, name, text, optio
 
 def test_the_item_column_of_the_interactions_has_the_ids_of_titles_too(tmp_path, source):
     log = source("log.csv", "user,work\na,1\na,2\nb,1\n")
-    options = {"item": "work", "titles": source("t.csv", "id,work,title\n1,2,Two\n2,1,One\n")}
-    ingest(log, tmp_path / "same", **options)
+    ingest(log, tmp_path / "same", item="work", titles=source("t.csv", "key,work,title\n1,2,Two\n2,1,One\n"))
     assert titles_of(tmp_path / "same") == ["One", "Two"]
-    ingest(log, tmp_path / "named", **options, title_id="id")
+    both = source("both.csv", "id,work,title\n1,2,Two\n2,1,One\n")
+    with mistake(DataError, place="both.csv", option="title_id"):
+        ingest(log, tmp_path / "both", item="work", titles=both)
+    ingest(log, tmp_path / "named", item="work", titles=both, title_id="id")
     assert titles_of(tmp_path / "named") == ["Two", "One"]

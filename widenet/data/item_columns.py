@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from widenet.data.formats import sql
-from widenet.data.formats.columns import choose_column
+from widenet.data.formats.columns import choose_column, plain
 from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.source import Source, TextSource
 from widenet.data.tables import Tables
@@ -26,10 +26,14 @@ def id_column(source: Source, role: str, named: str | None, of_interactions: str
             column of this name too, it holds the ids by default.
 
     Raises:
-        DataError: The column does not exist.
+        DataError: The column does not exist, or the source also has a column named id.
     """
     if named is None and of_interactions in source.columns and not source.roles:
         named = of_interactions
+        other = next((column for column in source.columns if plain(column) == "id" and column != named), None)
+        if other is not None:
+            rule = f'must be named, since columns "{named}" and "{other}" may both hold the ids'
+            raise DataError(rule, place=source.name, option=role.replace("-", "_"))
     return choose_column(source.name, source.columns, role, named, source.roles.get("user"))
 
 
