@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz import cases, world
 from tests.fuzz.forks import Forks
 
-CASES, LONG_CASES, PER_TEST, PER_PROCESS = 300, 2_000, 50, 25
+CASES, LONG_CASES, PER_TEST, PER_PROCESS = 100, 2_000, 50, 25
 """Cases that are always run, and those of the long form."""
 
 

@@ -54,7 +54,7 @@ def in_one(name, data):
         return [outcome(case, data, LocalExchange(8)) for case in getattr(matrix, name)]
 
 
-SIZES = {1: "FEW_VALUES", 2: "EVERY_VALUE", 3: "SOME_VALUES", 4: "FEW_VALUES", 8: "FEW_VALUES"}
+SIZES = {1: "FEW_VALUES", 2: "EVERY_VALUE", 3: "SOME_VALUES", 4: "FEW_VALUES"}
 MORE = {2: "EVERY_PAIR", 3: "EVERY_VALUE", 8: "SOME_VALUES"}
 LONG = [pytest.param(*each, marks=pytest.mark.long) for each in MORE.items()]
 
@@ -178,7 +178,7 @@ def summed(seeds):
     return [here.sum(own(here, terms_of(seed)), "").tolist() for seed in seeds]
 
 
-@pytest.mark.parametrize("size", [2, 3, 8])
+@pytest.mark.parametrize("size", [2, 3, 4])
 def test_a_sum_is_the_true_one_to_a_part_in_two_to_the_54_of_the_largest_term(size, groups):
     seeds = range(40)
     found = groups(size)(summed, seeds)

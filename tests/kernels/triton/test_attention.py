@@ -113,9 +113,8 @@ def test_no_number_of_a_sequence_depends_on_the_others(device, monkeypatch):
 
 
 def test_parts_of_the_positions_are_added(device, monkeypatch):
-    lengths, *shape = CASES["prime sizes"]
-    positions = positions_of(lengths)
-    given = positions, *numbers(positions, *shape)
+    positions = positions_of([3, 5, 2])
+    given = positions, *numbers(positions, 2, 5)
     in_one = of_kernels(monkeypatch, *given, device=device)[-1]
     monkeypatch.setattr(kernels, "_NUMBERS_OF_WARP", 16)
     monkeypatch.setattr(kernels, "_PART", 8)

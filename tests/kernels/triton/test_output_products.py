@@ -175,7 +175,9 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize(("activation", "half"), [("softmax", False), ("sigmoid", True)])
+@pytest.mark.parametrize(
+    ("activation", "half"), [("softmax", False), pytest.param("sigmoid", True, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize(("rows", "hidden", "width"), SHAPES.values(), ids=SHAPES)
 def test_a_step_of_any_shape_is_right(rows, hidden, width, half, activation, device):
     spec, batch = output_of("cross_entropy", activation), SparseBatch.from_lists(rows)
@@ -229,7 +231,13 @@ def test_of_a_target_named_twice_the_last_counts_and_the_loss_has_both(activatio
     assert_near(found[:4], expected, 2e-5 if device.type == "cpu" else 2e-3)
 
 
-@pytest.mark.parametrize(("activation", "half"), [("softmax", True), ("softmax", False), ("sigmoid", True)])
+@pytest.mark.parametrize(
+    ("activation", "half"),
+    [
+        ("softmax", False),
+        *(pytest.param(name, True, marks=pytest.mark.long) for name in ("softmax", "sigmoid")),
+    ],
+)
 def test_the_bits_do_not_depend_on_the_shards_of_a_launch_and_on_room(activation, half, device, monkeypatch):
     spec, parameters = output_of("cross_entropy", activation), given()
     _, batch = targets_of("sparse with values", torch.Generator().manual_seed(5), E, L, "cross_entropy")

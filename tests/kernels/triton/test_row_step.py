@@ -68,7 +68,7 @@ def of_all(device):
     return in_one_launch(list(range(SHARDS.count)), device)
 
 
-@pytest.mark.parametrize("num_processes", [2, 4, 8])
+@pytest.mark.parametrize("num_processes", [4, pytest.param(8, marks=pytest.mark.long)])
 def test_a_shard_has_the_same_bits_in_every_process(num_processes, of_all, device):
     for held in held_by(num_processes):
         for shard, found in in_one_launch(held, device).items():
