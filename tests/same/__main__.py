@@ -103,7 +103,8 @@ class Guard:
         latest = run / "checkpoints" / "latest"
         if self.new.stop(signal.SIGTERM, words, f"{run}.train", latest.is_file) != 130:
             return {"status of train": "not 130: it ended before the signal"}
-        known, words = latest.read_text(), [*words, "--resume"]
+        known = latest.read_text()
+        words = ["train", "--data", self.old.work / case.data, "--out", run, "--quiet", "--resume"]
         self.new.stop(signal.SIGKILL, words, f"{run}.train", lambda: latest.read_text() != known)
         return self._asked(case, self.new, run, self.new.run(words, f"{run}.train"))
 
