@@ -1,4 +1,4 @@
-"""The definition of every operation in plain torch; tests compare each faster implementation with it."""
+"""The definitions of the operations of wide layers in plain torch; tests compare faster implementations with them."""
 
 from collections.abc import Callable, Mapping
 
