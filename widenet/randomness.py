@@ -30,11 +30,6 @@ def stream(seed: int, purpose: str, first: int = 0, second: int = 0) -> np.rando
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
-def key(seed: int, purpose: str, first: int = 0, second: int = 0) -> int:
-    """Return 64 random bits of one purpose at one position; see `stream`."""
-    return int(stream(seed, purpose, first, second).integers(2**64, dtype=np.uint64))
-
-
 def shuffled(seed: int, purpose: str, epoch: int, size: int, positions: np.ndarray) -> np.ndarray:
     """Return the entries of a random permutation of range(size) at some positions, without storing all of it.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,6 @@ from widenet.data.selection import Selection, ago, is_date, moment, set_aside
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
-
-if TYPE_CHECKING:  # a dataset loads PyArrow
-    from widenet.data.dataset import Dataset
 
 LARGEST_SEED = 2**63 - 1
 

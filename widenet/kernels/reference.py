@@ -1,4 +1,4 @@
-"""The definitions of the operations of wide layers in plain torch; tests compare faster implementations with them."""
+"""Definitions of the operations of wide layers in plain torch: tests compare all faster code with them."""
 
 from collections.abc import Callable, Mapping
 

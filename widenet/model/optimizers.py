@@ -126,7 +126,7 @@ class _Sgd:
     """Stochastic gradient descent."""
 
     def __init__(self, spec: Sgd) -> None:
-        self.spec = spec
+        """Take nothing from the settings."""
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         return (rate,)
@@ -185,7 +185,6 @@ class _Adagrad:
     """Adagrad."""
 
     def __init__(self, spec: Adagrad) -> None:
-        self.spec = spec
         self.epsilon, self.floor = guards(spec)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:

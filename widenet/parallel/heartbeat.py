@@ -71,7 +71,8 @@ class Line:
     def fail(self, error: Exception) -> None:
         """Fail all work that is queued or running, and all work submitted later, with an error."""
         with self._lock:
-            self._error, self.has_failed = error, bool(self._open)
+            self._error = error
+            self.has_failed = self.has_failed or bool(self._open)
             for future in self._open:
                 with suppress(InvalidStateError):
                     future.set_exception(error)

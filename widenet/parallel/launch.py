@@ -111,7 +111,7 @@ def launcher_identity() -> str:
     """
     rank, pid = f"{_names()['RANK']}=".encode(), os.getppid()
     try:
-        while rank in Path(f"/proc/{pid}/environ").read_bytes():
+        while pid > 1 and b"\0" + rank in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
             pid = int(_status(pid)[1])
     except PermissionError:  # another user's process, such as a daemon of a cluster
         pass

@@ -45,9 +45,6 @@ class OfLayers:
     """The layers that may share their weights with it: those that say the same; empty: none may."""
     transposes: ClassVar[bool] = True
     """Whether shared weights may be transposed."""
-    sized_by: ClassVar[str] = '"units" or "transposed"'
-    """The keys that decide the size of its weights, for messages."""
-
     colour: ClassVar[int] = 5
     """Place of its colour in pictures of networks, in `pictures.curves.COLOURS`."""
 

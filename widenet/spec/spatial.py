@@ -56,7 +56,6 @@ class ConvolutionLayer(Spec, OfLayers):
 
     shares_with: ClassVar[str] = "convolution"
     transposes: ClassVar[bool] = False
-    sized_by: ClassVar[str] = '"filters" or "kernel"'
     colour: ClassVar[int] = 4
 
     kind: Literal["convolution"]
