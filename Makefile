@@ -1,6 +1,7 @@
 # Every target prepares .venv first, once. Needs python3 (3.11 to 3.13) and make; PYTHON=python3.12 chooses another.
 PYTHON ?= python3
 BIN := .venv/bin
+COMPILER := $(shell command -v c++)
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Processes of the tests load compiled modules, and workers of pytest the tests, instead of compiling all of them anew.
@@ -111,10 +112,11 @@ bench-gpu: .venv/.stamp
 
 # The stamp says that the environment holds what the two files ask for. An environment made by hand is kept if its python
 # runs, and completed.
-.venv/.stamp: pyproject.toml constraints.txt
+.venv/.stamp: pyproject.toml constraints.txt setup.py $(wildcard native/*)
 	$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[develop]'
+	$(if $(COMPILER),,@echo 'There is no C++ compiler: widenet is installed without its native library, and is slow.')
+	$(if $(COMPILER),,WIDENET_NO_NATIVE=1) $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[develop]'
 	touch $@
 
 .venv/.stamp-benchmark: .venv/.stamp

@@ -22,8 +22,9 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = {
     str(path.relative_to(ROOT))
     for path in (ROOT / "widenet").rglob("*")
-    if path.is_file() and "__pycache__" not in path.parts
+    if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
 }
+NATIVE = {f"widenet/native/{path.name}" for path in (ROOT / "widenet/native").glob("*.so")}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 EXTRAS = {
@@ -91,11 +92,11 @@ for missing.names, line in json.loads({lines!r}):
 def built(tmp_path_factory):
     """The wheel and the source distribution, made from a copy of what the repository has."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
-    for name in ("widenet", "tests", "docs", "benchmarks", "examples"):
+    for name in ("widenet", "native", "tests", "docs", "benchmarks", "examples"):
         shutil.copytree(
-            ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+            ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
         )
-    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
     code = (
         f"from setuptools import build_meta; build_meta.build_wheel({str(out)!r});"
@@ -116,7 +117,8 @@ def called(words, cwd, **more):
 
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     names = set(zipfile.ZipFile(built[".whl"]).namelist())
-    assert {name for name in names if ".dist-info/" not in name} == PACKAGE
+    assert {name for name in names if ".dist-info/" not in name} == PACKAGE | NATIVE
+    assert "-py3-none-" in built[".whl"].name
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
@@ -131,6 +133,8 @@ def test_the_source_distribution_holds_the_package_and_what_builds_it(built):
         "README.md",
         "pyproject.toml",
         "setup.cfg",
+        "setup.py",
+        *(f"native/{path.name}" for path in (ROOT / "native").iterdir()),
     }
 
 

@@ -53,13 +53,13 @@ def usual(tmp_path_factory):
 
 @pytest.mark.slow
 def test_helpers_compile_what_a_training_needs_and_is_missing_once(usual, tmp_path):
-    """Two kernels that a training needs at once, and one for its evaluation."""
+    """A kernel that a training needs at once, and one for its evaluation."""
     cache = tmp_path / "cache"
     shutil.copytree(usual, cache)
-    for name in ("compiled_sorts.group", "compiled_sorts.sort", "compiled_search.choose"):
+    for name in ("compiled_steps.tile", "compiled_search.choose"):
         (code,) = cache.rglob(f"{name}_*.nbi")
         code.unlink()
-    assert said_ahead(cache) == ["True 3 False", "False"]
+    assert said_ahead(cache) == ["True 2 False", "False"]
     assert said_ahead(cache) == ["False 0 False", "False"]
 
 
@@ -83,7 +83,7 @@ def test_helpers_leave_a_processor_to_the_training(threads, number, helpers, mon
     assert compile_ahead(usual_network("items", False, 1), usual_training(False, 100)) == (number > 0)
     assert len(helpers) == number
     kernels = [kernel for share in helpers for kernel in share]
-    assert len(set(kernels)) == len(kernels) == (9 if number else 0)
+    assert len(set(kernels)) == len(kernels) == (4 if number else 0)
 
 
 def process(code):

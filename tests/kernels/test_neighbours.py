@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels.compiled_neighbours import neighbour_means
+from widenet.kernels.neighbour_means import neighbour_means
 from widenet.model import neighbourhood
 from widenet.model.neighbourhood import EMPTY, History, Neighbourhood
 from widenet.parallel.local import LocalExchange
@@ -77,7 +77,7 @@ def test_the_terms_have_the_bits_of_torch(shard, monkeypatch):
     for start, units in ((0, size), (5, 37), (size - 1, 1)):
         before = torch.from_numpy(rng.standard_normal((41, units), dtype=np.float32))
         found = []
-        for runner in ("numba", "torch"):
+        for runner in ("native", "torch"):
             monkeypatch.setattr(neighbourhood, "runner", lambda *_, runner=runner: runner)
             found.append(before.clone())
             own.add(found[-1], history, shard, start)

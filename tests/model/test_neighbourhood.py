@@ -151,7 +151,7 @@ def term_in_order(histories, popularity, order):
     return TERM["weight"] * np.log1p(np.array(means) / TERM["floor"])
 
 
-@pytest.mark.parametrize(("order", "runner"), [("use", "numba"), ("use", "torch"), ("forward", "numba")])
+@pytest.mark.parametrize(("order", "runner"), [("use", "native"), ("use", "torch"), ("forward", "native")])
 def test_in_order_near_pairs_and_new_features_count_most(
     order, runner, clicks, plain_along, tmp_path, monkeypatch
 ):

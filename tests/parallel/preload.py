@@ -11,12 +11,9 @@ from widenet.kernels.compiled_deferred import compiled_gradients, compiled_slope
 from widenet.kernels.compiled_ranking import compiled_ranking
 from widenet.kernels.compiled_search import compiled_choice, compiled_search
 from widenet.kernels.compiled_softmax import compiled_softmax_sum
-from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
 from widenet.kernels.compiled_steps import compiled_steps
-from widenet.kernels.compiled_sums import compiled_sum
 from widenet.kernels.compiled_sweep import compiled_sweep
 from widenet.kernels.compiled_tiles import compiled_pass
-from widenet.kernels.fixed_point import compiled_add
 from widenet.model import layers
 from widenet.plan import layers as planned
 
@@ -46,17 +43,12 @@ STATES = {
 }
 LOADED = [
     *map(import_module, MODULES),
-    *map(compiled_add, ("float32", "float64")),
     *map(compiled_sweep, ("sigmoid", "softmax_sums", "softmax")),
     *map(compiled_slopes, ("sigmoid", "softmax")),
     *map(compiled_gradients, ("sigmoid", "softmax")),
     *map(compiled_pass, ("sigmoid", "softmax_sums", "softmax")),
     *(compiled_steps(*rule) for rule in STATES.items()),
-    compiled_sum("float32"),
     compiled_softmax_sum(),
-    compiled_sort(),
-    compiled_group(),
-    *map(compiled_cut, ("int32", "int64")),
     compiled_ranking(),
     compiled_search(),
     compiled_choice(),

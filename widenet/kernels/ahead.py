@@ -88,9 +88,7 @@ def _can_be_written(folder: Path) -> bool:
 def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
     """Return the kernels that need no torch to be compiled, the slow ones first."""
     from widenet.kernels.compiled_deferred import compiled_gradients, compiled_slopes
-    from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
     from widenet.kernels.compiled_steps import compiled_steps
-    from widenet.kernels.compiled_sums import compiled_sum
     from widenet.kernels.compiled_sweep import compiled_sweep
     from widenet.kernels.compiled_tiles import compiled_pass
 
@@ -112,17 +110,15 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
             kernels[compiled_sweep if sweeps else compiled_pass, (kind,)] = None
     rule = network.tuned(training.optimizer)
     kernels[(compiled_steps, (rule.kind, len(rule.state)))] = None
-    cuts: list[Kernel] = [(compiled_cut, ("int32",)), (compiled_cut, ("int64",))]
-    return [*kernels, (compiled_sum, ("float32",)), (compiled_sort, ()), (compiled_group, ()), *cuts]
+    return [*kernels]
 
 
 def _later() -> list[Kernel]:
     """Return the kernels that a training needs for its first evaluation, and a run for recommendations."""
-    from widenet.kernels.compiled_neighbours import compiled_neighbours
     from widenet.kernels.compiled_ranking import compiled_ranking
     from widenet.kernels.compiled_search import compiled_choice
 
-    return [(compiled_ranking, ()), (compiled_choice, ()), (compiled_neighbours, ())]
+    return [(compiled_ranking, ()), (compiled_choice, ())]
 
 
 def _helper(kernels: list[Kernel], is_patient: bool = False) -> subprocess.Popen[bytes] | None:

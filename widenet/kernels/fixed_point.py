@@ -2,23 +2,19 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.compiled_sums import (
-    BITS,
-    DOUBLE_BIAS,
-    DOUBLE_MANTISSA_BITS,
-    LARGEST_EXPONENT,
-    compiled_add,
-    compiled_sum,
-)
+from widenet.kernels.native import call
 from widenet.kernels.table import runner
-from widenet.plan.tiles import blocks
 
 Terms = Sequence[Tensor] | Tensor
 """Tensors of one shape, in a sequence or stacked in one tensor."""
+
+BITS = 62
+DOUBLE_BIAS = 1023
+DOUBLE_MANTISSA_BITS = 52
+LARGEST_EXPONENT = 1000
 
 
 def peaks_of(term: Tensor) -> Tensor:
@@ -82,13 +78,10 @@ def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
         for term in terms[1:]:
             total += to_fixed(term, scales)
         return total
-    add = compiled_add(str(terms[0].dtype).rpartition(".")[2])
-    total = torch.zeros(terms[0].shape, dtype=torch.int64)
-    arrays = [term.contiguous().numpy() for term in (total, scales, *terms)]
-    for start, stop in blocks(len(total), total.shape[1], "cpu"):
-        total_BH, scale_B1, *terms_BH = (array[start:stop] for array in arrays)
-        for term_BH in terms_BH:
-            add(total_BH, term_BH, scale_B1)
+    total, name = torch.zeros(terms[0].shape, dtype=torch.int64), f"add_fixed_{_name(terms[0])}"
+    scales = scales.contiguous()
+    for term in terms:
+        call(name, total, term.contiguous(), scales, *total.shape)
     return total
 
 
@@ -145,14 +138,15 @@ def exact_sum(terms: Terms) -> Tensor:
         from widenet.kernels.triton.fixed_point import exact_sum as launched
 
         return launched(_stacked(terms))
-    if terms[0].dim() == 2 and chosen == "numba":
-        add_up = compiled_sum(str(terms[0].dtype).rpartition(".")[2])
+    if terms[0].dim() == 2 and chosen == "native":
         total = torch.empty(terms[0].shape, dtype=terms[0].dtype)
-        sum_H = np.empty(total.shape[1], np.int64)
-        whole = np.int32 if total.dtype == torch.float32 else np.int64
-        for start, stop in blocks(len(total), total.shape[1], "cpu"):
-            stacked = torch.stack([term[start:stop] for term in terms]).numpy()
-            add_up(stacked, stacked.view(whole), total[start:stop].numpy(), sum_H)
+        rows = [term.contiguous() for term in terms]
+        call(f"exact_sum_{_name(total)}", rows, len(rows), total, *total.shape)
         return total
     peaks = common_peaks(terms)
     return rounded(fixed_sum(terms, peaks, len(terms)), peaks, len(terms), terms[0].dtype)
+
+
+def _name(tensor: Tensor) -> str:
+    """Return "float32" or "float64", as the native library's functions are named."""
+    return str(tensor.dtype).rpartition(".")[2]

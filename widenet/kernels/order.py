@@ -1,10 +1,9 @@
-"""Stable sorting of integers, and of a batch's entries by shard: compiled with Numba, else by torch."""
+"""Stable sorting of integers, and of a batch's entries by shard: natively, else by torch."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.compiled_sorts import DIGIT_BITS, compiled_group, compiled_sort
+from widenet.kernels.native import call
 from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch, indptr_of
 
@@ -21,8 +20,7 @@ def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
     # Separate tensors, so that the half used as workspace is freed earlier than the result.
     keys = keys_Z.to(torch.int64, copy=True), torch.empty(len(keys_Z), dtype=torch.int64)
     orders = torch.empty_like(keys[0]), torch.empty_like(keys[0])
-    arrays = [tensor.numpy() for pair in (keys, orders) for tensor in pair]
-    last = compiled_sort()(*arrays, np.empty(1 << DIGIT_BITS, np.int64))
+    last = call("sort", keys, orders, len(keys_Z))
     return keys[last], orders[last]
 
 
@@ -38,7 +36,7 @@ def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         keys_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
         return keys_U, indptr_of(counts_U), order_Z
     keys_U, indptr = torch.empty_like(sorted_Z), torch.empty(len(sorted_Z) + 1, dtype=torch.int64)
-    count = compiled_group()(sorted_Z.numpy(), keys_U.numpy(), indptr.numpy())
+    count = call("group", sorted_Z, len(sorted_Z), keys_U, indptr)
     return keys_U[:count], indptr[: count + 1], order_Z
 
 
@@ -55,13 +53,11 @@ def cut(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
     """
     if runner("cut", batch.indices.device, batch.num_entries) == "torch":
         return _by_torch(batch, num_shards)
-    from widenet.kernels.compiled_sorts import compiled_cut
-
-    bounds = torch.zeros(num_shards * batch.num_examples + 1, dtype=torch.int64)
+    bounds = torch.empty(num_shards * batch.num_examples + 1, dtype=torch.int64)
     units_Z, order_Z = torch.empty_like(batch.indices), torch.empty(batch.num_entries, dtype=torch.int64)
-    given = batch.indptr.contiguous().numpy(), batch.indices.contiguous().numpy()
-    found = bounds.numpy(), units_Z.numpy(), order_Z.numpy()
-    compiled_cut(given[1].dtype.name)(*given, num_shards, *found, torch.empty_like(bounds).numpy())
+    indices_Z, dtype = batch.indices.contiguous(), str(batch.indices.dtype).rpartition(".")[2]
+    given = batch.indptr.contiguous(), batch.num_examples, indices_Z, num_shards
+    call(f"cut_{dtype}", *given, bounds, units_Z, order_Z)
     return bounds, units_Z, order_Z
 
 

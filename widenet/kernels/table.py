@@ -9,9 +9,10 @@ from typing import Literal
 import torch
 
 from widenet.kernels.compiled import can_compile
+from widenet.kernels.native import library
 
-Runner = Literal["triton", "numba", "torch"]
-"""Triton's kernels, Numba's compiled code, or torch's operations."""
+Runner = Literal["triton", "native", "numba", "torch"]
+"""Triton's kernels, the native library, Numba's compiled code, or torch's operations."""
 Operation = Literal[
     "gather_sum",
     "row_update",
@@ -31,14 +32,14 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "gather_sum": ("triton", "torch"),
     "row_update": ("triton", "numba", "torch"),
     "tile": ("triton", "numba", "torch"),
-    "fixed_sum": ("triton", "numba", "torch"),
-    "exact_sum": ("triton", "numba", "torch"),
+    "fixed_sum": ("triton", "native", "torch"),
+    "exact_sum": ("triton", "native", "torch"),
     "softmax_sum": ("numba", "torch"),
     "running_top_k": ("triton", "numba", "torch"),
     "ranking": ("numba", "torch"),
-    "neighbour_means": ("numba", "torch"),
-    "cut": ("numba", "torch"),
-    "stable_sort": ("numba", "torch"),
+    "neighbour_means": ("native", "torch"),
+    "cut": ("native", "torch"),
+    "stable_sort": ("native", "torch"),
     "attention": ("triton", "torch"),
 }
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
@@ -152,6 +153,8 @@ def _runs(candidate: Runner, device: torch.device) -> bool:
     match candidate:
         case "triton":
             return has_triton() and (device.type == "cuda" or is_interpreted())
+        case "native":
+            return device.type == "cpu" and library() is not None
         case "numba":
             return device.type == "cpu" and can_compile()
     return True

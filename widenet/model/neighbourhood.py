@@ -9,6 +9,7 @@ from torch import Tensor
 from widenet.data.dataset import Dataset
 from widenet.data.together import Neighbours, neighbours
 from widenet.kernels.exchange import Exchange
+from widenet.kernels.neighbour_means import neighbour_means
 from widenet.kernels.powers import power
 from widenet.kernels.table import runner
 from widenet.model.sharding import split
@@ -179,9 +180,7 @@ class Neighbourhood:
             start: First unit, as row of the shard.
         """
         units = logits_ET.shape[1]
-        if runner("neighbour_means", logits_ET.device, logits_ET.numel()) == "numba":
-            from widenet.kernels.compiled_neighbours import neighbour_means
-
+        if runner("neighbour_means", logits_ET.device, logits_ET.numel()) == "native":
             part, size = self.parts[shard], self.shards.size(shard)
             tile = size, start, units, _FRACTION_BITS
             known = history.features, history.weight_E

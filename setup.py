@@ -1,0 +1,69 @@
+"""Builds the native library: all of native/*.cpp, once for each level of x86-64."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+
+LEVELS = ["v2", "v3", "v4"] if platform.machine() in ("x86_64", "AMD64") else ["any"]
+FLAGS = (
+    "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden -fPIC -shared"
+)
+STATIC = [] if sys.platform == "darwin" else ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
+SOURCES = sorted(map(str, Path("native").glob("*.[ch]*")))
+
+
+class BuildNative(build_ext):
+    """Compiles each copy of the library by one call of the compiler."""
+
+    def get_ext_filename(self, ext_name):  # noqa: D102 override
+        return f"{ext_name.replace('.', '/')}.so"
+
+    def build_extension(self, ext):  # noqa: D102 override
+        target = Path(self.get_ext_fullpath(ext.name))
+        for folder in target.parent, Path("widenet/native"):
+            folder.mkdir(parents=True, exist_ok=True)
+        digest = sha256(b"\0".join(Path(source).read_bytes() for source in SOURCES)).hexdigest()
+        compiler = shlex.split(os.environ.get("CXX", "c++"))
+        made = target.with_suffix(f".{os.getpid()}")
+        options = [*FLAGS.split(), *STATIC, *ext.extra_compile_args, f'-DWIDENET_SOURCES="{digest}"']
+        try:
+            subprocess.run([*compiler, *options, *ext.sources, "-o", str(made)], check=True)  # noqa: S603 our command
+        except FileNotFoundError:
+            raise SystemExit(
+                f"widenet needs a C++17 compiler, and there is no {compiler[0]}: install g++ or clang,"
+                " or set WIDENET_NO_NATIVE=1 to install without the native library, which is slow."
+            ) from None
+        made.replace(target)
+
+
+class PlatformWheel(bdist_wheel):
+    """A wheel for every Python 3 of a platform: the library knows nothing of Python."""
+
+    def get_tag(self):  # noqa: D102 override
+        return "py3", "none", super().get_tag()[2]
+
+
+def extensions():
+    """A copy of the library for each level, if it is wanted."""
+    if os.environ.get("WIDENET_NO_NATIVE"):
+        return []
+    return [
+        Extension(
+            f"widenet.native.{level}",
+            [source for source in SOURCES if source.endswith(".cpp")],
+            depends=SOURCES,
+            extra_compile_args=[] if level == "any" else [f"-march=x86-64-{level}"],
+        )
+        for level in LEVELS
+    ]
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel})

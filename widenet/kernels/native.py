@@ -1,0 +1,99 @@
+"""The native library: passes over arrays in C++, which the package's build compiles from native/."""
+
+import ctypes
+import os
+import platform
+import re
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from torch import Tensor
+
+_FOLDER = Path(__file__).parent.parent / "native"
+_SOURCES = _FOLDER.parent.parent / "native"
+_CPUINFO = Path("/proc/cpuinfo")
+_LEVELS = {
+    "v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+    "v3": {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"},
+    "v2": set[str](),
+}
+"""The levels of x86-64 for which the library is compiled, best first, with the flags each adds in Linux."""
+_ATEN_LEVELS = {"avx512": "v4", "avx2": "v3", "default": "v2"}
+
+Argument = Tensor | Sequence[Tensor] | int | float
+
+
+@cache
+def level() -> str:
+    """Return the level of x86-64 whose copy of the library runs here; "any" on other processors.
+
+    It is the highest of the processor; WIDENET_CPU (v2, v3 or v4) or torch's ATEN_CPU_CAPABILITY lowers it.
+    """
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return "any"
+    limits = os.environ.get("WIDENET_CPU"), _ATEN_LEVELS.get(os.environ.get("ATEN_CPU_CAPABILITY", ""))
+    levels = list(_LEVELS)
+    first = max(levels.index(limit) if limit in levels else 0 for limit in limits)
+    text = _CPUINFO.read_text(encoding="utf-8", errors="replace") if _CPUINFO.is_file() else ""
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    flags = set(found[1].split()) if found else set()
+    return next(
+        name
+        for number, name in enumerate(levels)
+        if number >= first and all(_LEVELS[lower] <= flags for lower in levels[number:])
+    )
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """Return the library; None if it was not built.
+
+    Raises:
+        RuntimeError: It was built from other sources than those of this checkout.
+    """
+    path = _FOLDER / f"{level()}.so"
+    if not path.is_file():
+        return None
+    loaded = ctypes.CDLL(str(path))
+    loaded.sources.restype = ctypes.c_char_p
+    if _SOURCES.is_dir() and loaded.sources().decode() != digest(_SOURCES):
+        raise RuntimeError(f"{path} was built from other sources than {_SOURCES}: run make setup")
+    return loaded
+
+
+def digest(folder: Path) -> str:
+    """Return the SHA-256 of the sources in a folder, as setup.py writes it into the library."""
+    return sha256(b"\0".join(path.read_bytes() for path in sorted(folder.glob("*.[ch]*")))).hexdigest()
+
+
+def call(name: str, *arguments: Argument) -> int:
+    """Call a function of the library; other threads run Python meanwhile.
+
+    Args:
+        name: Its name.
+        arguments: Contiguous tensors on the CPU as pointers, sequences of them as arrays of pointers,
+            integers as int64, floats as double.
+
+    Returns:
+        Its result; undefined for a function without one.
+    """
+    loaded = library()
+    assert loaded is not None
+    function = getattr(loaded, name)
+    function.restype = ctypes.c_int64
+    return int(function(*map(_passed, arguments)))
+
+
+def _passed(argument: Argument) -> object:
+    match argument:
+        case int():
+            return ctypes.c_int64(argument)
+        case float():
+            return ctypes.c_double(argument)
+        case Tensor():
+            assert argument.is_contiguous()
+            return ctypes.c_void_p(argument.data_ptr())
+    assert all(each.is_contiguous() for each in argument)
+    return (ctypes.c_void_p * len(argument))(*(each.data_ptr() for each in argument))
