@@ -96,11 +96,7 @@ ADDING = {
         "",
     ),
     "adding-an-optimizer.md": (
-        [
-            "widenet/spec/optimizers.py",
-            "widenet/model/optimizers.py",
-            "widenet/kernels/compiled_elements.py",
-        ],
+        ["widenet/spec/optimizers.py", "widenet/model/optimizers.py"],
         "definition or rows_of or bias or state",
     ),
     "adding-a-format.md": (
@@ -142,7 +138,7 @@ def add(page, folder):
 @pytest.mark.slow
 def test_something_can_be_added_as_shown(tmp_path):
     for folder in ("widenet", "tests"):
-        shutil.copytree(ROOT / folder, tmp_path / folder)  # with what Python and Numba have compiled
+        shutil.copytree(ROOT / folder, tmp_path / folder)  # with what has been compiled
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     added = {page: add(page, tmp_path) for page in ADDING}
     paths = [path for paths, _ in added.values() for path in paths]

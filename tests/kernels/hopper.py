@@ -12,7 +12,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from widenet.kernels.bags import row_gradient
-from widenet.kernels.compiled_steps import Penalties
+from widenet.kernels.optimizer_steps import Penalties
 from widenet.kernels.triton import fixed_point, running_top_k
 from widenet.kernels.triton.attention import (
     Heads,

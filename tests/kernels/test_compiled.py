@@ -65,39 +65,3 @@ def test_of_processes_that_need_a_function_at_once_one_compiles_it(tmp_path):
         process.stdin.write("\n")
         process.stdin.flush()
     assert sorted(process.communicate()[0] for process in both) == ["0\n", "1\n"]
-
-
-STEPS = """
-import os, sys, numba, torch
-from widenet.kernels.compiled_steps import Penalties, compiled_steps
-numba.config.CACHE_DIR = sys.argv[1]
-numbers = [0.5, 0.25, 0.125, 0.0625, 0.03125]
-for names in sys.argv[2:]:
-    child = os.fork()
-    if child:
-        assert os.waitpid(child, 0)[1] == 0
-        continue
-    for name in names.split():
-        weight, gradient, state = torch.ones(1), torch.full((1,), 2.0), [torch.full((1,), 3.0)]
-        compiled_steps.__wrapped__(name, 1).tile(weight, gradient, state, Penalties(), numbers)
-        print(name, weight.item(), *(kept.item() for kept in state), flush=True)
-    os._exit(0)
-"""
-"""Compiles the steps of the rules that each further argument names, all with one state, in a process of its
-own, also those that the process it is a copy of has compiled.
-"""
-
-
-def test_code_that_other_processes_kept_is_found_again_and_never_mistaken_for_another(tmp_path):
-    def said(*names):
-        process = Conversation([str(tmp_path), *names], STEPS)
-        out, complaint = process.communicate()
-        assert process.returncode == 0, complaint
-        return out.splitlines()
-
-    alone = said("momentum", "rmsprop")
-    assert len(alone) == 2
-    kept = set(tmp_path.rglob("*.nbc"))
-    assert kept
-    assert said("momentum rmsprop", "rmsprop momentum") == [*alone, *reversed(alone)]
-    assert set(tmp_path.rglob("*.nbc")) == kept

@@ -44,6 +44,7 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "LEAST_SEARCHED", 4)
     monkeypatch.setattr(table, "has_triton", lambda: False)
     monkeypatch.setattr(table, "can_compile", lambda: False)
+    monkeypatch.setattr(table, "library", lambda: None)
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     return loss, gradient_EH, gradient_LH, gradient_L
 
 
-@pytest.mark.parametrize("runner", ["torch", "numba"])
+@pytest.mark.parametrize("runner", ["torch", "native"])
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
 @pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
 def test_a_step_is_its_definition(loss, activation, kind, runner, monkeypatch):

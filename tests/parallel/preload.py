@@ -7,13 +7,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from tests import unsynced
-from widenet.kernels.compiled_deferred import compiled_gradients, compiled_slopes
 from widenet.kernels.compiled_ranking import compiled_ranking
 from widenet.kernels.compiled_search import compiled_choice, compiled_search
 from widenet.kernels.compiled_softmax import compiled_softmax_sum
-from widenet.kernels.compiled_steps import compiled_steps
-from widenet.kernels.compiled_sweep import compiled_sweep
-from widenet.kernels.compiled_tiles import compiled_pass
 from widenet.model import layers
 from widenet.plan import layers as planned
 
@@ -31,23 +27,8 @@ MODULES = [
         for module in iter_modules(package.__path__)
     ),
 ]
-STATES = {
-    "sgd": 0,
-    "momentum": 1,
-    "nesterov": 1,
-    "adagrad": 1,
-    "rmsprop": 1,
-    "adadelta": 2,
-    "adam": 2,
-    "adamw": 2,
-}
 LOADED = [
     *map(import_module, MODULES),
-    *map(compiled_sweep, ("sigmoid", "softmax_sums", "softmax")),
-    *map(compiled_slopes, ("sigmoid", "softmax")),
-    *map(compiled_gradients, ("sigmoid", "softmax")),
-    *map(compiled_pass, ("sigmoid", "softmax_sums", "softmax")),
-    *(compiled_steps(*rule) for rule in STATES.items()),
     compiled_softmax_sum(),
     compiled_ranking(),
     compiled_search(),

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import socket
-import sys
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from torch import distributed
 from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DisagreementError
-from widenet.kernels.compiled import can_compile
+from widenet.kernels import table
 from widenet.runs import Model, train
 from widenet.training import environment, loop
 from widenet.training.checkpoint import sha256_of_contents
@@ -93,9 +92,8 @@ def attacked(choices, out):
     return outcome(lambda: trained(**given))
 
 
-def without_numba(patch):
-    patch.setitem(sys.modules, "numba", None)
-    can_compile.cache_clear()
+def without_the_library(patch):
+    patch.setattr(table, "library", lambda: None)
 
 
 def on_another_instruction_set(patch):
@@ -114,9 +112,7 @@ def computing_otherwise(change, data, out):
     with pytest.MonkeyPatch.context() as patch:
         if distributed.get_rank() == 1:
             change(patch)
-        found = outcome(trained, NETWORK, TRAINING, data, out)
-    can_compile.cache_clear()
-    return found
+        return outcome(trained, NETWORK, TRAINING, data, out)
 
 
 def assert_refused(found, place):
@@ -147,7 +143,7 @@ def test_processes_with_other_work_refuse_before_anything_is_written(data, run, 
 
 def test_processes_that_compute_otherwise_refuse_before_anything_is_written(data, groups, tmp_path):
     attacks = {
-        without_numba: "compiled code",
+        without_the_library: "compiled code",
         on_another_instruction_set: "instruction set (mkl)",
         with_another_torch: "torch",
     }

@@ -118,8 +118,8 @@ def test_resuming_on_another_kind_of_device_is_refused_with_the_option(two_check
         train(*two_checkpoints, resume=True, device="cpu")
 
 
-@pytest.mark.parametrize(("begun", "here"), [("by numba", False), (NOT_COMPILED, True)])
-def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_way_round(
+@pytest.mark.parametrize(("begun", "here"), [("by a library", False), (NOT_COMPILED, True)])
+def test_resuming_by_compiled_code_what_was_begun_without_it_is_refused_and_the_other_way_round(
     begun, here, two_checkpoints, monkeypatch
 ):
     began_elsewhere(monkeypatch, **{COMPILED: begun})

@@ -116,7 +116,6 @@ def ingest(
     from widenet.data.options import Options
     from widenet.data.sources import matching_paths
     from widenet.extensions import dataset_formats
-    from widenet.kernels.ahead import compile_usual
     from widenet.stores.uri import is_uri
 
     local = [source for source in sources if not is_uri(source)]
@@ -125,7 +124,6 @@ def ingest(
     if form is not None and len(local) == len(sources):
         show(out, form.ingest(paths, out, words["name"], context), as_json=as_json)
         return
-    compile_usual()
     with IngestReport() as report:
         options = Options(**values_of(IngestArguments, words), on_progress=report.phase, on_rows=report.rows)
         manifest = ingest_with(sources, out, options)

@@ -19,7 +19,6 @@ from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
-    from widenet.plan.layout import Layout
 
 
 @with_flags_of(TrainArguments)
@@ -46,7 +45,6 @@ def train(
         _start_several(context, arguments, processes)
         layout, dataset = context.with_resource(prepared(arguments, _say_nothing if quiet else say))
         _check_path(arguments)
-        _compile_meanwhile(arguments, layout, processes)
         from widenet.parallel.group import is_leader
         from widenet.runs.training import run_training
         from widenet.tracking.follow import add_report
@@ -136,14 +134,6 @@ def _check_path(arguments: TrainArguments) -> None:
 
     if not (is_one_of_several() or arguments.resume or arguments.overwrite or is_uri(arguments.out)):
         check_no_weights(Path(arguments.out))
-
-
-def _compile_meanwhile(arguments: TrainArguments, layout: "Layout", processes: int | None) -> None:
-    """Let helper processes compile what a training on a CPU needs, while torch is loaded."""
-    from widenet.kernels.ahead import compile_ahead
-
-    if _is_on_cpu(arguments) and processes in (None, 1) and not is_one_of_several():
-        compile_ahead(layout.network, layout.training)
 
 
 def _is_on_cpu(arguments: TrainArguments) -> bool:

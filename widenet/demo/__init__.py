@@ -15,7 +15,6 @@ from widenet.data.ingest import ingest
 from widenet.data.invented_books import write_catalogue_csv
 from widenet.data.split import split
 from widenet.errors import DataError, OptionError
-from widenet.kernels.ahead import compile_ahead
 from widenet.runs import Model, Recommendation, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -60,7 +59,6 @@ class Demo:
 
     def ingest(self) -> Dataset:
         """Make the dataset; a fifth of each user's items is held out, a tenth is for validation."""
-        compile_ahead(*self._documents())
         if self.sources is None:
             self.sources = write_catalogue_csv(self.out)
             self.say(f"Generated a catalogue: {self.sources[0]} and {self.sources[1]}")

@@ -3,40 +3,23 @@
 import errno
 import fcntl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from functools import cache, partial, wraps
 from hashlib import sha256
 from pathlib import Path
-from subprocess import Popen, TimeoutExpired
 from threading import RLock
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 _COMPILING = RLock()
 
-Kernel = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function that compiles a kernel, decorated by `made_once`, and its arguments."""
-
-_HELPERS: dict[Kernel, Popen[bytes]] = {}
-"""Processes that compile kernels for this one."""
 _PATIENCE = 60.0
 """Seconds to wait for another process that compiles: many times what it takes."""
 
-_LOOKING = ContextVar("_LOOKING", default=False)
-"""Whether `compile_for` only looks for the code on disk."""
-
-
-class _Missing(Exception):  # noqa: N818 # no error: the answer to a look
-    """Numba's cache on disk could hold a kernel's code, and does not."""
-
 
 def made_once(make: Callable[..., T]) -> Callable[..., T]:
-    """Cache a function's results by its arguments; concurrent threads compute each result only once.
-
-    What a helper compiles is waited for; see `leave_to`.
-    """
+    """Cache a function's results by its arguments; concurrent threads compute each result only once."""
     results: dict[tuple[Any, ...], T] = {}
 
     @wraps(make)
@@ -44,47 +27,10 @@ def made_once(make: Callable[..., T]) -> Callable[..., T]:
         if arguments not in results:
             with _COMPILING:
                 if arguments not in results:
-                    _wait_for_helper((made, arguments))
                     results[arguments] = make(*arguments)
         return results[arguments]
 
     return made
-
-
-def leave_to(helper: Popen[bytes] | None, kernels: Iterable[Kernel]) -> None:
-    """Leave kernels to a process that compiles them into Numba's cache on disk; None if there is none."""
-    if helper is not None:
-        _HELPERS.update(dict.fromkeys(kernels, helper))
-
-
-def _wait_for_helper(kernel: Kernel) -> None:
-    """Wait until no helper compiles a kernel; afterwards it is on disk, unless the helper failed."""
-    helper = _HELPERS.pop(kernel, None)
-    if helper is None:
-        return
-    try:
-        helper.wait(_PATIENCE)
-    except TimeoutExpired:
-        helper.kill()
-        helper.wait()
-
-
-def is_missing(kernel: Kernel) -> bool:
-    """Return whether Numba's cache on disk could hold a kernel's code, and does not; load it if it does.
-
-    No kernel is missing that a helper compiles.
-    """
-    make, arguments = kernel
-    if kernel in _HELPERS or not can_compile():
-        return False
-    before = _LOOKING.set(True)
-    try:
-        make(*arguments)
-    except _Missing:
-        return True
-    finally:
-        _LOOKING.reset(before)
-    return False
 
 
 @cache
@@ -112,25 +58,10 @@ def compile_for(function: Callable[..., Any], signature: str, *within: str) -> C
     return compiled
 
 
-def compile_c(function: Callable[..., Any], signature: str, *within: str) -> Any:
-    """Compile a C function, which other compiled code calls by its `address`, and Python by its `ctypes`.
-
-    Args:
-        function: The function; its arguments are numbers and pointers.
-        signature: See `compile_for`.
-        within: See `compile_for`.
-    """
-    from numba import cfunc
-
-    return _kept_or_not(partial(cfunc, signature, error_model="numpy"), function, signature, within)
-
-
 def _kept_or_not(compile_: Any, function: Any, signature: str, within: tuple[str, ...]) -> Any:
     """Compile a function; keep the code on disk if the folder can be written."""
     named = named_for(function, signature, *within)
     folder = _lacking(named)
-    if _LOOKING.get() and folder is not None:
-        raise _Missing
     try:
         with nullcontext() if folder is None else _alone(folder, named.__qualname__):
             return compile_(cache=True)(named)

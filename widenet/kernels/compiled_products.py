@@ -40,26 +40,6 @@ def product_routine() -> int:
     return 0
 
 
-def _call(typing: Any, address: Any, pointers: Any) -> Any:
-    """Call the C function at an address, without a result; `pointers` is a tuple of addresses."""
-    del typing
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del signature
-        unpack: Any = cgutils.unpack_tuple
-        target, unpacked, pointer = arguments[0], unpack(builder, arguments[1]), cgutils.voidptr_t
-        kind = ir.FunctionType(ir.VoidType(), [pointer] * len(unpacked))
-        builder.call(
-            builder.inttoptr(target, kind.as_pointer()), [builder.inttoptr(one, pointer) for one in unpacked]
-        )
-        return context.get_dummy_value()
-
-    return types.void(address, pointers), generate
-
-
-call: Any = intrinsic(_call)
-
-
 def _call_by_reference(typing: Any, address: Any, values: Any) -> Any:
     """Call the Fortran routine at an address; `values` is a tuple of contiguous arrays and numbers."""
     del typing
@@ -114,12 +94,6 @@ view: Any = intrinsic(_view)
 
 
 @register_jitable
-def fill_logits(routine: Any, direct_EH: Any, weight_TH: Any, logits_ET: Any) -> None:
-    """Compute logits = direct @ weight.T."""
-    _scale_and_add_logits(routine, direct_EH, weight_TH, _ZERO, logits_ET)
-
-
-@register_jitable
 def add_logits(routine: Any, direct_EH: Any, weight_TH: Any, logits_ET: Any) -> None:
     """Compute logits += direct @ weight.T, as `torch.addmm` does after it has written biases there."""
     _scale_and_add_logits(routine, direct_EH, weight_TH, _ONE, logits_ET)
@@ -134,21 +108,13 @@ def _scale_and_add_logits(routine: Any, direct_EH: Any, weight_TH: Any, scale: A
     call_by_reference(routine, (_TRANSPOSED, _AS_IS, *sizes, _ONE, *first, *second, scale, logits_ET, units))
 
 
-@register_jitable
-def add_direct_gradient(routine: Any, delta_ET: Any, weight_TH: Any, total_EH: Any) -> None:
-    """Compute total += delta @ weight."""
-    count, units, inner = np.int32(len(delta_ET)), np.int32(len(weight_TH)), np.int32(weight_TH.shape[1])
-    sizes = inner, count, units
-    first, second = (weight_TH, inner), (delta_ET, units)
-    call_by_reference(routine, (_AS_IS, _AS_IS, *sizes, _ONE, *first, *second, _ONE, total_EH, inner))
+_LINE = 16
+"""float32 numbers in a cache line."""
 
 
 @register_jitable
-def fill_weight_gradient(routine: Any, delta_ET: Any, direct_EH: Any, gradient_TH: Any) -> None:
-    """Compute gradient = delta.T @ direct."""
-    count, units, inner = np.int32(len(delta_ET)), np.int32(len(gradient_TH)), np.int32(direct_EH.shape[1])
-    sizes = inner, units, count
-    first, second = (direct_EH, inner), (delta_ET, units)
-    call_by_reference(
-        routine, (_AS_IS, _TRANSPOSED, *sizes, _ONE, *first, *second, _ZERO, gradient_TH, inner)
-    )
+def room(size: Any) -> Any:
+    """Return an array for so many numbers; it begins at a cache line."""
+    numbers = np.empty(size + _LINE, np.float32)
+    first = -np.int64(numbers.ctypes.data) % (4 * _LINE) // 4
+    return numbers[first : first + size]

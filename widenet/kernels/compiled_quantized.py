@@ -20,9 +20,9 @@ from numba.extending import intrinsic, register_jitable
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels import compiled_search, compiled_softmax, compiled_sweep
+from widenet.kernels import compiled_products, compiled_search, compiled_softmax
 from widenet.kernels.compiled import compile_for, made_once
-from widenet.kernels.compiled_products import view
+from widenet.kernels.compiled_products import room, view
 from widenet.kernels.compiled_ranking import Sums, Units
 from widenet.kernels.compiled_search import (
     HIDDEN,
@@ -34,7 +34,6 @@ from widenet.kernels.compiled_search import (
     turn_block,
 )
 from widenet.kernels.compiled_softmax import row_sum
-from widenet.kernels.compiled_sweep import room
 from widenet.kernels.constants import PIECE
 from widenet.kernels.quantized import quantized_queries
 
@@ -249,7 +248,7 @@ def compiled_quantized_ranking() -> Callable[..., None]:
     units = f"Tuple((Array(int8, 2, 'A', aligned=True), {row}, {row}, {places}, int64, int64, int64))"
     queries = f"Tuple((int8[::1], int32[::1], {row}))"
     arguments = f"{queries}, {units}, {SEARCH}, {HIDDEN}, float32[:, ::1], float64[:, ::1]"
-    parts = compiled_search, compiled_sweep
+    parts = compiled_search, compiled_products
     within = [Path(module.__file__ or "").read_text("utf-8") for module in parts]
     return compile_for(ranking, f"void({arguments})", *within, *compiled_softmax.sources())
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba.extending import register_jitable
 
-from widenet.kernels import compiled_search, compiled_softmax, compiled_sweep
+from widenet.kernels import compiled_products, compiled_search, compiled_softmax
 from widenet.kernels.compiled import compile_for, made_once
-from widenet.kernels.compiled_products import add_logits, product_routine, view
+from widenet.kernels.compiled_products import add_logits, product_routine, room, view
 from widenet.kernels.compiled_search import HIDDEN, SEARCH, RunningTopK, hidden, search_row
 from widenet.kernels.compiled_softmax import row_sum
-from widenet.kernels.compiled_sweep import room
 from widenet.kernels.constants import PIECE
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def compiled_ranking() -> Callable[..., None]:
     row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
     units = f"Tuple((uint64, {block}, {row}, {places}, int64, int64, int64))"
     arguments = f"{block}, {units}, UniTuple(int64, 2), {SEARCH}, {HIDDEN}, {block}, float64[:, ::1]"
-    parts = compiled_search, compiled_sweep
+    parts = compiled_search, compiled_products
     within = [Path(module.__file__ or "").read_text("utf-8") for module in parts]
     return compile_for(ranking, f"void({arguments})", *within, *compiled_softmax.sources())
 

@@ -5,9 +5,11 @@ import os
 import platform
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -22,7 +24,24 @@ _LEVELS = {
 """The levels of x86-64 for which the library is compiled, best first, with the flags each adds in Linux."""
 _ATEN_LEVELS = {"avx512": "v4", "avx2": "v3", "default": "v2"}
 
-Argument = Tensor | Sequence[Tensor] | int | float
+
+@dataclass(frozen=True)
+class Packed:
+    """A structure of the library, whose fields are pointers and int64.
+
+    Attributes:
+        fields: The fields, as int64.
+        tensors: The tensors that the pointers lead to.
+    """
+
+    fields: Any
+    tensors: tuple[Tensor | int | None, ...]
+
+
+Argument = Tensor | Sequence[Tensor] | Packed | int | float | None
+"""Contiguous tensors on the CPU are passed as pointers, sequences of them as arrays of pointers, integers as
+int64, floats as double, None as a null pointer.
+"""
 
 
 @cache
@@ -63,27 +82,44 @@ def library() -> ctypes.CDLL | None:
     return loaded
 
 
+def sources() -> str:
+    """Return the SHA-256 of the sources of the library; "none" if it was not built."""
+    loaded = library()
+    return "none" if loaded is None else str(loaded.sources().decode())
+
+
 def digest(folder: Path) -> str:
     """Return the SHA-256 of the sources in a folder, as setup.py writes it into the library."""
     return sha256(b"\0".join(path.read_bytes() for path in sorted(folder.glob("*.[ch]*")))).hexdigest()
 
 
 def call(name: str, *arguments: Argument) -> int:
-    """Call a function of the library; other threads run Python meanwhile.
+    """Call a function of the library that returns int64 or nothing; other threads run Python meanwhile."""
+    return int(_function(name, ctypes.c_int64)(*map(_passed, arguments)))
 
-    Args:
-        name: Its name.
-        arguments: Contiguous tensors on the CPU as pointers, sequences of them as arrays of pointers,
-            integers as int64, floats as double.
 
-    Returns:
-        Its result; undefined for a function without one.
-    """
+def call_for_double(name: str, *arguments: Argument) -> float:
+    """Call a function of the library that returns a double."""
+    return float(_function(name, ctypes.c_double)(*map(_passed, arguments)))
+
+
+def packed(*fields: Tensor | int | None) -> Packed:
+    """Return a structure of the library: contiguous tensors as pointers, None as a null pointer."""
+    numbers = [each if isinstance(each, int) else 0 if each is None else _address(each) for each in fields]
+    return Packed((ctypes.c_int64 * len(numbers))(*numbers), fields)
+
+
+def _function(name: str, result: Any) -> Any:
     loaded = library()
     assert loaded is not None
     function = getattr(loaded, name)
-    function.restype = ctypes.c_int64
-    return int(function(*map(_passed, arguments)))
+    function.restype = result
+    return function
+
+
+def _address(tensor: Tensor) -> int:
+    assert tensor.is_contiguous()
+    return tensor.data_ptr()
 
 
 def _passed(argument: Argument) -> object:
@@ -93,7 +129,9 @@ def _passed(argument: Argument) -> object:
         case float():
             return ctypes.c_double(argument)
         case Tensor():
-            assert argument.is_contiguous()
-            return ctypes.c_void_p(argument.data_ptr())
-    assert all(each.is_contiguous() for each in argument)
-    return (ctypes.c_void_p * len(argument))(*(each.data_ptr() for each in argument))
+            return ctypes.c_void_p(_address(argument))
+        case Packed():
+            return argument.fields
+        case None:
+            return None
+    return (ctypes.c_void_p * len(argument))(*map(_address, argument))

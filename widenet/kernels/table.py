@@ -30,8 +30,8 @@ Operation = Literal[
 
 TABLE: dict[Operation, tuple[Runner, ...]] = {
     "gather_sum": ("triton", "torch"),
-    "row_update": ("triton", "numba", "torch"),
-    "tile": ("triton", "numba", "torch"),
+    "row_update": ("triton", "native", "torch"),
+    "tile": ("triton", "native", "torch"),
     "fixed_sum": ("triton", "native", "torch"),
     "exact_sum": ("triton", "native", "torch"),
     "softmax_sum": ("numba", "torch"),
@@ -51,7 +51,7 @@ neighbour_means: similarities of units to the features of examples. cut: entries
 """
 
 
-_NUMBA_TILE = ("sigmoid", "cross_entropy")
+_NATIVE_TILE = ("sigmoid", "cross_entropy")
 
 TRITON_ACTIVATIONS = (
     "closed softmax",
@@ -79,8 +79,8 @@ TRITON_LOSSES = (
     "cosine_contrastive",
 )
 """The losses that `triton/formulas.py` has."""
-TRITON_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
-"""The optimizers that `triton/advance.py` has."""
+FUSED_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
+"""The optimizers that `native/steps.cpp` and `triton/advance.py` have."""
 
 
 _DIFFERING = ("gather_sum", "row_update", "tile", "attention")
@@ -115,23 +115,19 @@ def load_compiled() -> None:
 def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
     """Return what runs "tile" for units of an activation, or of "closed softmax", and a loss, by their kinds.
 
-    torch has all kinds, Triton those that it has formulas of, and Numba two.
+    torch has all kinds, Triton those that it has formulas of, and the native library two.
     """
     match runner("tile", device):
         case "triton" if activation in TRITON_ACTIVATIONS and loss in TRITON_LOSSES:
             return "triton"
-        case "numba" if activation == "closed softmax" or (activation, loss) == _NUMBA_TILE:
-            return "numba"
+        case "native" if activation == "closed softmax" or (activation, loss) == _NATIVE_TILE:
+            return "native"
     return "torch"
 
 
 def step_runner(device: torch.device, optimizer: str) -> Runner:
-    """Return what runs "row_update" for an optimizer, by its kind.
-
-    torch and Numba have all kinds, Triton those that it has formulas of.
-    """
-    fastest = runner("row_update", device)
-    return "torch" if fastest == "triton" and optimizer not in TRITON_OPTIMIZERS else fastest
+    """Return what runs "row_update" for an optimizer, by its kind; torch has all."""
+    return runner("row_update", device) if optimizer in FUSED_OPTIMIZERS else "torch"
 
 
 @cache

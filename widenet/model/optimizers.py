@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.compiled_steps import CompiledSteps, Penalties, TileStep, compiled_steps
+from widenet.kernels.optimizer_steps import Penalties, TileStep
 from widenet.kernels.powers import powers
 from widenet.kernels.rows import copied, roomy_beside
 from widenet.kernels.table import runner, step_runner
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def is_compiled(device: str) -> bool:
-    """Whether the steps on a kind of device are compiled, by Numba or by Triton; torch rounds elsewhere."""
+    """Whether the steps on a kind of device are the library's or Triton's; torch rounds elsewhere."""
     return runner("row_update", torch.device(device)) != "torch"
 
 
 class Formula(Protocol):
-    """An optimizer's arithmetic on tensors, in place; `compiled_elements` has that on single numbers."""
+    """An optimizer's arithmetic on tensors, in place; `native/steps.cpp` has that on single numbers."""
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """Return the constants of the step on single numbers in step `number`."""
@@ -328,11 +328,8 @@ class Optimizer:
     def compiled_step(
         self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
     ) -> TileStep | None:
-        """Return the same step for compiled code to make; None if there is none."""
-        steps = self._compiled_for(weight) if weight.is_contiguous() else None
-        if steps is None:
-            return None
-        return steps.tile_step(self._penalties(step, bias_l2), self.formula.constants(step.rate, step.number))
+        """Return the same step for the native library to make; None if it does not."""
+        return self._native_for(weight, step, bias_l2) if weight.is_contiguous() else None
 
     def launched_steps(self, weight: Tensor, step: StepNumbers) -> "Steps | None":
         """Return the same step for Triton's kernels; None if there is none."""
@@ -363,11 +360,9 @@ class Optimizer:
             fade_U = self._fade(touched, idled, step.number - 1)
             launched.rows(weight, touched, states, fade_U, since, step.number)
             return
-        steps = self._compiled_for(weight)
-        if steps is not None:
-            constants = self.formula.constants(step.rate, step.number)
-            fade_U = self._fade(touched, idled, step.number - 1)
-            steps.rows(weight, touched, states, fade_U, self._penalties(step, bias_l2), constants)
+        native = self._native_for(weight, step, bias_l2)
+        if native is not None:
+            native.rows(weight, touched, states, self._fade(touched, idled, step.number - 1))
         else:
             self._apply_to_blocks(weight, touched, state, idled, step, bias_l2)
         if since is not None:
@@ -405,11 +400,12 @@ class Optimizer:
             self.kind, self._penalties(step, bias_l2), self.formula.constants(step.rate, step.number)
         )
 
-    def _compiled_for(self, weight: Tensor) -> CompiledSteps | None:
-        """The compiled steps, where the weight is one that they take."""
-        if weight.dtype != torch.float32 or step_runner(weight.device, self.kind) != "numba":
+    def _native_for(self, weight: Tensor, step: StepNumbers, bias_l2: float | None) -> TileStep | None:
+        """The native library's step, where the weight is one that it takes."""
+        if weight.dtype != torch.float32 or step_runner(weight.device, self.kind) != "native":
             return None
-        return compiled_steps(self.kind, len(self.state))
+        constants = self.formula.constants(step.rate, step.number)
+        return TileStep.of(self.kind, self._penalties(step, bias_l2), constants)
 
     def _penalties(self, step: StepNumbers, bias_l2: float | None) -> Penalties:
         """Return the penalties of a weight, or of a bias with its own l2."""
@@ -433,15 +429,9 @@ class Optimizer:
         if launched is not None:
             launched.tile(weight, gradient, list(state.values()))
             return
-        steps, penalties = self._compiled_for(weight), self._penalties(step, bias_l2)
-        if steps is not None:
-            steps.tile(
-                weight,
-                gradient,
-                list(state.values()),
-                penalties,
-                self.formula.constants(step.rate, step.number),
-            )
+        native, penalties = self._native_for(weight, step, bias_l2), self._penalties(step, bias_l2)
+        if native is not None:
+            native.tile(weight, gradient, list(state.values()))
             return
         if penalties.scale != 1.0:
             gradient.mul_(penalties.scale)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from widenet.kernels.compiled_steps import TileStep
+from widenet.kernels.optimizer_steps import TileStep
 
 Stepped = tuple[Tensor, Tensor, dict[str, Tensor]]
 """A weight, its gradient and its state."""

@@ -19,11 +19,11 @@ from widenet.kernels.bags import RowGradient
 from widenet.kernels.exchange import Pending
 from widenet.kernels.fixed_point import exact_sum, sum_by
 from widenet.kernels.table import tile_runner
-from widenet.model.compiled_passes import CompiledPasses
 from widenet.model.fused_output import FusedOutput, takes
 from widenet.model.fused_tiles import FusedPasses
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
+from widenet.model.native_passes import NativePasses
 from widenet.model.output_step import OutputStep, Passes, RowWise, unit_losses
 from widenet.model.plain_tiles import PlainPasses, slopes
 from widenet.model.row_sum import divided, over_shards
@@ -138,7 +138,7 @@ def _is_closed(output: WideOutput) -> bool:
 
 def rows_together(step: OutputStep, shard: int) -> int:
     """Return for how many of a shard's units `gradient` works at once, at most; 0: for a single tile."""
-    return step.passes.rows_together(step, shard) if isinstance(step.passes, CompiledPasses) else 0
+    return step.passes.rows_together(step, shard) if isinstance(step.passes, NativePasses) else 0
 
 
 def gradient(step: OutputStep, shard: int, first: int, last: int) -> tuple[Tensor | RowGradient, Tensor]:
@@ -146,7 +146,7 @@ def gradient(step: OutputStep, shard: int, first: int, last: int) -> tuple[Tenso
 
     That of a frozen weight is empty. For several tiles see `rows_together`.
     """
-    if isinstance(step.passes, CompiledPasses):
+    if isinstance(step.passes, NativePasses):
         computed = step.passes.gradient(step, shard, first, last)
         if computed is not None:
             return computed
@@ -171,14 +171,14 @@ def _passes(
     match tile_runner(device, "closed softmax" if rows is not None else spec.activation.kind, spec.loss.kind):
         case "triton":
             return FusedPasses()
-        case "numba":
-            return CompiledPasses()
+        case "native":
+            return NativePasses()
     return PlainPasses()
 
 
 def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[Tensor, Tensor]:
     """Make the last pass over a shard: return its loss and its gradient [E, H]; fill the sinks."""
-    if isinstance(step.passes, CompiledPasses):
+    if isinstance(step.passes, NativePasses):
         if sinks is None:
             swept = step.passes.slopes(step, shard)
         else:

@@ -11,7 +11,6 @@ from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.errors import CheckpointError, OptionError
-from widenet.kernels.ahead import compile_usual
 from widenet.parallel.group import num_processes
 from widenet.runs.cutting import making
 from widenet.runs.model import Model
@@ -143,7 +142,6 @@ def _dataset(
         stack: Removes what the run has not taken.
     """
     folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    compile_usual()
     with writing(path):
         folder.mkdir(parents=True)
     try:

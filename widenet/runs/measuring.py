@@ -14,7 +14,6 @@ from widenet.baselines.evaluate import output_name
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream, ahead
 from widenet.devices import Ahead
-from widenet.kernels.ahead import compile_ahead
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer
 from widenet.model.rule import StepNumbers
@@ -102,8 +101,6 @@ def measure(
         NumericsError: The loss is not finite.
     """
     device = device_of(device_name, layout.training)
-    if device.type == "cpu":
-        compile_ahead(layout.network, layout.training)
     with fixed_arithmetic():
         exchange = exchange_for(layout.num_shards, device)
         job = fitted(job_of(layout, dataset, device, weights_in), device, exchange)

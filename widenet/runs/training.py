@@ -1,6 +1,5 @@
 """Training a network into a run directory."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -11,7 +10,6 @@ from widenet.arguments import with_fields_of
 from widenet.baselines.evaluate import evaluate
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
-from widenet.kernels.ahead import compile_ahead
 from widenet.kernels.bits import choose_bits
 from widenet.kernels.exchange import Exchange
 from widenet.kernels.scratch import Scratch
@@ -95,8 +93,6 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     network_spec, training_spec = layout.network, layout.training
     device = device_of(arguments.device, training_spec)
     check_place(arguments, device)
-    if device.type == "cpu" and num_processes() == 1:
-        compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
     options = facts_of_options(arguments.resume, start_from)
     check_in_common(device, [network_spec, training_spec], dataset, options)
@@ -238,8 +234,7 @@ def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[st
     if training.precision == "bfloat16" and device.type == "cpu":
         yield "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
     if device.type == "cpu" and not is_compiled("cpu"):
-        reason = "NUMBA_DISABLE_JIT is set" if "numba" in sys.modules else "Numba cannot be imported"
-        yield f"{reason}, so that torch makes the optimizer's steps, which takes longer."
+        yield "widenet was installed without its native library: torch makes all passes, which takes longer."
     if training.checkpoints.within_epochs and job.weights_in != "device":
         yield f"{NAMES[job.weights_in]} have no second copy: training waits while a checkpoint is written."
     elif training.checkpoints.within_epochs and not job.in_background:

@@ -13,6 +13,7 @@ import torch
 
 from widenet.data.dataset import Dataset
 from widenet.kernels.compiled import can_compile
+from widenet.kernels.native import sources
 from widenet.kernels.processor import instruction_sets
 from widenet.model.optimizers import is_compiled
 from widenet.parallel.group import num_processes
@@ -23,7 +24,7 @@ _MKL = re.compile(r"Math Kernel Library Version (\S+)")
 _ONEDNN = re.compile(r"MKL-DNN v(\S+)")
 _PROCESSOR = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 COMPILED, NOT_COMPILED = "compiled code", "none: torch alone"
-"""The name of the compiler's entry, and its value without a compiler."""
+"""The name of the entry of compiled code, and its value without any."""
 
 
 def versions(device: torch.device) -> dict[str, str]:
@@ -47,10 +48,10 @@ def processors(device: torch.device) -> dict[str, str]:
 
 def environment(device: torch.device) -> dict[str, str]:
     """Return everything that decides how numbers round in a training on a device, as text by name."""
-    compiler = "Numba" if device.type == "cpu" else "Triton"
+    maker = f"the native library {sources()[:12]}" if device.type == "cpu" else "Triton"
     return {
         "device": device.type,
-        COMPILED: f"by {compiler}" if is_compiled(device.type) else NOT_COMPILED,
+        COMPILED: f"by {maker}" if is_compiled(device.type) else NOT_COMPILED,
         "widenet": _version("widenet"),
         "arithmetic": str(ARITHMETIC),
         **versions(device),

@@ -8,7 +8,7 @@ import torch
 from tests.kernels.triton.test_tile_others import STEPS
 from tests.model.test_wide_loss import CONTRASTIVE, MARGIN, document, name_of, targets_of
 from widenet.kernels import reference, table
-from widenet.kernels.compiled_steps import Penalties
+from widenet.kernels.optimizer_steps import Penalties
 from widenet.kernels.triton import (
     hidden_gradient,
     output_products,

@@ -12,7 +12,7 @@ from widenet.sparse import SparseBatch
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
 
-KINDS = table.TRITON_OPTIMIZERS
+KINDS = table.FUSED_OPTIMIZERS
 PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}, "guarded": {"floor": 1e-9, "step_offset": 1}}
 """Penalties, and settings of those optimizers that have them."""
 RATES = np.concatenate([[0.0], 0.1 / (1 + np.arange(9.0))])
@@ -148,7 +148,7 @@ def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, 
     rule, step, found = rule_of("adam"), StepNumbers(3, RATES), []
     for use in (lambda: None, triton):
         use()
-        monkeypatch.setattr(table, "TRITON_OPTIMIZERS", ())
+        monkeypatch.setattr(table, "FUSED_OPTIMIZERS", ())
         found.append(started(rule, numbers(31, 7).to(device)))
         touched = row_gradient(
             SparseBatch.from_lists([[3, 1], [1, 8]]).to(device), numbers(2, 7, seed=1).to(device)

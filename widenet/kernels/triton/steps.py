@@ -1,4 +1,4 @@
-"""Optimizer steps on CUDA, the counterpart of `kernels.compiled_steps.CompiledSteps` on a CPU."""
+"""Optimizer steps on CUDA, the counterpart of `kernels.optimizer_steps.CompiledSteps` on a CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.compiled_steps import Penalties
+from widenet.kernels.optimizer_steps import Penalties
 from widenet.kernels.triton.many_steps import many_steps
 from widenet.kernels.triton.row_step import row_step
 from widenet.kernels.triton.span import Span

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from widenet.kernels.compiled_steps import Penalties
+from widenet.kernels.optimizer_steps import Penalties
 from widenet.kernels.triton.advance import advance_at
 from widenet.kernels.triton.span import COLUMNS, Span, add_product, block_of, described, precision_of, quarter
 from widenet.kernels.triton.tile_step import four, six, two

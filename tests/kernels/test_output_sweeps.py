@@ -4,11 +4,11 @@ from itertools import islice
 
 import pytest
 import torch
-from numba import njit
 
 from tests.model.twin import Real, random_batch, sparse
-from widenet.kernels import compiled_deferred, compiled_products, compiled_sweep
+from widenet.kernels import native
 from widenet.kernels.compiled_products import product_routine
+from widenet.model import native_passes
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.plan import tiles
@@ -128,8 +128,8 @@ def sweeps(monkeypatch):
     def counted(name, own):
         return lambda *arguments, **options: made.append(name) or own(*arguments, **options)
 
-    for name in ("sigmoid", "add_softmax_sums", "softmax"):
-        monkeypatch.setattr(compiled_sweep, name, counted(name, getattr(compiled_sweep, name)))
+    for name in ("add_softmax_sums", "update"):
+        monkeypatch.setattr(native_passes, name, counted(name, getattr(native_passes, name)))
     return made
 
 
@@ -142,7 +142,7 @@ def deferred(monkeypatch):
         return lambda *arguments: made.append(name) or own(*arguments)
 
     for name in ("make_slopes", "fill_gradients"):
-        monkeypatch.setattr(compiled_deferred, name, counted(name, getattr(compiled_deferred, name)))
+        monkeypatch.setattr(native_passes, name, counted(name, getattr(native_passes, name)))
     return made
 
 
@@ -152,7 +152,7 @@ def by_tiles(monkeypatch):
 
     def train(*arguments, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(compiled_products, "product_routine", lambda: 0)
+            patch.setattr(native_passes, "product_routine", lambda: 0)
             return trained(*arguments, **options)
 
     return train
@@ -166,7 +166,7 @@ def test_a_sweep_has_the_bits_of_its_tiles(case, kept, num_threads, sweeps, by_t
     expected = by_tiles(*CASES[case])
     assert not sweeps
     assert trained(*CASES[case], num_threads=num_threads) == expected
-    names = {"add_softmax_sums", "softmax"} if "softmax" in case else {"sigmoid"}
+    names = {"add_softmax_sums", "update"} if "softmax" in case else {"update"}
     assert (set(sweeps), len(sweeps)) == (names, len(names) * 3 * 5)
 
 
@@ -192,7 +192,7 @@ def test_weights_that_a_sweep_cannot_update_have_the_same_bits(case, kept, sweep
     monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", kept)
     expected = by_tiles(*WITHOUT[case])
     assert trained(*WITHOUT[case]) == expected
-    assert not {"sigmoid", "softmax"} & set(sweeps)
+    assert "update" not in sweeps
 
 
 def test_operands_are_rounded_as_torch_rounds():
@@ -211,7 +211,7 @@ def test_operands_are_rounded_as_torch_rounds():
     ]
     numbers_RN = torch.cat([torch.tensor(edges), torch.randn(1000) * 100])[None]
     rounded_RN = torch.empty_like(numbers_RN)
-    njit(compiled_sweep.round_to_half)(numbers_RN.numpy(), rounded_RN.numpy())
+    native.call("to_bfloat16", numbers_RN, rounded_RN, numbers_RN.numel())
     expected_RN = numbers_RN.bfloat16().float()
     is_number = ~expected_RN.isnan()
     assert torch.equal(rounded_RN.isnan(), ~is_number)  # which NaN depends on torch's instruction set

@@ -1,14 +1,13 @@
-"""Loss and slopes of a tile in one compiled pass, beside float64's."""
+"""Loss and slopes of a tile in one pass, beside float64's."""
 
-import numpy as np
 import pytest
 import torch
 from torch.nn.functional import softplus
 
-from widenet.kernels import compiled_tiles
-from widenet.kernels.compiled_tiles import Entries
+from widenet.kernels.output_passes import Entries, SlopeNumbers, tile_slopes
 
-NOTHING, ONES = Entries(np.zeros(0, np.int64), np.zeros(0, np.int64)), np.ones(2, np.float32)
+NOTHING = Entries(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
+ONE = SlopeNumbers("sigmoid", None, torch.ones(1), torch.ones(1))
 
 
 def drawn(*shape, seed=0):
@@ -18,7 +17,7 @@ def drawn(*shape, seed=0):
 def softplus_sums(z_ET):
     """Sums float64 [E] and slopes [E, T] of the cross-entropy under a sigmoid, where nothing is a target."""
     slopes = [z_E1T.clone() for z_E1T in z_ET.split(1)]
-    sums = [compiled_tiles.sigmoid(z_T, None, NOTHING, None, ONES[:1], ONES[:1])[0] for z_T in slopes]
+    sums = [tile_slopes(z_T, None, NOTHING, ONE)[0] for z_T in slopes]
     return torch.tensor(sums, dtype=torch.float64), torch.cat(slopes)
 
 

@@ -1,0 +1,133 @@
+// Optimizer steps: one pass over a weight, its gradient and its state. The arithmetic is that of `step` in
+// widenet/model/optimizers.py, number by number.
+#include "steps.h"
+
+#include <cmath>
+#include <vector>
+
+namespace {
+
+struct Number {
+  float weight, first, second;
+};
+
+struct Sgd {
+  static constexpr int states = 0;
+  static Number step(float w, float g, float s, float t, const float* c) { return {w - c[0] * g, s, t}; }
+};
+
+// Momentum, and Nesterov's with its look ahead.
+struct Momentum {
+  static constexpr int states = 1;
+  static Number step(float w, float g, float s, float t, const float* c) {
+    float velocity = c[0] * s + g, ahead = c[1] * velocity + g;
+    return {w - c[2] * (c[1] > 0.f ? ahead : velocity), velocity, t};
+  }
+};
+
+struct Adagrad {
+  static constexpr int states = 1;
+  static Number step(float w, float g, float s, float t, const float* c) {
+    float total = s + g * g, held = total < c[2] ? c[2] : total;
+    return {w - c[0] * (g / (std::sqrt(held) + c[1])), total, t};
+  }
+};
+
+struct Rmsprop {
+  static constexpr int states = 1;
+  static Number step(float w, float g, float s, float t, const float* c) {
+    float square = c[0] * s + c[1] * (g * g), held = square < c[4] ? c[4] : square;
+    return {w - c[3] * (g / (std::sqrt(held) + c[2])), square, t};
+  }
+};
+
+struct Adadelta {
+  static constexpr int states = 2;
+  static Number step(float w, float g, float s, float t, const float* c) {
+    float square = c[0] * s + c[1] * (g * g);
+    float step_held = t < c[4] ? c[4] : t, held = square < c[4] ? c[4] : square;
+    float change = std::sqrt(step_held + c[2]) / std::sqrt(held + c[2]) * g;
+    return {w - c[3] * change, square, c[0] * t + c[1] * (change * change)};
+  }
+};
+
+// Adam and AdamW.
+struct Adam {
+  static constexpr int states = 2;
+  static Number step(float w, float g, float s, float t, const float* c) {
+    float mean = s + c[0] * (g - s), square = c[1] * t + c[2] * (g * g);
+    return {w - c[3] * (mean / (std::sqrt(square) * c[4] + c[5])), mean, square};
+  }
+};
+
+template <class Rule>
+void advance(const Step& step, int64_t count, float fade, float* __restrict weight, const float* __restrict gradient,
+             float* __restrict first, float* __restrict second) {
+  const float scale = step.penalties[0], l2 = step.penalties[1], l1 = step.penalties[2], keep = step.penalties[3];
+  float c[6];
+  for (int n = 0; n < 6; n++) c[n] = step.constants[n];
+  for (int64_t h = 0; h < count; h++) {
+    float w = weight[h], g = scale * gradient[h];
+    float sign = (w > 0.f ? 1.f : 0.f) - (w < 0.f ? 1.f : 0.f);
+    g = g + (l2 > 0.f ? l2 * w : 0.f) + l1 * sign;
+    float s = Rule::states > 0 ? fade * first[h] : 0.f, t = Rule::states > 1 ? fade * second[h] : 0.f;
+    Number next = Rule::step(keep * w, g, s, t, c);
+    weight[h] = next.weight;
+    if constexpr (Rule::states > 0) first[h] = next.first;
+    if constexpr (Rule::states > 1) second[h] = next.second;
+  }
+}
+
+constexpr int64_t kRowsAhead = 4, kLine = 16;
+
+void fetch(const float* row, int64_t columns) {
+  for (int64_t h = 0; row && h < columns; h += kLine) __builtin_prefetch(row + h, 1, 3);
+}
+
+}  // namespace
+
+void make_step(const Step& step, int64_t count, float fade, float* weight, const float* gradient, float* first,
+               float* second) {
+  switch (step.kind) {
+    case Kind::kSgd: return advance<Sgd>(step, count, fade, weight, gradient, first, second);
+    case Kind::kMomentum: return advance<Momentum>(step, count, fade, weight, gradient, first, second);
+    case Kind::kAdagrad: return advance<Adagrad>(step, count, fade, weight, gradient, first, second);
+    case Kind::kRmsprop: return advance<Rmsprop>(step, count, fade, weight, gradient, first, second);
+    case Kind::kAdadelta: return advance<Adadelta>(step, count, fade, weight, gradient, first, second);
+    case Kind::kAdam: return advance<Adam>(step, count, fade, weight, gradient, first, second);
+  }
+}
+
+WIDENET void step_tile(const Step* step, int64_t count, float* weight, const float* gradient, float* first,
+                       float* second) {
+  make_step(*step, count, 1.f, weight, gradient, first, second);
+}
+
+// Make a step of the touched rows of a weight [R, columns]. The gradient of a row is the sum over its entries, in
+// their order, of an example's vector times the entry's value, if there are values. `fades` are factors on the states.
+WIDENET void step_rows(const Step* step, int64_t columns, float* weight, float* first, float* second,
+                       const float* vectors, const int64_t* rows, int64_t num_rows, const int64_t* indptr,
+                       const int64_t* examples, const float* values, const float* fades) {
+  std::vector<float> gradient(columns);
+  for (int64_t u = 0; u < num_rows; u++) {
+    int64_t row = rows[u] * columns;
+    if (u + kRowsAhead < num_rows) {
+      int64_t later = rows[u + kRowsAhead] * columns;
+      fetch(weight + later, columns);
+      fetch(first ? first + later : nullptr, columns);
+      fetch(second ? second + later : nullptr, columns);
+    }
+    float* __restrict sum = gradient.data();
+    for (int64_t h = 0; h < columns; h++) sum[h] = 0.f;
+    for (int64_t z = indptr[u]; z < indptr[u + 1]; z++) {
+      const float* __restrict vector = vectors + examples[z] * columns;
+      if (values) {
+        float value = values[z];
+        for (int64_t h = 0; h < columns; h++) sum[h] += value * vector[h];
+      } else {
+        for (int64_t h = 0; h < columns; h++) sum[h] += vector[h];
+      }
+    }
+    make_step(*step, columns, fades[u], weight + row, sum, first ? first + row : nullptr, second ? second + row : nullptr);
+  }
+}
