@@ -1,7 +1,11 @@
 # Every target prepares .venv first, once. Needs python3 (3.11 to 3.13) and make; PYTHON=python3.12 chooses another.
 PYTHON ?= python3
 BIN := .venv/bin
-COMPILER := $(shell command -v c++)
+# Without a C++ compiler, widenet is installed without its native library.
+ifeq ($(shell command -v $${CXX:-c++}),)
+$(info There is no C++ compiler: widenet is installed without its native library, and is slow.)
+export WIDENET_NO_NATIVE := 1
+endif
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Processes of the tests load compiled modules, and workers of pytest the tests, instead of compiling all of them anew.
@@ -110,13 +114,12 @@ bench: .venv/.stamp-benchmark
 bench-gpu: .venv/.stamp
 	$(BIN)/python -m benchmarks gpu
 
-# The stamp says that the environment holds what the two files ask for. An environment made by hand is kept if its python
+# The stamp says that the environment holds what these files ask for. An environment made by hand is kept if its python
 # runs, and completed.
-.venv/.stamp: pyproject.toml constraints.txt setup.py $(wildcard native/*)
+.venv/.stamp: pyproject.toml constraints.txt setup.py native $(wildcard native/*)
 	$(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip
-	$(if $(COMPILER),,@echo 'There is no C++ compiler: widenet is installed without its native library, and is slow.')
-	$(if $(COMPILER),,WIDENET_NO_NATIVE=1) $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[develop]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[develop]'
 	touch $@
 
 .venv/.stamp-benchmark: .venv/.stamp

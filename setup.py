@@ -17,7 +17,7 @@ FLAGS = (
     "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden -fPIC -shared"
 )
 STATIC = [] if sys.platform == "darwin" else ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
-SOURCES = sorted(map(str, Path("native").glob("*.[ch]*")))
+SOURCES = sorted(str(path) for path in Path("native").iterdir() if path.suffix in (".cpp", ".h"))
 
 
 class BuildNative(build_ext):
@@ -31,15 +31,15 @@ class BuildNative(build_ext):
         for folder in target.parent, Path("widenet/native"):
             folder.mkdir(parents=True, exist_ok=True)
         digest = sha256(b"\0".join(Path(source).read_bytes() for source in SOURCES)).hexdigest()
-        compiler = shlex.split(os.environ.get("CXX", "c++"))
+        compiler = shlex.split(os.environ.get("CXX") or "c++")
         made = target.with_suffix(f".{os.getpid()}")
         options = [*FLAGS.split(), *STATIC, *ext.extra_compile_args, f'-DWIDENET_SOURCES="{digest}"']
         try:
             subprocess.run([*compiler, *options, *ext.sources, "-o", str(made)], check=True)  # noqa: S603 our command
-        except FileNotFoundError:
+        except (FileNotFoundError, subprocess.CalledProcessError):
             raise SystemExit(
-                f"widenet needs a C++17 compiler, and there is no {compiler[0]}: install g++ or clang,"
-                " or set WIDENET_NO_NATIVE=1 to install without the native library, which is slow."
+                f"{compiler[0]} cannot compile widenet's native library, which needs g++ 11 or clang 12."
+                " WIDENET_NO_NATIVE=1 installs widenet without it, which is slow."
             ) from None
         made.replace(target)
 
@@ -54,6 +54,8 @@ class PlatformWheel(bdist_wheel):
 def extensions():
     """A copy of the library for each level, if it is wanted."""
     if os.environ.get("WIDENET_NO_NATIVE"):
+        for earlier in Path("widenet/native").glob("*.so"):
+            earlier.unlink()
         return []
     return [
         Extension(

@@ -32,6 +32,7 @@ trap 'rm -rf "$site"' EXIT
 if compgen -G "$wheels/*.whl" >/dev/null; then
     "$python" -m pip install --quiet --no-index --no-deps --no-compile --target "$site" "$wheels"/*.whl
 fi
+"$python" setup.py -q build_ext --inplace # the native library
 # Name, version and entry points of widenet, which reads them where it runs.
 mkdir "$site/metadata"
 "$python" -c "from setuptools.build_meta import prepare_metadata_for_build_wheel as write; write('$site/metadata')" >/dev/null

@@ -8,7 +8,7 @@
 WIDENET int64_t neighbour_means(const int64_t* indptr, int64_t num, const int64_t* features, const float* weights,
                                 const double* weight_of_example, const int64_t* keys, const float* similarities,
                                 int64_t num_keys, int64_t size, int64_t start, int64_t units, double scale,
-                                int64_t* cells, double* means) {
+                                int64_t* cells, double* means) try {
   std::vector<int64_t> sums(units, 0);
   int64_t number = 0;
   for (int64_t e = 0; e < num; e++) {
@@ -32,3 +32,4 @@ WIDENET int64_t neighbour_means(const int64_t* indptr, int64_t num, const int64_
   }
   return number;
 }
+OUT_OF_MEMORY

@@ -336,30 +336,36 @@ struct Stepped {
 
 }  // namespace
 
-WIDENET double tile_pass(int64_t is_softmax, float* logits, int64_t examples, int64_t units, const float* bias,
+WIDENET int64_t tile_pass(int64_t is_softmax, float* logits, int64_t examples, int64_t units, const float* bias,
                          int64_t first, const int64_t* entry_examples, const int64_t* entry_units, int64_t entries,
-                         const Numbers* numbers, float* bias_gradient) {
+                         const Numbers* numbers, float* bias_gradient, double* loss) try {
   Tile tile{logits, bias, examples, units, first, entry_examples, entry_units, entries};
-  return pass_of(is_softmax)(tile, *numbers, bias_gradient);
+  *loss = pass_of(is_softmax)(tile, *numbers, bias_gradient);
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET void tile_softmax_sums(float* logits, int64_t examples, int64_t units, const float* bias, int64_t first,
+WIDENET int64_t tile_softmax_sums(float* logits, int64_t examples, int64_t units, const float* bias, int64_t first,
                                const int64_t* entry_examples, const int64_t* entry_units, int64_t entries,
-                               float* target_logits, float* peaks, double* totals) {
+                               float* target_logits, float* peaks, double* totals) try {
   softmax_sums({logits, bias, examples, units, first, entry_examples, entry_units, entries}, target_logits, peaks, totals);
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET void sweep_softmax_sums(const Shard* shard, float* kept, float* target_logits, float* peaks, double* totals) {
+WIDENET int64_t sweep_softmax_sums(const Shard* shard, float* kept, float* target_logits, float* peaks, double* totals) try {
   Sweep sweep(*shard, kept);
   for (int64_t n = 0; n < shard->tiles; n++) {
     Tile tile = sweep.tile(n);
     sweep.fill_logits(tile, sweep.operand(tile));
     softmax_sums(tile, target_logits + shard->edges[n], peaks, totals);
   }
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET double sweep_updates(const Shard* shard, int64_t is_softmax, float* kept, const Numbers* numbers,
-                             float* direct_gradient, const Stepped* weight, const Stepped* bias, double loss) {
+WIDENET int64_t sweep_updates(const Shard* shard, int64_t is_softmax, float* kept, const Numbers* numbers,
+                             float* direct_gradient, const Stepped* weight, const Stepped* bias, double* loss) try {
   Sweep sweep(*shard, kept);
   Room gradient(sweep.most() * shard->inner);
   for (int64_t n = 0; n < shard->tiles; n++) {
@@ -367,37 +373,39 @@ WIDENET double sweep_updates(const Shard* shard, int64_t is_softmax, float* kept
     const float* operand = sweep.operand(tile);
     if (!kept) sweep.fill_logits(tile, operand);
     std::vector<float> bias_gradient(tile.units, 0.f);
-    loss += pass_of(is_softmax)(tile, within(*numbers, shard->edges[n]), bias_gradient.data());
+    *loss += pass_of(is_softmax)(tile, within(*numbers, shard->edges[n]), bias_gradient.data());
     if (shard->rounded) round_to_bfloat16(tile.logits, tile.logits, tile.examples * tile.units);
     sweep.add_direct_gradient(tile, operand, direct_gradient);
     sweep.fill_weight_gradient(tile, gradient.get());
     weight->make(tile.first * shard->inner, tile.units * shard->inner, gradient.get());
     if (bias->numbers) bias->make(tile.first, tile.units, bias_gradient.data());
   }
-  return loss;
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET double sweep_slopes(const Shard* shard, int64_t is_softmax, float* kept, int64_t has_logits,
+WIDENET int64_t sweep_slopes(const Shard* shard, int64_t is_softmax, float* kept, int64_t has_logits,
                             const Numbers* numbers, float* bias_gradient, float* weight_gradient,
-                            float* direct_gradient, double loss) {
+                            float* direct_gradient, double* loss) try {
   Sweep sweep(*shard, kept);
   Room gradient(weight_gradient ? sweep.most() * shard->inner : 0);
   for (int64_t n = 0; n < shard->tiles; n++) {
     Tile tile = sweep.tile(n);
     const float* operand = sweep.operand(tile);
     if (!has_logits) sweep.fill_logits(tile, operand);
-    loss += pass_of(is_softmax)(tile, within(*numbers, shard->edges[n]), bias_gradient + tile.first);
+    *loss += pass_of(is_softmax)(tile, within(*numbers, shard->edges[n]), bias_gradient + tile.first);
     if (shard->rounded) round_to_bfloat16(tile.logits, tile.logits, tile.examples * tile.units);
     sweep.add_direct_gradient(tile, operand, direct_gradient);
     if (!weight_gradient) continue;
     sweep.fill_weight_gradient(tile, gradient.get());
     std::copy_n(gradient.get(), tile.units * shard->inner, weight_gradient + tile.first * shard->inner);
   }
-  return loss;
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET void sweep_gradients(const Shard* shard, int64_t is_softmax, float* kept, const Numbers* numbers,
-                             float* weight_gradient) {
+WIDENET int64_t sweep_gradients(const Shard* shard, int64_t is_softmax, float* kept, const Numbers* numbers,
+                             float* weight_gradient) try {
   Sweep sweep(*shard, kept);
   Room gradient(sweep.most() * shard->inner);
   for (int64_t n = 0; n < shard->tiles; n++) {
@@ -412,6 +420,12 @@ WIDENET void sweep_gradients(const Shard* shard, int64_t is_softmax, float* kept
     std::copy_n(gradient.get(), tile.units * shard->inner,
                 weight_gradient + (tile.first - shard->starts[0]) * shard->inner);
   }
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET void to_bfloat16(const float* from, float* to, int64_t count) { round_to_bfloat16(from, to, count); }
+WIDENET int64_t to_bfloat16(const float* from, float* to, int64_t count) try {
+  round_to_bfloat16(from, to, count);
+  return 0;
+}
+OUT_OF_MEMORY

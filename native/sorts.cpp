@@ -29,7 +29,7 @@ void cut(const int64_t* indptr, int64_t num, const Unit* indices, int64_t num_sh
 
 // Sort keys of at least 0 by their digits. `keys` and `order` have two arrays each, of which the first keys are given.
 // Returns which of the two has the result.
-WIDENET int64_t sort(int64_t* const* keys, int64_t* const* order, int64_t num) {
+WIDENET int64_t sort(int64_t* const* keys, int64_t* const* order, int64_t num) try {
   int64_t *from = keys[0], *to = keys[1], *from_order = order[0], *to_order = order[1], most = 0;
   for (int64_t z = 0; z < num; z++) {
     from_order[z] = z;
@@ -56,9 +56,10 @@ WIDENET int64_t sort(int64_t* const* keys, int64_t* const* order, int64_t num) {
   }
   return passes % 2;
 }
+OUT_OF_MEMORY
 
 // Write the distinct keys of a sorted array, the first entry of each, and the number of entries. Returns their number.
-WIDENET int64_t group(const int64_t* sorted, int64_t num, int64_t* keys, int64_t* indptr) {
+WIDENET int64_t group(const int64_t* sorted, int64_t num, int64_t* keys, int64_t* indptr) try {
   int64_t count = 0;
   for (int64_t z = 0; z < num; z++)
     if (z == 0 || sorted[z] != sorted[z - 1]) {
@@ -68,13 +69,18 @@ WIDENET int64_t group(const int64_t* sorted, int64_t num, int64_t* keys, int64_t
   indptr[count] = num;
   return count;
 }
+OUT_OF_MEMORY
 
-WIDENET void cut_int32(const int64_t* indptr, int64_t num, const int32_t* indices, int64_t num_shards, int64_t* bounds,
-                       int32_t* units, int64_t* order) {
+WIDENET int64_t cut_int32(const int64_t* indptr, int64_t num, const int32_t* indices, int64_t num_shards, int64_t* bounds,
+                       int32_t* units, int64_t* order) try {
   cut(indptr, num, indices, num_shards, bounds, units, order);
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET void cut_int64(const int64_t* indptr, int64_t num, const int64_t* indices, int64_t num_shards, int64_t* bounds,
-                       int64_t* units, int64_t* order) {
+WIDENET int64_t cut_int64(const int64_t* indptr, int64_t num, const int64_t* indices, int64_t num_shards, int64_t* bounds,
+                       int64_t* units, int64_t* order) try {
   cut(indptr, num, indices, num_shards, bounds, units, order);
+  return 0;
 }
+OUT_OF_MEMORY

@@ -98,16 +98,18 @@ void make_step(const Step& step, int64_t count, float fade, float* weight, const
   }
 }
 
-WIDENET void step_tile(const Step* step, int64_t count, float* weight, const float* gradient, float* first,
-                       float* second) {
+WIDENET int64_t step_tile(const Step* step, int64_t count, float* weight, const float* gradient, float* first,
+                       float* second) try {
   make_step(*step, count, 1.f, weight, gradient, first, second);
+  return 0;
 }
+OUT_OF_MEMORY
 
 // Make a step of the touched rows of a weight [R, columns]. The gradient of a row is the sum over its entries, in
 // their order, of an example's vector times the entry's value, if there are values. `fades` are factors on the states.
-WIDENET void step_rows(const Step* step, int64_t columns, float* weight, float* first, float* second,
+WIDENET int64_t step_rows(const Step* step, int64_t columns, float* weight, float* first, float* second,
                        const float* vectors, const int64_t* rows, int64_t num_rows, const int64_t* indptr,
-                       const int64_t* examples, const float* values, const float* fades) {
+                       const int64_t* examples, const float* values, const float* fades) try {
   std::vector<float> gradient(columns);
   for (int64_t u = 0; u < num_rows; u++) {
     int64_t row = rows[u] * columns;
@@ -130,4 +132,6 @@ WIDENET void step_rows(const Step* step, int64_t columns, float* weight, float* 
     }
     make_step(*step, columns, fades[u], weight + row, sum, first ? first + row : nullptr, second ? second + row : nullptr);
   }
+  return 0;
 }
+OUT_OF_MEMORY

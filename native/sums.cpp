@@ -70,18 +70,26 @@ void sum(const Number* const* terms, int64_t num_terms, Number* total, int64_t r
 
 }  // namespace
 
-WIDENET void add_fixed_float32(int64_t* total, const float* term, const double* scales, int64_t rows, int64_t columns) {
+WIDENET int64_t add_fixed_float32(int64_t* total, const float* term, const double* scales, int64_t rows, int64_t columns) try {
   add(total, term, scales, rows, columns);
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET void add_fixed_float64(int64_t* total, const double* term, const double* scales, int64_t rows, int64_t columns) {
+WIDENET int64_t add_fixed_float64(int64_t* total, const double* term, const double* scales, int64_t rows, int64_t columns) try {
   add(total, term, scales, rows, columns);
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET void exact_sum_float32(const float* const* terms, int64_t num_terms, float* total, int64_t rows, int64_t columns) {
+WIDENET int64_t exact_sum_float32(const float* const* terms, int64_t num_terms, float* total, int64_t rows, int64_t columns) try {
   sum(terms, num_terms, total, rows, columns);
+  return 0;
 }
+OUT_OF_MEMORY
 
-WIDENET void exact_sum_float64(const double* const* terms, int64_t num_terms, double* total, int64_t rows, int64_t columns) {
+WIDENET int64_t exact_sum_float64(const double* const* terms, int64_t num_terms, double* total, int64_t rows, int64_t columns) try {
   sum(terms, num_terms, total, rows, columns);
+  return 0;
 }
+OUT_OF_MEMORY

@@ -209,17 +209,14 @@ def test_a_circle_is_seen(back):
 
 
 def test_one_table_decides_which_implementation_runs():
-    """Whether Numba and Triton are there is asked by the table; elsewhere only what says or needs them."""
+    """Whether Numba and Triton are there is asked by the table alone."""
     asked = {
         path
         for path in MODULES
         for _, name in imports(path, parsed(path))
         if name.rpartition(".")[2] in ("can_compile", "has_triton")
     }
-    assert asked == {
-        "widenet/kernels/table.py",
-        "widenet/training/environment.py",  # names Numba's version
-    }
+    assert asked == {"widenet/kernels/table.py"}
     assert [path for path in MODULES if "TRITON_INTERPRET" in (ROOT / path).read_text("utf-8")] == [
         "widenet/kernels/table.py"
     ]

@@ -11,16 +11,41 @@ import torch
 
 from widenet.kernels import native
 from widenet.kernels.fixed_point import exact_sum
+from widenet.kernels.optimizer_steps import Penalties, TileStep
+from widenet.kernels.output_passes import Entries, SlopeNumbers, tile_slopes
+from widenet.kernels.table import FUSED_OPTIMIZERS
 
 ROOT = Path(__file__).parent.parent.parent
 FLAGS = "flags\t: fpu sse4_2 abm movbe avx2 bmi1 bmi2 f16c fma"
-SUMS = """
-import hashlib, torch
+COPIES = ("v2", "v3", "v4")
+PRINTED = """
+from tests.kernels.test_native import digest
 from widenet.kernels import native
-from widenet.kernels.fixed_point import exact_sum
-terms = torch.randn(9, 300, 70, generator=torch.Generator().manual_seed(1))
-print(native.level(), hashlib.sha256(exact_sum(terms).numpy().tobytes()).hexdigest())
+print(native.level(), digest())
 """
+
+
+def digest():
+    """What the passes of the library give, as a SHA-256."""
+    generator = torch.Generator().manual_seed(1)
+    found, terms = sha256(), torch.randn(9, 300, 70, generator=generator)
+    for kind in ("sigmoid", "softmax"):
+        logits_ET, at = terms[0].clone(), torch.arange(5)
+        numbers = SlopeNumbers(
+            kind, torch.rand(5, generator=generator), *torch.rand(2, 300, generator=generator)
+        )
+        loss, sum_T = tile_slopes(logits_ET, terms[1][0].clone(), Entries(at, at), numbers)
+        for tensor in (torch.tensor(loss), sum_T, logits_ET):
+            found.update(tensor.numpy().tobytes())
+    for kind in FUSED_OPTIMIZERS:
+        states = [terms[3].abs(), terms[4].abs()]
+        step = TileStep.of(kind, Penalties(0.5, 0.1, 0.2, 0.9), [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+        weight = terms[5].clone()
+        step.tile(weight, terms[6], states)
+        for tensor in (weight, *states):
+            found.update(tensor.numpy().tobytes())
+    found.update(exact_sum(terms).numpy().tobytes())
+    return found.hexdigest()
 
 
 @pytest.fixture(autouse=True)
@@ -62,22 +87,20 @@ def test_the_level_is_the_processors_unless_lowered(flags, variables, expected, 
 
 
 def test_every_copy_gives_the_same_bits():
-    terms = torch.randn(9, 300, 70, generator=torch.Generator().manual_seed(1))
-    expected = sha256(exact_sum(terms).numpy().tobytes()).hexdigest()
     found = {}
-    for copy in ("v2", "v3"):
+    for copy in COPIES:
         environment = {**os.environ, "WIDENET_CPU": copy, "PYTHONPATH": str(ROOT)}
         ended = subprocess.run(
-            [sys.executable, "-c", SUMS], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", PRINTED], env=environment, capture_output=True, text=True, check=True
         )
-        level, digest = ended.stdout.split()
-        found[level] = digest
-    assert set(found.values()) == {expected}
-    assert "v2" in found or native.level() == "any"
+        level, printed = ended.stdout.split()
+        found[level] = printed
+    assert set(found.values()) == {digest()}
+    assert native.level() in found
 
 
 def test_a_library_of_other_sources_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "sums.cpp").write_text("// other\n")
+    (tmp_path / "sources.cpp").write_text("// other\n")
     monkeypatch.setattr(native, "_SOURCES", tmp_path)
     with pytest.raises(RuntimeError):
         native.library()
@@ -89,3 +112,29 @@ def test_only_what_python_calls_is_visible():
     names = {line.split()[-1] for line in listed.stdout.splitlines()}
     assert not [name for name in names if name.startswith("_Z")]
     assert {"exact_sum_float32", "cut_int64", "sort", "group", "neighbour_means"} <= names
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error"),
+    [
+        ("to_bfloat16", (torch.zeros(3, 2).mT, torch.zeros(2, 3), 6), TypeError),
+        (
+            "step_rows",
+            (torch.zeros(3, dtype=torch.int64), 2**45, *[None] * 3, None, None, 0, None, None, None, None),
+            MemoryError,
+        ),
+    ],
+)
+def test_what_the_library_cannot_do_is_an_error(name, arguments, error):
+    with pytest.raises(error):
+        native.call(name, *arguments)
+
+
+def test_other_types_than_the_library_reads_are_refused():
+    at = torch.arange(3)
+    with pytest.raises(TypeError):
+        Entries(at.int(), at)
+    with pytest.raises(TypeError):
+        TileStep.of("adam", Penalties(), [0.1] * 6).tile(at.float(), at.double(), [at.float()] * 2)
+    with pytest.raises(ValueError, match=r"."):
+        exact_sum([torch.zeros(2, 3), torch.zeros(3, 2)])

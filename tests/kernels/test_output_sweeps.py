@@ -7,7 +7,7 @@ import torch
 
 from tests.model.twin import Real, random_batch, sparse
 from widenet.kernels import native
-from widenet.kernels.compiled_products import product_routine
+from widenet.kernels.native import product_routine
 from widenet.model import native_passes
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom

@@ -11,7 +11,7 @@ from widenet.kernels.processor import instruction_sets
 
 LIMITS = {
     "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41": {"torch", "onednn"},
-    "MKL_CBWR=COMPATIBLE NUMBA_CPU_NAME=nehalem": {"mkl", "numba"},
+    "MKL_CBWR=COMPATIBLE": {"mkl"},
     "MKL_ENABLE_INSTRUCTIONS=SSE4_2": {"mkl"},
 }
 """The libraries that limits below what any processor of today has hold for."""

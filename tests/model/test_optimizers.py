@@ -34,11 +34,9 @@ OURS |= {name: name for name in ("momentum", "weight_decay")}
 """What torch's settings are called in the training document."""
 
 
-@pytest.fixture(autouse=True, params=["compiled", "torch"])
+@pytest.fixture(autouse=True, params=["native", "torch"])
 def implementation(request, monkeypatch):
-    """Each test holds for the compiled steps and for those of torch, which take their place where there is
-    no Numba.
-    """
+    """Each test holds for the native steps and for those of torch, which take their place."""
     if request.param == "torch":
         monkeypatch.setitem(table.TABLE, "row_update", ("torch",))
     return request.param

@@ -1,7 +1,6 @@
 """Work: the operations that torch counts in a real step, and what the traffic depends on."""
 
 from dataclasses import replace
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -92,8 +91,7 @@ def counted(job, batch=None):
 @pytest.fixture
 def products_of_torch(monkeypatch):
     """Products of compiled code, which torch does not see, are torch's."""
-    import_module("widenet.kernels.compiled_sweep")  # what takes the routine by name must have it by then
-    monkeypatch.setattr("widenet.kernels.compiled_products.product_routine", lambda: 0)
+    monkeypatch.setattr("widenet.model.native_passes.product_routine", lambda: 0)
 
 
 @pytest.mark.usefixtures("products_of_torch")

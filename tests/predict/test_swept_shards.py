@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
-from widenet.kernels.compiled_products import product_routine
 from widenet.kernels.compiled_quantized import multiplies_bytes
+from widenet.kernels.native import product_routine
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict import swept_shards, top_k

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="portable bits are those of x86-64")
-@pytest.mark.skipif(not is_compiled("cpu"), reason="the values are those of code that Numba compiles")
+@pytest.mark.skipif(not is_compiled("cpu"), reason="the values are those of compiled code")
 @pytest.mark.skipif(
     torch.__version__.split("+")[0] != GOLDEN[str(state.ARITHMETIC)]["torch"],
     reason="each torch has its own MKL",

@@ -5,7 +5,7 @@ import fcntl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache, partial, wraps
+from functools import cache, wraps
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
@@ -53,20 +53,15 @@ def compile_for(function: Callable[..., Any], signature: str, *within: str) -> C
     """
     from numba import njit
 
-    compile_ = partial(njit, signature, nogil=True, error_model="numpy")
-    compiled: Callable[..., Any] = _kept_or_not(compile_, function, signature, within)
-    return compiled
-
-
-def _kept_or_not(compile_: Any, function: Any, signature: str, within: tuple[str, ...]) -> Any:
-    """Compile a function; keep the code on disk if the folder can be written."""
     named = named_for(function, signature, *within)
     folder = _lacking(named)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
     try:
         with nullcontext() if folder is None else _alone(folder, named.__qualname__):
-            return compile_(cache=True)(named)
+            compiled: Callable[..., Any] = njit(signature, cache=True, **options)(named)
     except (OSError, RuntimeError):
-        return compile_()(named)
+        compiled = njit(signature, **options)(named)
+    return compiled
 
 
 def _lacking(function: Any) -> Path | None:

@@ -4,10 +4,6 @@ All matrices are float32 and contiguous. The results are those of torch to the b
 same routine with the same arguments.
 """
 
-import ctypes
-import platform
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,26 +14,7 @@ from numba.extending import intrinsic, register_jitable
 from numba.np.arrayobj import populate_array
 
 _AS_IS, _TRANSPOSED = map(np.uint8, b"NT")
-_ZERO, _ONE = map(np.float32, (0, 1))
-
-
-@cache
-def product_routine() -> int:
-    """Return the address of the sgemm of MKL that torch's products call; 0 if torch has no such routine.
-
-    Other builds of torch multiply by other routines too, so their bits could differ.
-    """
-    import torch  # compiling needs none, and it takes seconds to load
-
-    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
-        return 0
-    for library in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
-        try:
-            routine = ctypes.CDLL(str(library)).sgemm_
-        except (OSError, AttributeError):
-            continue
-        return ctypes.cast(routine, ctypes.c_void_p).value or 0
-    return 0
+_ONE = np.float32(1)
 
 
 def _call_by_reference(typing: Any, address: Any, values: Any) -> Any:
@@ -95,17 +72,14 @@ view: Any = intrinsic(_view)
 
 @register_jitable
 def add_logits(routine: Any, direct_EH: Any, weight_TH: Any, logits_ET: Any) -> None:
-    """Compute logits += direct @ weight.T, as `torch.addmm` does after it has written biases there."""
-    _scale_and_add_logits(routine, direct_EH, weight_TH, _ONE, logits_ET)
+    """Compute logits += direct @ weight.T, as `torch.addmm` does after it has written biases there.
 
-
-@register_jitable
-def _scale_and_add_logits(routine: Any, direct_EH: Any, weight_TH: Any, scale: Any, logits_ET: Any) -> None:
-    """Compute logits = scale * logits + direct @ weight.T. sgemm sees every matrix transposed."""
+    sgemm sees every matrix transposed.
+    """
     count, units, inner = np.int32(len(direct_EH)), np.int32(len(weight_TH)), np.int32(weight_TH.shape[1])
     sizes = units, count, inner
     first, second = (weight_TH, inner), (direct_EH, inner)
-    call_by_reference(routine, (_TRANSPOSED, _AS_IS, *sizes, _ONE, *first, *second, scale, logits_ET, units))
+    call_by_reference(routine, (_TRANSPOSED, _AS_IS, *sizes, _ONE, *first, *second, _ONE, logits_ET, units))
 
 
 _LINE = 16

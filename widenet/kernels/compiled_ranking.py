@@ -15,10 +15,11 @@ from numba.extending import register_jitable
 
 from widenet.kernels import compiled_products, compiled_search, compiled_softmax
 from widenet.kernels.compiled import compile_for, made_once
-from widenet.kernels.compiled_products import add_logits, product_routine, room, view
+from widenet.kernels.compiled_products import add_logits, room, view
 from widenet.kernels.compiled_search import HIDDEN, SEARCH, RunningTopK, hidden, search_row
 from widenet.kernels.compiled_softmax import row_sum
 from widenet.kernels.constants import PIECE
+from widenet.kernels.native import product_routine
 
 if TYPE_CHECKING:
     from torch import Tensor

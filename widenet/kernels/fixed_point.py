@@ -80,8 +80,8 @@ def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
         return total
     total, name = torch.zeros(terms[0].shape, dtype=torch.int64), f"add_fixed_{_name(terms[0])}"
     scales = scales.contiguous()
-    for term in terms:
-        call(name, total, term.contiguous(), scales, *total.shape)
+    for term in _alike(terms):
+        call(name, total, term, scales, *total.shape)
     return total
 
 
@@ -140,11 +140,18 @@ def exact_sum(terms: Terms) -> Tensor:
         return launched(_stacked(terms))
     if terms[0].dim() == 2 and chosen == "native":
         total = torch.empty(terms[0].shape, dtype=terms[0].dtype)
-        rows = [term.contiguous() for term in terms]
+        rows = _alike(terms)
         call(f"exact_sum_{_name(total)}", rows, len(rows), total, *total.shape)
         return total
     peaks = common_peaks(terms)
     return rounded(fixed_sum(terms, peaks, len(terms)), peaks, len(terms), terms[0].dtype)
+
+
+def _alike(terms: Terms) -> list[Tensor]:
+    """Return the terms, contiguous; raise ValueError if they differ in shape or type."""
+    if any(term.shape != terms[0].shape or term.dtype != terms[0].dtype for term in terms):
+        raise ValueError("terms of a sum must have one shape and one type")
+    return [term.contiguous() for term in terms]
 
 
 def _name(tensor: Tensor) -> str:

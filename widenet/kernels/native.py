@@ -11,7 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from widenet.errors import OptionError
 
 _FOLDER = Path(__file__).parent.parent / "native"
 _SOURCES = _FOLDER.parent.parent / "native"
@@ -54,6 +57,8 @@ def level() -> str:
         return "any"
     limits = os.environ.get("WIDENET_CPU"), _ATEN_LEVELS.get(os.environ.get("ATEN_CPU_CAPABILITY", ""))
     levels = list(_LEVELS)
+    if limits[0] not in (None, *levels):
+        raise OptionError(f"must be one of {', '.join(levels)}", place="WIDENET_CPU", value=limits[0])
     first = max(levels.index(limit) if limit in levels else 0 for limit in limits)
     text = _CPUINFO.read_text(encoding="utf-8", errors="replace") if _CPUINFO.is_file() else ""
     found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
@@ -63,6 +68,23 @@ def level() -> str:
         for number, name in enumerate(levels)
         if number >= first and all(_LEVELS[lower] <= flags for lower in levels[number:])
     )
+
+
+@cache
+def product_routine() -> int:
+    """Return the address of the sgemm of MKL that torch's products call; 0 if torch has no such routine.
+
+    Other builds of torch multiply by other routines too, so their bits could differ.
+    """
+    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        return 0
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
+        try:
+            routine = ctypes.CDLL(str(path)).sgemm_
+        except (OSError, AttributeError):
+            continue
+        return ctypes.cast(routine, ctypes.c_void_p).value or 0
+    return 0
 
 
 @cache
@@ -77,7 +99,7 @@ def library() -> ctypes.CDLL | None:
         return None
     loaded = ctypes.CDLL(str(path))
     loaded.sources.restype = ctypes.c_char_p
-    if _SOURCES.is_dir() and loaded.sources().decode() != digest(_SOURCES):
+    if (_SOURCES / "sources.cpp").is_file() and loaded.sources().decode() != digest(_SOURCES):
         raise RuntimeError(f"{path} was built from other sources than {_SOURCES}: run make setup")
     return loaded
 
@@ -90,17 +112,32 @@ def sources() -> str:
 
 def digest(folder: Path) -> str:
     """Return the SHA-256 of the sources in a folder, as setup.py writes it into the library."""
-    return sha256(b"\0".join(path.read_bytes() for path in sorted(folder.glob("*.[ch]*")))).hexdigest()
+    paths = sorted(path for path in folder.iterdir() if path.suffix in (".cpp", ".h"))
+    return sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 def call(name: str, *arguments: Argument) -> int:
-    """Call a function of the library that returns int64 or nothing; other threads run Python meanwhile."""
-    return int(_function(name, ctypes.c_int64)(*map(_passed, arguments)))
+    """Call a function of the library and return its result; other threads run Python meanwhile.
+
+    Raises:
+        MemoryError: There is not enough memory.
+        TypeError: A tensor is not contiguous, or lies on another device.
+    """
+    loaded = library()
+    assert loaded is not None
+    function = getattr(loaded, name)
+    function.restype = ctypes.c_int64
+    result = int(function(*map(_passed, arguments)))
+    if result < 0:
+        raise MemoryError
+    return result
 
 
-def call_for_double(name: str, *arguments: Argument) -> float:
-    """Call a function of the library that returns a double."""
-    return float(_function(name, ctypes.c_double)(*map(_passed, arguments)))
+def check_dtype(dtype: torch.dtype, *tensors: Tensor | None) -> None:
+    """Raise TypeError if a tensor has another type than the library reads."""
+    for tensor in tensors:
+        if tensor is not None and tensor.dtype != dtype:
+            raise TypeError(f"the native library reads {dtype} here, not {tensor.dtype}")
 
 
 def packed(*fields: Tensor | int | None) -> Packed:
@@ -109,16 +146,9 @@ def packed(*fields: Tensor | int | None) -> Packed:
     return Packed((ctypes.c_int64 * len(numbers))(*numbers), fields)
 
 
-def _function(name: str, result: Any) -> Any:
-    loaded = library()
-    assert loaded is not None
-    function = getattr(loaded, name)
-    function.restype = result
-    return function
-
-
 def _address(tensor: Tensor) -> int:
-    assert tensor.is_contiguous()
+    if tensor.device.type != "cpu" or not tensor.is_contiguous():
+        raise TypeError("the native library takes contiguous tensors on the CPU")
     return tensor.data_ptr()
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.native import Packed, call, packed
+from widenet.kernels.native import Packed, call, check_dtype, packed
 
 _KINDS = {
     "sgd": 0,
@@ -52,18 +52,20 @@ class TileStep:
     @staticmethod
     def of(kind: str, penalties: Penalties, constants: Sequence[float]) -> "TileStep":
         """Return the step of a kind of optimizer."""
+        assert len(constants) <= _NUM_CONSTANTS
         filled = [*constants, *[0.0] * (_NUM_CONSTANTS - len(constants))]
         numbers = penalties.scale, penalties.l2, penalties.l1, penalties.keep
         return TileStep(_KINDS[kind], _float32(*numbers), _float32(*filled))
 
     def stepped(self, numbers: Tensor, states: Sequence[Tensor]) -> Packed:
         """Return the library's structure of some numbers with their states and this step."""
-        first, second = [*states, None, None][:2]
+        first, second = _two(numbers, states)
         return packed(numbers, first, second, self.kind, self.penalties, self.constants)
 
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]) -> None:
         """Make the step of a contiguous weight, in place; gradient and states have its shape."""
-        first, second = [*states, None, None][:2]
+        first, second = _two(weight, states)
+        check_dtype(torch.float32, gradient)
         call("step_tile", self._packed(), weight.numel(), weight, gradient.contiguous(), first, second)
 
     def rows(self, weight_RH: Tensor, touched: RowGradient, states: Sequence[Tensor], fade_U: Tensor) -> None:
@@ -75,7 +77,8 @@ class TileStep:
             states: The optimizer's states, float32 [R, H].
             fade_U: Factors on the states before the step, float32.
         """
-        first, second = [*states, None, None][:2]
+        first, second = _two(weight_RH, states)
+        check_dtype(torch.float32, touched.gradient_EH, touched.values_Z, fade_U)
         rows_U, indptr, examples_Z = (
             tensor.long().contiguous() for tensor in (touched.features_U, touched.indptr, touched.examples_Z)
         )
@@ -86,6 +89,14 @@ class TileStep:
 
     def _packed(self) -> Packed:
         return packed(self.kind, self.penalties, self.constants)
+
+
+def _two(numbers: Tensor, states: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:
+    """Return two states, or None in place of missing ones, after a check of their types."""
+    check_dtype(torch.float32, numbers, *states)
+    assert len(states) <= 2
+    first = states[0] if states else None
+    return first, states[1] if len(states) > 1 else None
 
 
 @lru_cache(maxsize=64)

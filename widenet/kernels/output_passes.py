@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 
-from widenet.kernels.compiled_products import product_routine
-from widenet.kernels.native import Packed, call, call_for_double, packed
+from widenet.kernels.native import Packed, call, check_dtype, packed, product_routine
 from widenet.kernels.optimizer_steps import TileStep
 
 _LINE = 16
@@ -32,6 +32,9 @@ class Entries:
     examples_Z: Tensor
     units_Z: Tensor
     first: int = 0
+
+    def __post_init__(self) -> None:
+        check_dtype(torch.int64, self.examples_Z, self.units_Z)
 
     def within(self, span: slice, first: int) -> "Entries":
         """Return the entries of a tile that begins at unit `first`, which are at `span` among these."""
@@ -62,6 +65,7 @@ class SlopeNumbers:
 
     def arguments(self) -> tuple[int, Packed]:
         """Return whether the activation is a softmax, and the library's structure."""
+        check_dtype(torch.float32, self.of_target_Z, self.one_E, self.other_E)
         return int(self.kind == "softmax"), packed(self.of_target_Z, self.one_E, self.other_E)
 
 
@@ -100,6 +104,7 @@ class ShardTiles:
 
     def packed(self) -> Packed:
         """Return the library's structure."""
+        check_dtype(torch.float32, self.direct_EH, self.weight_RH, self.length_R, self.bias_R)
         return packed(
             product_routine(),
             self.direct_EH,
@@ -156,8 +161,9 @@ def tile_slopes(
     """
     sum_T = logits_ET.new_zeros(logits_ET.shape[1])
     is_softmax, given = numbers.arguments()
-    loss = call_for_double("tile_pass", is_softmax, *_tile(logits_ET, bias_T, entries), given, sum_T)
-    return loss, sum_T
+    loss = _double(0.0)
+    call("tile_pass", is_softmax, *_tile(logits_ET, bias_T, entries), given, sum_T, loss)
+    return loss.item(), sum_T
 
 
 def add_tile_softmax_sums(
@@ -202,13 +208,14 @@ def update(
         loss: That of the tiles before these, which the result includes.
     """
     stepped = [
-        packed(None) if each is None else each.step.stepped(each.numbers, each.states)
+        packed(None, None, None, 0, None, None)
+        if each is None
+        else each.step.stepped(each.numbers, each.states)
         for each in (weight, bias)
     ]
-    is_softmax, given = numbers.arguments()
-    return call_for_double(
-        "sweep_updates", shard.packed(), is_softmax, kept, given, gradient_EH, *stepped, loss
-    )
+    (is_softmax, given), total = numbers.arguments(), _double(loss)
+    call("sweep_updates", shard.packed(), is_softmax, kept, given, gradient_EH, *stepped, total)
+    return total.item()
 
 
 def make_slopes(
@@ -234,11 +241,10 @@ def make_slopes(
         gradient_EH: Receives the gradient to the incoming vectors, float32.
         loss: That of the tiles before these, which the result includes.
     """
-    is_softmax, given = numbers.arguments()
+    (is_softmax, given), total = numbers.arguments(), _double(loss)
     gradients = bias_gradient_R, gradient_RH, gradient_EH
-    return call_for_double(
-        "sweep_slopes", shard.packed(), is_softmax, kept, int(has_logits), given, *gradients, loss
-    )
+    call("sweep_slopes", shard.packed(), is_softmax, kept, int(has_logits), given, *gradients, total)
+    return total.item()
 
 
 def fill_gradients(
@@ -250,6 +256,10 @@ def fill_gradients(
     """
     is_softmax, given = numbers.arguments()
     call("sweep_gradients", shard.packed(), is_softmax, kept, given, gradient_RH)
+
+
+def _double(number: float) -> Tensor:
+    return torch.tensor([number], dtype=torch.float64)
 
 
 def _tile(

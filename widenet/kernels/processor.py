@@ -25,13 +25,13 @@ def instruction_sets() -> dict[str, str]:
 
     Equal answers in two processes mean equal bits, given equal library versions. The answers respect the
     environment variables that limit a library, such as ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS,
-    MKL_CBWR, ONEDNN_MAX_CPU_ISA, NUMBA_CPU_NAME and NUMBA_CPU_FEATURES. Asking makes torch and MKL settle on
+    MKL_CBWR and ONEDNN_MAX_CPU_ISA. Asking makes torch and MKL settle on
     their instruction sets, so choose the bits of a training first.
 
     Returns:
         "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give
         them round alike. Otherwise "processor": vendor, family, model, stepping and cache size, because MKL
-        cuts products by them. "torch", "mkl", "onednn" and "numba": the instruction set of each library;
+        cuts products by them. "torch", "mkl" and "onednn": the instruction set of each library;
         "none" if it is absent.
     """
     if chosen_bits() == "portable":
@@ -45,7 +45,6 @@ def instruction_sets() -> dict[str, str]:
         "torch": torch.backends.cpu.get_cpu_capability(),
         "mkl": _of_mkl(),
         "onednn": _of_onednn(facts.get("flags", "").split()),
-        "numba": _of_numba(),
     }
 
 
@@ -91,17 +90,3 @@ def _of_onednn(flags: list[str]) -> str:
     best = next((name for name in _ONEDNN if name in flags), platform.machine())
     limit = next((os.environ[name].lower() for name in _ONEDNN_LIMITS if os.environ.get(name)), None)
     return best if limit is None else f"{best}, at most {limit}"
-
-
-def _of_numba() -> str:
-    """Return the name of the processor for which Numba compiles, and what the environment says of it."""
-    try:
-        from llvmlite import binding
-        from numba.core import config
-    except ImportError:
-        return "none"
-    host: str = binding.get_host_cpu_name()
-    name, features = getattr(config, "CPU_NAME", None) or host, getattr(config, "CPU_FEATURES", None)
-    if features is None:
-        return host if name == host else f"{name}, features of {host}"
-    return f"{name}, {features}"

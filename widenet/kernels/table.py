@@ -93,16 +93,14 @@ def runner(operation: Operation, device: torch.device, count: int = _FEW) -> Run
     """Return what runs an operation on a device.
 
     If all implementations give the same bits, torch handles few numbers until somebody has loaded Numba,
-    which takes most of a second. A process that uses a GPU loads it at once: a step there may be shorter than
-    torch's sorts of its batch.
+    which takes most of a second.
 
     Args:
         operation: The operation.
         device: The device.
         count: How many numbers it handles.
     """
-    is_loaded = "numba" in sys.modules or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    is_small = operation not in _DIFFERING and count < _FEW and not is_loaded
+    is_small = operation not in _DIFFERING and count < _FEW and "numba" not in sys.modules
     candidates = [candidate for candidate in TABLE[operation] if candidate != "numba" or not is_small]
     return next(candidate for candidate in candidates if _runs(candidate, device))
 

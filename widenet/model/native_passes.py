@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels.compiled_products import product_routine
+from widenet.kernels.native import product_routine
 from widenet.kernels.output_passes import (
     Entries,
     ShardTiles,

@@ -41,7 +41,7 @@ def is_sweepable(tiles: Tiles, divides: bool) -> bool:
         from widenet.kernels.compiled_quantized import multiplies_bytes
 
         return multiplies_bytes()
-    from widenet.kernels.compiled_products import product_routine
+    from widenet.kernels.native import product_routine
 
     return product_routine() != 0
 

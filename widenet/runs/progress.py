@@ -14,8 +14,6 @@ from widenet.plan.numbers import amount, duration
 
 _SHARE_OF_NEW_LOSS = 0.02
 _LARGE_LOSS = 1e9
-_COMPILING = "the first training here compiles its code, for some seconds"
-"""Shown until the first step is done."""
 _LONGEST_SILENCE = 30.0
 """Seconds after which a line is printed where there is no bar."""
 
@@ -68,21 +66,19 @@ class TrainingReport:
             shown = f"{min(state.epoch + 1, epochs)}/{epochs}"
             total = epochs * examples_per_epoch
             self.task = self.bar.add_task(
-                "", total=total, completed=done, epoch=shown, loss="-", metric=_COMPILING, rate="-", memory=""
+                "", total=total, completed=done, epoch=shown, loss="-", metric="", rate="-", memory=""
             )
             self.bar.start()
 
     def advance(self, num_examples: int, loss: float) -> None:
         """Update the bar after a step."""
         is_first = self.loss is None
-        if is_first and self.bar is not None:
-            self.bar.update(self.task, metric="")
         self.loss = loss if self.loss is None else self.loss + _SHARE_OF_NEW_LOSS * (loss - self.loss)
         if self.bar is not None:
             speed, memory = self.bar.tasks[self.task].speed, used_memory()
             rate, taken = "-" if speed is None else f"{speed:,.0f}", "" if memory is None else amount(memory)
             self.bar.update(self.task, advance=num_examples, loss=_loss(self.loss), rate=rate, memory=taken)
-        elif is_first:  # it compiles, so its time says nothing of the others'
+        elif is_first:  # its time says nothing of the others'
             self.todo -= num_examples
             self.spoken = monotonic()
         else:

@@ -115,7 +115,7 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
         raise FitError(rule, place=dataset.path)
     if facts.is_compiled != is_compiled(now) and now == facts.device:
         how = "with" if facts.is_compiled else "without"
-        compiler = "Numba" if now == "cpu" else "Triton"
+        compiler = "the native library" if now == "cpu" else "Triton"
         raise FitError(f"was begun {how} {compiler}, which rounds in its own way", place=run.path)
     before = facts.device
     if before != now:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from widenet.data.dataset import Dataset
-from widenet.kernels.compiled import can_compile
 from widenet.kernels.native import sources
 from widenet.kernels.processor import instruction_sets
 from widenet.model.optimizers import is_compiled
@@ -33,7 +32,6 @@ def versions(device: torch.device) -> dict[str, str]:
     numbers = {
         "torch": torch.__version__,
         "NumPy": np.__version__,
-        "Numba": _version("numba") if can_compile() else "none",
         "MKL": _first(_MKL, built_with),
         "oneDNN": _first(_ONEDNN, built_with),
     }

@@ -1,4 +1,4 @@
-"""Every optimizer's step of single numbers: the arithmetic of `compiled_elements`."""
+"""Every optimizer's step of single numbers: the arithmetic of `native/steps.cpp`."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Optimizer steps on CUDA, the counterpart of `kernels.optimizer_steps.CompiledSteps` on a CPU."""
+"""Optimizer steps on CUDA, the counterpart of `kernels.optimizer_steps.TileStep` on a CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Steps:
     constants: Sequence[float]
 
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]) -> None:
-        """See `CompiledSteps.tile`."""
+        """See `TileStep.tile`."""
         tile_step(self.kind, weight, gradient, states, self.penalties, self.constants)
 
     def tiles(self, weights: Sequence[tuple[Tensor, Tensor, Sequence[Tensor]]]) -> None:
@@ -51,5 +51,5 @@ class Steps:
         moved: Tensor | None,
         number: int,
     ) -> None:
-        """See `CompiledSteps.rows`; notes the step's number in `moved`, int32 [R], if there is one."""
+        """See `TileStep.rows`; notes the step's number in `moved`, int32 [R], if there is one."""
         row_step(self.kind, weight_RH, touched, states, fade_U, moved, number, self.penalties, self.constants)
