@@ -105,7 +105,10 @@ def test_users_are_read_as_sources_are(tmp_path, log, source, name, text, option
 
 def test_the_column_of_the_users_in_the_interactions_names_theirs_too(tmp_path, source):
     log = source("log.csv", "account,sku\na,1\nb,1\n")
-    users = source("users.csv", "id,account,country\n1,a,at\n2,b,de\n")
+    both = source("both.csv", "id,account,country\n1,a,at\n2,b,de\n")
+    with mistake(DataError, place="both.csv", option="users_id"):
+        ingest(log, tmp_path / "both", user="account", item="sku", users=both, sparse={"land": "country"})
+    users = source("users.csv", "key,account,country\n1,a,at\n2,b,de\n")
     ingest(log, tmp_path / "ds", user="account", item="sku", users=users, sparse={"land": "country"})
     assert names_of(Dataset.open(tmp_path / "ds"), "land") == [["at"], ["de"]]
     others = source("others.csv", "id,country\na,at\nb,de\n")
