@@ -117,6 +117,7 @@ def limited():
     return printed(PORTABLE + COMPUTE + OWN + LOOP, **LIMITS, NPY_DISABLE_CPU_FEATURES=has).splitlines()
 
 
+@pytest.mark.slow
 def test_operations_powers_and_logarithms_round_alike_on_every_instruction_set(limited):
     """And a process keeps its bits."""
     whole, own, told = printed(PORTABLE + COMPUTE + OWN + BACK).splitlines()

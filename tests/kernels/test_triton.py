@@ -67,6 +67,7 @@ def test_every_kernel_compiles_for_an_h200(words, tmp_path):
         assert facts["products"] == (facts["kernel"] in PRODUCTS), facts
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="tests/test_gpu.py trains through them on the device")
 def test_a_training_through_the_kernels_is_that_of_torch(tmp_path, monkeypatch, capsys):
