@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Without a C++ compiler, widenet is installed without its native library.
 ifeq ($(shell command -v $${CXX:-c++}),)
-$(info There is no C++ compiler: widenet is installed without its native library, and is slow.)
+$(info There is no C++ compiler: widenet is installed without its native library, and torch makes all passes.)
 export WIDENET_NO_NATIVE := 1
 endif
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

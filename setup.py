@@ -39,7 +39,7 @@ class BuildNative(build_ext):
         except (FileNotFoundError, subprocess.CalledProcessError):
             raise SystemExit(
                 f"{compiler[0]} cannot compile widenet's native library, which needs g++ 11 or clang 12."
-                " WIDENET_NO_NATIVE=1 installs widenet without it, which is slow."
+                " WIDENET_NO_NATIVE=1 installs widenet without it."
             ) from None
         made.replace(target)
 
