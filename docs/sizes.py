@@ -61,6 +61,10 @@ def main() -> None:
     print(f"{'files':24} {len([*package.rglob('*.py')]):7,} {300:7,}")
     print(f"{'files at the root':24} {len([*package.glob('*.py')]):7,} {10:7,}")
     print(f"{'lines of tests':24} {sum(len(text.splitlines()) for text in tests):7,} {32_000:7,}")
+    native = [
+        path.read_text("utf-8") for path in (ROOT / "native").iterdir() if path.suffix in (".cpp", ".h")
+    ]
+    print(f"{'lines of C++':24} {sum(len(text.splitlines()) for text in native):7,} {1_800:7,}")
     words = sum(len(path.read_text("utf-8").split()) for path in by_person)
     print(f"{'words of documentation':24} {words:7,} {45_000:7,}")
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call
+from widenet.kernels.native import call, check_dtype
 from widenet.sparse import SparseBatch
 
 
@@ -41,6 +41,9 @@ def neighbour_means(
         history.values_or_ones(),
         weight_E,
     )
+    check_dtype(torch.int64, history.indptr, key_Z)
+    check_dtype(torch.float32, history.values_or_ones(), similarity_Z)
+    check_dtype(torch.float64, weight_E)
     tile = size, start, units, 2.0**fraction_bits
     number = call("neighbour_means", *examples, key_Z, similarity_Z, len(key_Z), *tile, cell_N, mean_N)
     return cell_N[:number], mean_N[:number]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call
+from widenet.kernels.native import call, check_dtype
 from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch, indptr_of
 
@@ -57,6 +57,7 @@ def cut(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
     units_Z, order_Z = torch.empty_like(batch.indices), torch.empty(batch.num_entries, dtype=torch.int64)
     indices_Z, dtype = batch.indices.contiguous(), str(batch.indices.dtype).rpartition(".")[2]
     given = batch.indptr.contiguous(), batch.num_examples, indices_Z, num_shards
+    check_dtype(torch.int64, batch.indptr)
     call(f"cut_{dtype}", *given, bounds, units_Z, order_Z)
     return bounds, units_Z, order_Z
 
