@@ -81,19 +81,6 @@ def copying(threads: int) -> Callable[[int], dict[str, Any]]:
     return steps
 
 
-def _reading() -> Callable[..., None]:
-    """Read rows of a weight one after the other, using them just enough that no compiler leaves them out."""
-    from numba import njit
-
-    @njit("void(float32[:, ::1], int64[::1], float32[::1])", nogil=True)
-    def read(weight_RH: Any, rows_Z: Any, sum_H: Any) -> None:
-        for row in rows_Z:
-            for h in range(HIDDEN):
-                sum_H[h] += weight_RH[row, h]
-
-    return read
-
-
 def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     """Make the steps of one direction of the layer over all shards, with its own weights, state and batches.
 
@@ -101,6 +88,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     """
     import numpy as np
     import torch
+    from torch.nn.functional import embedding_bag
 
     from benchmarks.synthetic import draw_histories
     from widenet.kernels.bags import gather_sum, row_gradient
@@ -128,7 +116,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
         for start in range(0, len(rows), BATCH)
     ]
     parted = [split(batch, shards) for batch in batches]  # as the thread does it that reads batches ahead
-    read, sums = _reading(), np.zeros((shards.count, HIDDEN), np.float32)
+    whole = torch.zeros(1, dtype=torch.int64)
     gradient_EH, rates = torch.randn(BATCH, HIDDEN), np.full(2**20, 1e-3)
     done = 0
 
@@ -139,7 +127,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
             return 4 * HIDDEN * (batch.num_entries + BATCH)
         if work == "reading":
             exchange.each(
-                lambda shard: read(parts[shard].weight.numpy(), cut[shard].indices.numpy(), sums[shard])
+                lambda shard: embedding_bag(cut[shard].indices, parts[shard].weight, whole, mode="sum")
             )
             return 4 * HIDDEN * batch.num_entries
         numbers = StepNumbers(done + 1, rates)

@@ -2,46 +2,22 @@
 // what each function computes.
 //
 // Logits are [examples, units] without the biases, and slopes overwrite them. Sums over examples are added within parts
-// of 64 examples, then over the parts. The exponential is Cephes' expf: exp(r) = 1 + r + r^2 * polynomial for |r| at
-// most log(2) / 2. Nothing is fused or reordered, so the bits are the same on every processor.
+// of 64 examples, then over the parts. Nothing is fused or reordered, so the bits are the same on every processor.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <memory>
 #include <vector>
 
+#include "lanes.h"
 #include "steps.h"
 
 namespace {
 
-constexpr int64_t kPiece = 256, kPart = 64, kFew = 16, kLine = 16;
+constexpr int64_t kPiece = 256, kPart = 64, kFew = 16;
 // Units whose factors are multiplied before taking a logarithm (the product is at most 2^256), examples whose slopes are
-// added together first, the count below which numbers are added one by one, and floats in a cache line.
+// added together first, and the count below which numbers are added one by one.
 
 using Gemm = void (*)(const char*, const char*, const int*, const int*, const int*, const float*, const float*,
                       const int*, const float*, const int*, const float*, float*, const int*);
-
-uint32_t bits(float number) {
-  uint32_t whole;
-  std::memcpy(&whole, &number, 4);
-  return whole;
-}
-
-float number(uint32_t bits) {
-  float from;
-  std::memcpy(&from, &bits, 4);
-  return from;
-}
-
-// exp(x) for x up to about 0, within 2 units in the last place. Arguments below -87 count as -87; NaN stays NaN.
-inline float exponential(float x) {
-  x = x < -87.f ? -87.f : x;
-  float shifted = x * 1.442695041f + 12582912.f, whole = shifted - 12582912.f;
-  float r = (x - whole * 0.693359375f) - whole * -2.12194440e-4f;
-  float series = (((((1.98756915e-4f * r + 1.3981999507e-3f) * r + 8.3334519073e-3f) * r + 4.1665795894e-2f) * r +
-                   1.6666665459e-1f) * r + 5.0000001201e-1f) * (r * r) + r + 1.f;
-  return series * number((bits(shifted) + 127) << 23);
-}
 
 // The sum, by repeatedly folding the numbers in half; overwrites them.
 double sum(float* numbers, int64_t count) {
@@ -210,20 +186,6 @@ void round_to_bfloat16(const float* from, float* to, int64_t count) {
   }
 }
 
-// Memory that begins at a cache line: the routine sums in another order if an operand is not aligned.
-class Room {
- public:
-  explicit Room(int64_t size) : memory_(new float[size + kLine]) {
-    auto at = reinterpret_cast<uintptr_t>(memory_.get());
-    numbers_ = memory_.get() + (-at % (4 * kLine)) / 4;
-  }
-  float* get() const { return numbers_; }
-
- private:
-  std::unique_ptr<float[]> memory_;
-  float* numbers_;
-};
-
 // The tiles of a shard and their targets, as widenet/kernels/output_passes.py lays them out.
 struct Shard {
   Gemm gemm;  // the sgemm that torch's products call
@@ -309,7 +271,8 @@ class Sweep {
   const Shard& shard_;
   float* kept_;
   int64_t most_;
-  Room logits_, operands_;
+  // The routine sums in another order if an operand does not begin at a cache line.
+  Aligned logits_, operands_;
 };
 
 using Pass = double (*)(const Tile&, const Numbers&, float*);
@@ -367,7 +330,7 @@ OUT_OF_MEMORY
 WIDENET int64_t sweep_updates(const Shard* shard, int64_t is_softmax, float* kept, const Numbers* numbers,
                              float* direct_gradient, const Stepped* weight, const Stepped* bias, double* loss) try {
   Sweep sweep(*shard, kept);
-  Room gradient(sweep.most() * shard->inner);
+  Aligned gradient(sweep.most() * shard->inner);
   for (int64_t n = 0; n < shard->tiles; n++) {
     Tile tile = sweep.tile(n);
     const float* operand = sweep.operand(tile);
@@ -388,7 +351,7 @@ WIDENET int64_t sweep_slopes(const Shard* shard, int64_t is_softmax, float* kept
                             const Numbers* numbers, float* bias_gradient, float* weight_gradient,
                             float* direct_gradient, double* loss) try {
   Sweep sweep(*shard, kept);
-  Room gradient(weight_gradient ? sweep.most() * shard->inner : 0);
+  Aligned gradient(weight_gradient ? sweep.most() * shard->inner : 0);
   for (int64_t n = 0; n < shard->tiles; n++) {
     Tile tile = sweep.tile(n);
     const float* operand = sweep.operand(tile);
@@ -407,7 +370,7 @@ OUT_OF_MEMORY
 WIDENET int64_t sweep_gradients(const Shard* shard, int64_t is_softmax, float* kept, const Numbers* numbers,
                              float* weight_gradient) try {
   Sweep sweep(*shard, kept);
-  Room gradient(sweep.most() * shard->inner);
+  Aligned gradient(sweep.most() * shard->inner);
   for (int64_t n = 0; n < shard->tiles; n++) {
     Tile tile = sweep.tile(n);
     if (!kept) {

@@ -20,7 +20,6 @@ READ = (
     "LOCAL_",
     "MASTER_",
     "MKL_",
-    "NUMBA_",
     "OMP_",
     "ONEDNN_",
     "RANK",

@@ -29,9 +29,8 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device
 
 @pytest.fixture
 def torch_alone(monkeypatch):
-    """No Triton, no Numba and no native library, so that a CPU computes as the simulated device does."""
+    """No Triton and no native library, so that a CPU computes as the simulated device does."""
     monkeypatch.setattr(table, "has_triton", lambda: False)
-    monkeypatch.setattr(table, "can_compile", lambda: False)
     monkeypatch.setattr(table, "library", lambda: None)
 
 

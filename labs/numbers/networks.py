@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from labs.mnist import CLASSES, PIXELS
 from labs.numbers.arithmetic import ZERO, Codes, LogNumbers
-from labs.numbers.sums import sums_of
+from labs.numbers.sums import Sums
 from widenet.randomness import stream
 
 HIDDEN = 100
@@ -95,7 +95,7 @@ class LogNetwork:
 
     def __init__(self, seed: int, numbers: LogNumbers, kahan: bool) -> None:
         self._numbers, self._kahan = numbers, kahan
-        self._sums = sums_of(numbers)
+        self._sums = Sums(numbers)
         self._weights = [numbers.encode(each) for each in first_weights(seed)]
         self._carries = [np.full_like(each, ZERO) for each in self._weights]
 

@@ -104,7 +104,6 @@ def _load() -> None:
     work.
     """
     import typer.main
-    from numba.core.registry import cpu_target
 
     import widenet
     from widenet.cli.app import app
@@ -129,8 +128,6 @@ def _load() -> None:
     ):
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
     commands: Any = typer.main.get_command(app)
     sys.modules["widenet.cli.app"].app = commands  # type: ignore[attr-defined]
     typer_main: Any = typer.main

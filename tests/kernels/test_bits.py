@@ -24,8 +24,6 @@ LIMITS = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "NUMBA_CPU_NAME": "haswell",
-    "NUMBA_CPU_FEATURES": "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt",
 }
 CHOOSE = """
 import hashlib, torch
@@ -75,18 +73,9 @@ print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in 
 """
 PORTABLE = 'choose_bits("portable", torch.device("cpu"))'
 AFTER_A_PRODUCT = f"torch.ones(300, 300) @ torch.ones(300, 300)\n{PORTABLE}"
-LOOP = """
-import numpy as np
-from numba import njit
-from widenet.kernels.compiled_quantized import multiplies_bytes
-
-@njit("void(float32[::1], float32[::1])")
-def add(left, right):
-    for place in range(len(left)):
-        left[place] += right[place]
-
-(assembly,) = add.inspect_asm().values()
-print("zmm" in assembly, "ymm" in assembly, multiplies_bytes())
+LEVEL = """
+from widenet.kernels.native import level
+print(level())
 """
 BACK = f"""
 {PORTABLE}
@@ -110,11 +99,11 @@ def printed(code, **environment):
 @pytest.fixture(scope="module")
 def limited():
     """What a process with the limits of AVX2, also for NumPy, prints of operations, of widenet's own, and of
-    a compiled loop.
+    its library.
     """
     wide = [name for name in _multiarray_umath.__cpu_dispatch__ if name.startswith(("AVX512", "X86_V4"))]
     has = " ".join(name for name in wide if _multiarray_umath.__cpu_features__[name])
-    return printed(PORTABLE + COMPUTE + OWN + LOOP, **LIMITS, NPY_DISABLE_CPU_FEATURES=has).splitlines()
+    return printed(PORTABLE + COMPUTE + OWN + LEVEL, **LIMITS, NPY_DISABLE_CPU_FEATURES=has).splitlines()
 
 
 @pytest.mark.slow
@@ -129,8 +118,8 @@ def test_operations_powers_and_logarithms_round_alike_on_every_instruction_set(l
     assert told == "bits"
 
 
-def test_the_limits_of_avx2_keep_wider_registers_and_their_products_out_of_compiled_code(limited):
-    assert limited[2] == "False True False"
+def test_the_limits_of_avx2_are_those_of_the_native_library_too(limited):
+    assert limited[2] == "v3"
     target = (
         (Path(__file__).parents[2] / "Makefile")
         .read_text("utf-8")

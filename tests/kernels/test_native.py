@@ -3,13 +3,15 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
 
-from widenet.kernels import native
+from widenet.kernels import best_units, native
 from widenet.kernels.fixed_point import exact_sum
 from widenet.kernels.optimizer_steps import Penalties, TileStep
 from widenet.kernels.output_passes import Entries, SlopeNumbers, tile_slopes
@@ -45,6 +47,14 @@ def digest():
         for tensor in (weight, *states):
             found.update(tensor.numpy().tobytes())
     found.update(exact_sum(terms).numpy().tobytes())
+    peak_E, total_E = torch.full((300,), -torch.inf), torch.zeros(300, dtype=torch.float64)
+    units = best_units.Units(terms[7], 0, range(300), None, terms[8][:, 0].contiguous(), True)
+    units = replace(units, peak_E=peak_E, total_E=total_E)
+    query, search = best_units.Query.of(terms[6]), best_units.RunningTopK(9, torch.full((300,), -torch.inf))
+    with mock.patch.object(best_units, "chosen_bits", return_value="portable"):
+        best_units.rank(query, [units], [search])
+        for tensor in (best_units.logits(query, units), search.result(), peak_E, total_E):
+            found.update(tensor.numpy().tobytes())
     return found.hexdigest()
 
 
@@ -111,7 +121,7 @@ def test_only_what_python_calls_is_visible():
     listed = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True)
     names = {line.split()[-1] for line in listed.stdout.splitlines()}
     assert not [name for name in names if name.startswith("_Z")]
-    assert {"exact_sum_float32", "cut_int64", "sort", "group", "neighbour_means"} <= names
+    assert {"exact_sum_float32", "cut_int64", "sort", "group", "neighbour_means", "rank"} <= names
 
 
 @pytest.mark.parametrize(

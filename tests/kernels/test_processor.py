@@ -10,7 +10,7 @@ import pytest
 from widenet.kernels.processor import instruction_sets
 
 LIMITS = {
-    "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41": {"torch", "onednn"},
+    "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41": {"widenet", "torch", "onednn"},
     "MKL_CBWR=COMPATIBLE": {"mkl"},
     "MKL_ENABLE_INSTRUCTIONS=SSE4_2": {"mkl"},
 }

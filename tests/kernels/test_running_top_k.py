@@ -5,17 +5,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.kernels import compiled_search
+from widenet.kernels import best_units
 from widenet.kernels.reference import wide_top_k
 from widenet.kernels.running_top_k import RunningTopK, keys, unpacked
 from widenet.sparse import SparseBatch
 
 
-@pytest.fixture(params=[RunningTopK, compiled_search.RunningTopK], ids=["torch", "numba"], scope="module")
+@pytest.fixture(params=[RunningTopK, best_units.RunningTopK], ids=["torch", "native"], scope="module")
 def search(request):
-    """An implementation; the compiled one has little room, so that it chooses often."""
+    """An implementation; the native one has little room, so that it chooses often."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_search, "_BESIDE", 1)
+        patch.setattr(best_units, "_BESIDE", 1)
         yield request.param
 
 

@@ -43,7 +43,6 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "LEAST_UNITS", 4)
     monkeypatch.setattr(tiles, "LEAST_SEARCHED", 4)
     monkeypatch.setattr(table, "has_triton", lambda: False)
-    monkeypatch.setattr(table, "can_compile", lambda: False)
     monkeypatch.setattr(table, "library", lambda: None)
 
 

@@ -7,9 +7,6 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from tests import unsynced
-from widenet.kernels.compiled_ranking import compiled_ranking
-from widenet.kernels.compiled_search import compiled_choice, compiled_search
-from widenet.kernels.compiled_softmax import compiled_softmax_sum
 from widenet.model import layers
 from widenet.plan import layers as planned
 
@@ -27,11 +24,5 @@ MODULES = [
         for module in iter_modules(package.__path__)
     ),
 ]
-LOADED = [
-    *map(import_module, MODULES),
-    compiled_softmax_sum(),
-    compiled_ranking(),
-    compiled_search(),
-    compiled_choice(),
-]
+LOADED = [*map(import_module, MODULES)]
 gc.freeze()  # no copy looks for garbage in what all copies share

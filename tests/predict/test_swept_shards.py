@@ -1,12 +1,9 @@
-"""Shards ranked in compiled code: the bits of a ranking tile by tile, for every rule that they know."""
+"""Shards ranked natively: the bits of a ranking tile by tile, for every rule that they know."""
 
-import numba  # noqa: F401 # so that few numbers are left to it, too
 import pytest
 import torch
 
 from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
-from widenet.kernels.compiled_quantized import multiplies_bytes
-from widenet.kernels.native import product_routine
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict import swept_shards, top_k
@@ -15,7 +12,6 @@ from widenet.predict.top_k import Filter
 from widenet.runs.made_of import put_in_8_bits
 from widenet.sparse import SparseBatch
 
-pytestmark = pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")
 MID = {"name": "mid", "units": 21, "activation": "tanh"}
 NETWORKS = {
     "softmax": [ITEMS, MID, out()],
@@ -63,7 +59,6 @@ def test_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules
     assert torch.equal(swept[1], by_tiles[1])
 
 
-@pytest.mark.skipif(not multiplies_bytes(), reason="Numba compiles for a processor without AVX-512 VNNI")
 @pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("layers", NETWORKS)
 def test_in_8_bits_too_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules):

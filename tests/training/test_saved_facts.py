@@ -13,7 +13,7 @@ FACTS = TrainingFacts(
     LoopState(epoch=1, step=3, best=0.5),
     "a digest",
     7,
-    {"device": "cpu", "compiled code": "by Numba", "torch": "2"},
+    {"device": "cpu", "compiled code": "by the library", "torch": "2"},
     {"network.json": "another"},
 )
 

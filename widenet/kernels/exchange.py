@@ -32,6 +32,10 @@ class Exchange(Protocol):
     def leads(self) -> bool:
         """Whether this process writes files and messages for its group."""
 
+    @property
+    def num_threads(self) -> int:
+        """How many shards this process works on at a time."""
+
     def each(self, work: Callable[[int], T]) -> list[T]:
         """Return `work(shard)` for every shard of this process, in order; shards may run in parallel."""
 

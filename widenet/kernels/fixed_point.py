@@ -54,7 +54,7 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
 
 def common_peaks(terms: Terms) -> Tensor:
     """Return the largest of the terms' `peaks_of`."""
-    if runner("fixed_sum", terms[0].device, len(terms) * terms[0].numel()) == "triton":
+    if runner("fixed_sum", terms[0].device) == "triton":
         from widenet.kernels.triton.fixed_point import common_peaks as launched
 
         return launched(_stacked(terms))
@@ -65,7 +65,7 @@ def common_peaks(terms: Terms) -> Tensor:
 
 def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
     """Return the sum of equally shaped terms as multiples of 1 / `scales_for(peaks, num_terms)`, int64."""
-    chosen = runner("fixed_sum", terms[0].device, len(terms) * terms[0].numel())
+    chosen = runner("fixed_sum", terms[0].device)
     if chosen == "triton":
         from widenet.kernels.triton.fixed_point import fixed_sum as launched
 
@@ -87,7 +87,7 @@ def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
 
 def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
     """Return the numbers that a total of `fixed_sum` represents; NaN where the peak is infinite."""
-    if runner("fixed_sum", total.device, total.numel()) == "triton":
+    if runner("fixed_sum", total.device) == "triton":
         from widenet.kernels.triton.fixed_point import rounded as launched
 
         return launched(total, peaks, num_terms, dtype)
@@ -133,7 +133,7 @@ def exact_sum(terms: Terms) -> Tensor:
     magnitude in all terms, times 2^-60, times the number of terms. The sum is rounded to float64, then to the
     terms' type. A row with an infinity or NaN in any term becomes NaN.
     """
-    chosen = runner("exact_sum", terms[0].device, len(terms) * terms[0].numel())
+    chosen = runner("exact_sum", terms[0].device)
     if chosen == "triton":
         from widenet.kernels.triton.fixed_point import exact_sum as launched
 

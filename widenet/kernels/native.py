@@ -41,9 +41,9 @@ class Packed:
     tensors: tuple[Tensor | int | None, ...]
 
 
-Argument = Tensor | Sequence[Tensor] | Packed | int | float | None
-"""Contiguous tensors on the CPU are passed as pointers, sequences of them as arrays of pointers, integers as
-int64, floats as double, None as a null pointer.
+Argument = Tensor | Sequence[Tensor] | Sequence[Packed] | Packed | int | float | None
+"""Contiguous tensors on the CPU and structures are passed as pointers, sequences of them as arrays of
+pointers, integers as int64, floats as double, None as a null pointer.
 """
 
 
@@ -164,4 +164,7 @@ def _passed(argument: Argument) -> object:
             return argument.fields
         case None:
             return None
-    return (ctypes.c_void_p * len(argument))(*map(_address, argument))
+    pointers = [
+        ctypes.addressof(each.fields) if isinstance(each, Packed) else _address(each) for each in argument
+    ]
+    return (ctypes.c_void_p * len(pointers))(*pointers)

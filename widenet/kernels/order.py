@@ -14,7 +14,7 @@ def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         The sorted keys, int64 [Z], and the former position of each, int64 [Z].
     """
-    if runner("stable_sort", keys_Z.device, len(keys_Z)) == "torch":
+    if runner("stable_sort", keys_Z.device) == "torch":
         sorted_Z, order_Z = torch.sort(keys_Z, stable=True)
         return sorted_Z.long(), order_Z
     # Separate tensors, so that the half used as workspace is freed earlier than the result.
@@ -32,7 +32,7 @@ def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         position of each entry, int64 [Z].
     """
     sorted_Z, order_Z = stable_sort(keys_Z)
-    if runner("stable_sort", keys_Z.device, len(keys_Z)) == "torch":
+    if runner("stable_sort", keys_Z.device) == "torch":
         keys_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
         return keys_U, indptr_of(counts_U), order_Z
     keys_U, indptr = torch.empty_like(sorted_Z), torch.empty(len(sorted_Z) + 1, dtype=torch.int64)
@@ -51,7 +51,7 @@ def cut(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
         The first entry of every shard and example, int64 [shards x E + 1]; the units, as rows of their
         shards [Z]; and the former position of every entry, int64 [Z].
     """
-    if runner("cut", batch.indices.device, batch.num_entries) == "torch":
+    if runner("cut", batch.indices.device) == "torch":
         return _by_torch(batch, num_shards)
     bounds = torch.empty(num_shards * batch.num_examples + 1, dtype=torch.int64)
     units_Z, order_Z = torch.empty_like(batch.indices), torch.empty(batch.num_entries, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""The instruction sets that a CPU's products and compiled code use, on which their bits depend."""
+"""The instruction sets that a CPU's products use, on which their bits depend."""
 
 import ctypes
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from widenet.kernels.bits import chosen_bits, mkl
+from widenet.kernels.native import level
 
 _CPUINFO = Path("/proc/cpuinfo")
 _ALL_SETTINGS, _OFF = -1, 1
@@ -31,7 +32,7 @@ def instruction_sets() -> dict[str, str]:
     Returns:
         "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give
         them round alike. Otherwise "processor": vendor, family, model, stepping and cache size, because MKL
-        cuts products by them. "torch", "mkl" and "onednn": the instruction set of each library;
+        cuts products by them. "widenet", "torch", "mkl" and "onednn": the instruction set of each library;
         "none" if it is absent.
     """
     if chosen_bits() == "portable":
@@ -42,6 +43,7 @@ def instruction_sets() -> dict[str, str]:
         "processor": " ".join(
             facts.get(name, "?") for name in ("vendor_id", "cpu family", "model", "stepping", "cache size")
         ),
+        "widenet": level(),
         "torch": torch.backends.cpu.get_cpu_capability(),
         "mkl": _of_mkl(),
         "onednn": _of_onednn(facts.get("flags", "").split()),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels.constants import LEAST, PER_LOG_TWO, PIECE, POWER_OF_TWO, TO_WHOLE
+from widenet.plan.tiles import PIECE
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import Activation, Elu, LeakyRelu
 from widenet.spec.layers import OutputLayer
@@ -243,35 +243,42 @@ def wide_top_k(logits_EL: Tensor, excluded: SparseBatch | None, k: int) -> tuple
     return top_EK, torch.where(top_EK == -torch.inf, -1, units_EK)
 
 
-def softmax_sum(logits_ET: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the largest logit of every example, and the sum of exp(logit - largest) over the units.
+def exponential(x: Tensor) -> Tensor:
+    """Return exp(x) for float32 up to about 0, by Cephes' expf; arguments below -87 count as -87.
 
-    Each operation rounds to float32 and none is fused, so the bits are the same on every processor, for any
-    number of examples. exp(x) is 2^(n + f) for x / log(2) = n + f, with n whole. The shares of `PIECE` units
-    are folded in half until 8 are left, which are added in pairs, in float64; pieces are added in order.
+    Each operation rounds to float32 and none is fused, so the bits are the same on every processor. With
+    n the whole number nearest to x / log(2), it is 2^n exp(r), and exp(r) = 1 + r + r^2 * polynomial.
+    """
+    x = x.clamp(min=-87.0)
+    shifted = x * 1.442695041 + 1.5 * 2**23  # rounds to a whole number, n
+    n = shifted - 1.5 * 2**23
+    r = (x - n * 0.693359375) - n * -2.12194440e-4  # log(2) in two parts
+    series = torch.full_like(r, 1.98756915e-4)
+    for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        series = series * r + coefficient
+    series = series * (r * r) + r + 1
+    return series * ((shifted.view(torch.int32) + 127) << 23).view(torch.float32)
+
+
+def add_softmax_sum(logits_ET: Tensor, peak_E: Tensor, total_E: Tensor) -> None:
+    """Add a tile to the running sum of exp(logit - largest) of every example, in place, by pieces of units.
+
+    The shares of a piece are folded in half until 8 are left, which are added in pairs, in float64.
 
     Args:
-        logits_ET: float32, of at least one unit.
-
-    Returns:
-        The largest logits, float32 [E], and the sums, float64 [E].
+        logits_ET: float32.
+        peak_E: The largest logit so far, float32; -inf at first.
+        total_E: The sum so far, float64.
     """
-    peak_E = logits_ET.amax(dim=1)
-    apart_ET = pad(logits_ET - peak_E[:, None], (0, -logits_ET.shape[1] % PIECE), value=-torch.inf)
-    power_ET = apart_ET.clamp(min=LEAST) * PER_LOG_TWO
-    shifted_ET = power_ET + TO_WHOLE
-    f_ET = power_ET - (shifted_ET - TO_WHOLE)
-    series_ET = torch.full_like(f_ET, POWER_OF_TWO[0])
-    for coefficient in POWER_OF_TWO[1:]:
-        series_ET = series_ET * f_ET + coefficient
-    bits_ET = series_ET.view(torch.int32) + (shifted_ET.view(torch.int32) << 23)
-    share_ECP = bits_ET.view(torch.float32).view(len(logits_ET), -1, PIECE)
-    while (half := share_ECP.shape[2] // 2) >= 8:
-        share_ECP = share_ECP[..., :half] + share_ECP[..., half:]
-    share_ECP = share_ECP.double()
-    while share_ECP.shape[2] > 1:
-        share_ECP = share_ECP[..., 0::2] + share_ECP[..., 1::2]
-    sum_E = torch.zeros_like(peak_E, dtype=torch.float64)
-    for piece in range(share_ECP.shape[1]):
-        sum_E += share_ECP[:, piece, 0]
-    return peak_E, sum_E
+    for logits_EP in torch.split(logits_ET, PIECE, dim=1):
+        highest_E = torch.maximum(peak_E, logits_EP.amax(dim=1))
+        share_EP = exponential(logits_EP - highest_E[:, None])
+        share_EP = pad(share_EP, (0, PIECE - share_EP.shape[1]))
+        while (half := share_EP.shape[1] // 2) >= 8:
+            share_EP = share_EP[:, :half] + share_EP[:, half:]
+        share_EP = share_EP.double()
+        while share_EP.shape[1] > 1:
+            share_EP = share_EP[:, 0::2] + share_EP[:, 1::2]
+        fade_E = torch.where(peak_E == highest_E, 1.0, torch.exp((peak_E - highest_E).double()))
+        total_E.mul_(fade_E).add_(share_EP[:, 0])
+        peak_E.copy_(highest_E)

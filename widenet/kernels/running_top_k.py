@@ -1,4 +1,4 @@
-"""Finds the k best units of every example, tile by tile, and the divisors of their scores."""
+"""Finds the k best units of every example, tile by tile."""
 
 from typing import Protocol
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels import reference
-from widenet.kernels.constants import MAGNITUDE, MISSING
+from widenet.kernels import best_units
+from widenet.kernels.best_units import MAGNITUDE, MISSING
 from widenet.kernels.table import runner
 
 _LAST = 2**32 - 1
@@ -34,15 +34,6 @@ def unpacked(ranking_keys: Tensor) -> tuple[Tensor, Tensor]:
     return logits, torch.where(logits == -torch.inf, -1, _LAST - (ranking_keys & _LAST))
 
 
-def softmax_sum(logits_ET: Tensor) -> tuple[Tensor, Tensor]:
-    """See `reference.softmax_sum`, whose bits all implementations give."""
-    if runner("softmax_sum", logits_ET.device, logits_ET.numel()) == "numba":
-        from widenet.kernels.compiled_softmax import softmax_sum as compiled
-
-        return compiled(logits_ET)
-    return reference.softmax_sum(logits_ET)
-
-
 _BLOCK = 16
 """Units of a tile whose maximum is compared first."""
 
@@ -57,18 +48,16 @@ class Running(Protocol):
         """See `RunningTopK.result`."""
 
 
-def running_top_k(k: int, floor_E: Tensor, num_units: int) -> Running:
-    """Return the implementation of `RunningTopK` for a device and a search through some units."""
-    match runner("running_top_k", floor_E.device, len(floor_E) * num_units):
+def running_top_k(k: int, floor_E: Tensor) -> Running:
+    """Return the implementation of `RunningTopK` for a device."""
+    match runner("running_top_k", floor_E.device):
         case "triton":
             from widenet.kernels.triton import running_top_k as launched
 
             if k <= launched.LARGEST:
                 return launched.RunningTopK(k, floor_E)
-        case "numba":
-            from widenet.kernels.compiled_search import RunningTopK as Compiled
-
-            return Compiled(k, floor_E)
+        case "native":
+            return best_units.RunningTopK(k, floor_E)
     return RunningTopK(k, floor_E)
 
 

@@ -1,25 +1,22 @@
 """The table of operations: which implementation of each runs on a device. Nothing else decides that."""
 
 import os
-import sys
 from functools import cache
 from importlib.util import find_spec
 from typing import Literal
 
 import torch
 
-from widenet.kernels.compiled import can_compile
 from widenet.kernels.native import library
 
-Runner = Literal["triton", "native", "numba", "torch"]
-"""Triton's kernels, the native library, Numba's compiled code, or torch's operations."""
+Runner = Literal["triton", "native", "torch"]
+"""Triton's kernels, the native library, or torch's operations."""
 Operation = Literal[
     "gather_sum",
     "row_update",
     "tile",
     "fixed_sum",
     "exact_sum",
-    "softmax_sum",
     "running_top_k",
     "ranking",
     "neighbour_means",
@@ -34,9 +31,8 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "tile": ("triton", "native", "torch"),
     "fixed_sum": ("triton", "native", "torch"),
     "exact_sum": ("triton", "native", "torch"),
-    "softmax_sum": ("numba", "torch"),
-    "running_top_k": ("triton", "numba", "torch"),
-    "ranking": ("numba", "torch"),
+    "running_top_k": ("triton", "native", "torch"),
+    "ranking": ("native", "torch"),
     "neighbour_means": ("native", "torch"),
     "cut": ("native", "torch"),
     "stable_sort": ("native", "torch"),
@@ -45,7 +41,7 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
 
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
-tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard.
+tile's logits. ranking: logits outside training, their best units, and the divisors of a softmax.
 neighbour_means: similarities of units to the features of examples. cut: entries by shard. stable_sort: also
 `grouped`. attention: also its gradients.
 """
@@ -83,31 +79,9 @@ FUSED_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadel
 """The optimizers that `native/steps.cpp` and `triton/advance.py` have."""
 
 
-_DIFFERING = ("gather_sum", "row_update", "tile", "attention")
-"""Operations whose implementations differ in the last bits. Those of all others give the same."""
-_FEW = 2**16
-"""Numbers that torch handles sooner than Numba is loaded."""
-
-
-def runner(operation: Operation, device: torch.device, count: int = _FEW) -> Runner:
-    """Return what runs an operation on a device.
-
-    If all implementations give the same bits, torch handles few numbers until somebody has loaded Numba,
-    which takes most of a second.
-
-    Args:
-        operation: The operation.
-        device: The device.
-        count: How many numbers it handles.
-    """
-    is_small = operation not in _DIFFERING and count < _FEW and "numba" not in sys.modules
-    candidates = [candidate for candidate in TABLE[operation] if candidate != "numba" or not is_small]
-    return next(candidate for candidate in candidates if _runs(candidate, device))
-
-
-def load_compiled() -> None:
-    """Load Numba if it can be, so that it runs operations on few numbers, too, from now on."""
-    can_compile()
+def runner(operation: Operation, device: torch.device) -> Runner:
+    """Return what runs an operation on a device."""
+    return next(candidate for candidate in TABLE[operation] if _runs(candidate, device))
 
 
 def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
@@ -149,6 +123,4 @@ def _runs(candidate: Runner, device: torch.device) -> bool:
             return has_triton() and (device.type == "cuda" or is_interpreted())
         case "native":
             return device.type == "cpu" and library() is not None
-        case "numba":
-            return device.type == "cpu" and can_compile()
     return True

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.kernels import best_units
 from widenet.kernels.running_top_k import running_top_k
+from widenet.kernels.table import runner
 from widenet.knn.measures import Measure, lengths, nearness
 from widenet.plan.tiles import searched_tiles
 
@@ -82,10 +84,24 @@ class Part:
 
     def best(self, direct_ED: Tensor, number: int, floor_E: Tensor) -> Tensor:
         """The keys of the positions with the largest products, int64 [E, number]; see `running_top_k`."""
-        running = running_top_k(number, floor_E, len(self.positions))
-        for start, stop in searched_tiles(len(self.vectors_ND), len(direct_ED), direct_ED.device.type):
+        tiles = searched_tiles(len(self.vectors_ND), len(direct_ED), direct_ED.device.type)
+        if runner("ranking", direct_ED.device) == "native":
+            query, search = best_units.Query.of(direct_ED), best_units.RunningTopK(number, floor_E)
+            for start, stop in tiles:
+                best_units.rank(query, [self._units(start, stop)], [search])
+            return search.result()
+        running = running_top_k(number, floor_E)
+        for start, stop in tiles:
             running.add(self.products(direct_ED, start, stop), self.positions[start:stop])
         return running.result()
+
+    def _units(self, start: int, stop: int) -> best_units.Units:
+        """A tile of vectors, for the native library; see `products`."""
+        factor_T, offset_T = (
+            None if each is None else each[start:stop] for each in (self.factor_N, self.offset_N)
+        )
+        vector_TD = self.vectors_ND[start:stop].float()
+        return best_units.Units(vector_TD, start, self.positions, factor_T, offset_T)
 
     def nearness(self, queries_ED: Tensor, positions_EC: Tensor) -> Tensor:
         """Exact nearness of the candidates in this shard, float64 [E, C]; -inf for those of other shards."""

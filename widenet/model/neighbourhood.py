@@ -180,7 +180,7 @@ class Neighbourhood:
             start: First unit, as row of the shard.
         """
         units = logits_ET.shape[1]
-        if runner("neighbour_means", logits_ET.device, logits_ET.numel()) == "native":
+        if runner("neighbour_means", logits_ET.device) == "native":
             part, size = self.parts[shard], self.shards.size(shard)
             tile = size, start, units, _FRACTION_BITS
             known = history.features, history.weight_E

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,28 +59,6 @@ class RowSum:
         higher_E = torch.maximum(self.peak_E, peak_E)
         self.sum_E *= torch.exp((self.peak_E - higher_E).double())
         self.peak_E = higher_E
-
-
-def of_softmax(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[RowSum]:
-    """Return the sum of a softmax over each shard, from those of its tiles, which are added in order.
-
-    Shards are added together: in each operation, torch gives Python's lock to other threads.
-
-    Args:
-        parts: Of each shard's N tiles: the largest logits, float32 [N, E], and the sums, float64 [N, E].
-    """
-    found: dict[int, RowSum] = {}
-    for number in {len(peak_NE) for peak_NE, _ in parts}:
-        own = [shard for shard, (peak_NE, _) in enumerate(parts) if len(peak_NE) == number]
-        peak_NSE = torch.from_numpy(np.stack([parts[shard][0] for shard in own], axis=1))
-        sum_NSE = torch.from_numpy(np.stack([parts[shard][1] for shard in own], axis=1))
-        peak_SE = torch.full(peak_NSE.shape[1:], -torch.inf)
-        total = RowSum("softmax", peak_SE, torch.zeros_like(peak_SE, dtype=torch.float64))
-        for each in zip(peak_NSE, sum_NSE, strict=True):
-            total.add_part(*each)
-        rows = zip(own, total.peak_E, total.sum_E, strict=True)
-        found |= {shard: RowSum("softmax", peak_E, sum_E) for shard, peak_E, sum_E in rows}
-    return [found[shard] for shard in range(len(parts))]
 
 
 def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tensor:

@@ -46,6 +46,11 @@ class LocalExchange:
         self.shards = range(num_shards)
         self.workers = Workers(num_threads)
 
+    @property
+    def num_threads(self) -> int:
+        """See `kernels.exchange.Exchange.num_threads`."""
+        return self.workers.num_threads
+
     def each(self, work: Callable[[int], T]) -> list[T]:
         """See `kernels.exchange.Exchange.each`."""
         return self.workers.run(work, self.shards)

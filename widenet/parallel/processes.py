@@ -74,6 +74,11 @@ class ProcessExchange:
         self.place = "start"
         self.lost: GroupError | None = None
 
+    @property
+    def num_threads(self) -> int:
+        """See `kernels.exchange.Exchange.num_threads`."""
+        return self.workers.num_threads
+
     def each(self, work: Callable[[int], T]) -> list[T]:
         """See `kernels.exchange.Exchange.each`."""
         return self.workers.run(work, self.shards)

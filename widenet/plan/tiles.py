@@ -19,6 +19,9 @@ SEARCHED_CELLS = {"cpu": 2**19, "cuda": 2**26}
 LEAST_SEARCHED, FEWEST_EXAMPLES = 64, 16
 """Smallest number of units in such a tile, and of examples for its size: a tile's vectors must stay small."""
 
+PIECE = 256
+"""Units of a tile whose shares of a softmax are added together first, outside training."""
+
 RANKED_TOGETHER = 512
 """Largest number of examples that are ranked in one pass over an output's weights."""
 
@@ -81,11 +84,12 @@ def predicted_units(columns: int, device: str) -> int:
     """Return the number of units in a tile of predictions, of vectors of so many numbers.
 
     On a CPU, the logits of `PREDICTED_ROWS` examples fit into a core's cache, and the vectors too, unless
-    fewer than those of `RANKED_TOGETHER` examples would.
+    fewer than those of `RANKED_TOGETHER` examples would. Pieces of `PIECE` units are whole.
     """
     cells = SEARCHED_CELLS[device]
     least, most = cells // RANKED_TOGETHER, PREDICTED_CELLS[device] // PREDICTED_ROWS[device]
-    return max(LEAST_SEARCHED, min(most, max(least, cells // max(columns, 1))))
+    units = max(LEAST_SEARCHED, min(most, max(least, cells // max(columns, 1))))
+    return units if units < PIECE else units // PIECE * PIECE
 
 
 def predicted_tiles(num_units: int, columns: int, device: str) -> Iterator[tuple[int, int]]:

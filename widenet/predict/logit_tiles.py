@@ -6,13 +6,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from widenet.kernels.running_top_k import softmax_sum
+from widenet.kernels import best_units
+from widenet.kernels.table import runner
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
 from widenet.model.neighbourhood import Repeats
 from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.preparation import Values
+from widenet.model.quantized_part import QuantizedPart
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sweep import in_turn
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
@@ -57,6 +59,8 @@ class Tiles:
         history: Features of the examples, for an output with a term of them.
         together: The same of each block, as a neighbourhood term reads them.
         repeats: The repeats of each block, if the output has any.
+        multiplies: Whether logits are products of vectors.
+        query: The examples, if the native library multiplies them.
     """
 
     def __init__(
@@ -66,6 +70,9 @@ class Tiles:
         self.activation, self.shards = output.spec.activation, output.weight.shards
         self.rows = PREDICTED_ROWS[direct_EH.device.type]
         self.multiplies = output.features is None and not output.spec.weightless
+        self.query: best_units.Query | None = None
+        if self.multiplies and runner("ranking", direct_EH.device) == "native":
+            self.query = best_units.Query.of(direct_EH[:num], output.weight.in_8_bits)
         step = self.rows if self.multiplies else max(num, 1)
         self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
         places = torch.arange(num, device=direct_EH.device)
@@ -108,18 +115,37 @@ class Tiles:
 
     def by_block(self, shard: int, start: int, stop: int) -> Iterator[Tensor]:
         """Yield the logits of a tile of one of this process's shards, float32 [B, T], for each block."""
-        tile = self.output.tile(shard, start, stop)
-        if self.multiplies:
-            tile = tile.wide_enough()
         for number, block in enumerate(self.blocks):
-            end = len(self.direct_EH) if block.stop == self.num else block.stop
-            logits_BT = tile.logits(self.direct_EH[block.start : end])
-            logits_BT = logits_BT[: block.stop - block.start, : stop - start].contiguous()
+            logits_BT = self._products(block, shard, start, stop)
             if self.output.neighbourhood is not None:
                 self.output.neighbourhood.add(logits_BT, self.together[number], shard, start)
             if self.repeats:
                 self.repeats[number].add(logits_BT, shard, start)
             yield logits_BT
+
+    def _products(self, block: slice, shard: int, start: int, stop: int) -> Tensor:
+        """Return the logits of a tile for a block, without the terms of the examples' features."""
+        if self.query is not None:
+            return best_units.logits(self.query.rows(block), self.units(shard, start, stop))
+        tile = self.output.tile(shard, start, stop)
+        if self.multiplies:
+            tile = tile.wide_enough()
+        end = len(self.direct_EH) if block.stop == self.num else block.stop
+        logits_BT = tile.logits(self.direct_EH[block.start : end])
+        return logits_BT[: block.stop - block.start, : stop - start].contiguous()
+
+    def units(self, shard: int, start: int, stop: int, *further: Tensor | None) -> best_units.Units:
+        """Return the units [start, stop) of a shard; `further` are its last attributes."""
+        output = self.output
+        part, factor_T, directions = output.weight.parts[shard], None, output.spec.cosine is not None
+        if isinstance(part, QuantizedPart):
+            factor_T = (part.for_directions if directions else part.scale_R)[start:stop]
+            vector_TH, directions = part.weight[start:stop], False
+        else:
+            vector_TH = part.rows(start, stop)[0]
+        bias_T = None if output.bias is None else output.bias.parts[shard].weight[start:stop]
+        numbers = self.shards.units(shard)
+        return best_units.Units(vector_TH, start, numbers, factor_T, bias_T, directions, *further)
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """As `by_block`, for all examples: float32 [E, T]."""
@@ -140,7 +166,7 @@ class Tiles:
     def add_to(self, summed: RowSum, logits_ET: Tensor) -> None:
         """Add the logits of a tile to a sum."""
         if self.activation.kind == "softmax" and logits_ET.device.type == "cpu":
-            summed.add_part(*softmax_sum(logits_ET))
+            best_units.add_softmax_sum(logits_ET, summed.peak_E, summed.sum_E)
         else:
             summed.add(logits_ET, self.rows)
 

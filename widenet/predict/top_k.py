@@ -217,7 +217,7 @@ class _Ranking:
         The sum is empty unless units are ranked by logits while scores need a divisor.
         """
         tiles, units = self.tiles, self.shards.units(shard)
-        searches = [running_top_k(self.k, floor_E[block], len(units)) for block in tiles.blocks]
+        searches = [running_top_k(self.k, floor_E[block]) for block in tiles.blocks]
         sums = [tiles.no_sum(block) for block in tiles.blocks]
         for start, stop in tiles.of(shard):
             for number, ranked_BT in enumerate(tiles.by_block(shard, start, stop)):

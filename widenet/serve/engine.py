@@ -15,7 +15,6 @@ from widenet.baselines.evaluate import output_name
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError, WidenetError
-from widenet.kernels.table import load_compiled
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
@@ -169,7 +168,6 @@ class Engine:
 
     def _check(self) -> None:
         """Raise FitError unless a full block gives finite scores, the same at every place, and both ways."""
-        load_compiled()  # so that the requests below compile what others need
         rows = PREDICTED_ROWS[self.model.network.device.type]
         sample = sample_of(self.people)
         one = self.people.known(Recommend(fields=sample))

@@ -16,7 +16,7 @@ def _little_room(monkeypatch):
 def by_tiles(logits_EL, k, tile, device, floor_E=None):
     if floor_E is None:
         floor_E = torch.full((len(logits_EL),), -torch.inf, device=device)
-    running = running_top_k(k, floor_E, logits_EL.shape[1])
+    running = running_top_k(k, floor_E)
     assert isinstance(running, module.RunningTopK)
     for start in range(0, logits_EL.shape[1], tile):
         tile_ET = logits_EL[:, start : start + tile].to(device)
@@ -53,7 +53,7 @@ def test_what_is_no_number_comes_first(device):
 def test_shards_that_share_a_floor_lose_none_of_the_best(device):
     logits_EL, k = LOGITS["random"], 4
     floor_E = torch.full((2,), -torch.inf, device=device)
-    shards = [RunningTopK(k, floor_E) if shard == 1 else running_top_k(k, floor_E, 20) for shard in range(3)]
+    shards = [RunningTopK(k, floor_E) if shard == 1 else running_top_k(k, floor_E) for shard in range(3)]
     for shard, running in enumerate(shards):
         units = range(shard, 60, 3)
         for tile in (units[:10], units[10:]):
@@ -66,4 +66,4 @@ def test_shards_that_share_a_floor_lose_none_of_the_best(device):
 
 
 def test_a_larger_k_is_left_to_torch(device):
-    assert isinstance(running_top_k(module.LARGEST + 1, torch.zeros(1, device=device), 9), RunningTopK)
+    assert isinstance(running_top_k(module.LARGEST + 1, torch.zeros(1, device=device)), RunningTopK)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from labs.numbers.arithmetic import ZERO, LogNumbers
-from labs.numbers.sums import sums_of
+from labs.numbers.sums import Sums
 
 
 def added(numbers, left, right):
     a, b = (numbers.encode(np.array(each, np.float64)) for each in (left, right))
-    return sums_of(numbers).add(a, b)
+    return Sums(numbers).add(a, b)
 
 
 @pytest.mark.parametrize("bits", [3, 6, 9])
@@ -44,8 +44,8 @@ def test_kahan_recovers_what_a_plain_sum_loses():
     numbers = LogNumbers(6)
     ones, terms = numbers.encode(np.ones((1, 4000))), numbers.encode(np.full((4000, 1), 0.001))
     plain, kahan = numbers.encode(np.ones((1, 1))), numbers.encode(np.ones((1, 1)))
-    sums_of(numbers).add_product(plain, ones, terms)
-    sums_of(numbers).add_product_kahan(kahan, np.full((1, 1), ZERO), ones, terms)
+    Sums(numbers).add_product(plain, ones, terms)
+    Sums(numbers).add_product_kahan(kahan, np.full((1, 1), ZERO), ones, terms)
     exact = 1 + 4000 * numbers.decode(terms)[0, 0]
     assert numbers.decode(plain)[0, 0] == 1.0
     assert abs(numbers.decode(kahan)[0, 0] / exact - 1) < 0.03
@@ -59,8 +59,8 @@ def test_matrix_products_are_those_of_floats(kahan):
     left[draw.random(left.shape) < 0.3] = 0
     out, codes = np.full((7, 5), ZERO), (numbers.encode(left), numbers.encode(right))
     if kahan:
-        sums_of(numbers).add_product_kahan(out, np.full_like(out, ZERO), *codes)
+        Sums(numbers).add_product_kahan(out, np.full_like(out, ZERO), *codes)
     else:
-        sums_of(numbers).add_product(out, *codes)
+        Sums(numbers).add_product(out, *codes)
     scale = np.abs(left) @ np.abs(right)
     assert (np.abs(numbers.decode(out) - left @ right) / scale).max() < 2**-10

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from widenet.kernels.constants import MISSING
+from widenet.kernels.best_units import MISSING
 
 LARGEST = 1024
 """The largest k; a program sorts twice as many keys at once."""

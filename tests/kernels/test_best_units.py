@@ -1,0 +1,177 @@
+"""Logits, the best units and the divisors of a softmax by the native library, against their definitions."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from widenet.kernels import best_units, reference
+from widenet.kernels.best_units import Query, RunningTopK, Units
+from widenet.kernels.quantized import quantized, quantized_logits
+from widenet.kernels.running_top_k import unpacked
+from widenet.sparse import SparseBatch
+
+WIDTHS = [1, 5, 255, 256, 257, 5125]
+
+
+@pytest.fixture(params=["native", "portable"])
+def rounding(request, monkeypatch):
+    """Both ways to round: whether additions and multiplications are fused."""
+    monkeypatch.setattr(best_units, "chosen_bits", lambda: request.param)
+
+
+def case(seed):
+    """Vectors of examples and units, what units multiply and add, and whether they are directions."""
+    random = np.random.default_rng(seed)
+    num, units, inner = random.integers(1, 70), random.integers(1, 90), random.integers(1, 150)
+    generator = torch.Generator().manual_seed(seed)
+    direct_EH, vector_TH = (torch.randn(rows, inner, generator=generator) for rows in (num, units))
+    vector_TH[random.integers(units)] *= random.choice([1.0, 0.0, 1e-20])
+    factor_T, bias_T = (
+        torch.randn(units, generator=generator) if random.random() < 0.5 else None for _ in range(2)
+    )
+    return direct_EH, vector_TH, factor_T, bias_T, bool(factor_T is None and random.random() < 0.5)
+
+
+@pytest.mark.usefixtures("rounding")
+@pytest.mark.parametrize("seeds", [range(start, start + 250) for start in range(0, 2000, 250)])
+def test_logits_are_those_of_the_definition_in_float64(seeds):
+    for seed in seeds:
+        direct_EH, vector_TH, factor_T, bias_T, directions = case(seed)
+        units = Units(vector_TH, 0, range(len(vector_TH)), factor_T, bias_T, directions)
+        vectors, largest = vector_TH.double(), direct_EH.double().abs() @ vector_TH.double().abs().T
+        length_T1 = vectors.norm(dim=1, keepdim=True)
+        scale_T = torch.where(length_T1 > 1e-12, 1 / length_T1, 0.0)[:, 0] if directions else torch.ones(())
+        scale_T = scale_T if factor_T is None else factor_T.double()
+        expected = direct_EH.double() @ vectors.T * scale_T + (0 if bias_T is None else bias_T.double())
+        error = (best_units.logits(Query.of(direct_EH), units) - expected).abs()
+        bound = 2e-7 * (vector_TH.shape[1] + 8) * (largest * scale_T.abs() + expected.abs()) + 1e-30
+        assert bool((error <= bound).all()), seed
+
+
+@pytest.mark.parametrize("num", [1, 2, 8, 9, 63, 64, 65])
+@pytest.mark.parametrize("inner", [1, 33, 2100])
+def test_portable_logits_are_sums_in_the_order_of_the_columns(num, inner, monkeypatch):
+    monkeypatch.setattr(best_units, "chosen_bits", lambda: "portable")
+    random = np.random.default_rng(num)
+    direct_EH = random.standard_normal((num, inner), np.float32)
+    vector_TH, bias_T = random.standard_normal((77, inner), np.float32), random.random(77, np.float32)
+    sums_ET = np.zeros((num, 77), np.float32)
+    for h in range(inner):
+        sums_ET += direct_EH[:, h, None] * vector_TH[:, h]
+    units = Units(torch.from_numpy(vector_TH), 0, range(77), bias_T=torch.from_numpy(bias_T))
+    found = best_units.logits(Query.of(torch.from_numpy(direct_EH)), units)
+    assert found.numpy().tobytes() == (sums_ET + bias_T).tobytes()
+
+
+@pytest.mark.usefixtures("rounding")
+@pytest.mark.parametrize("seed", range(30))
+def test_no_logit_depends_on_the_examples_and_units_beside_it(seed):
+    direct_EH, vector_TH, factor_T, bias_T, directions = case(seed)
+    units = Units(vector_TH, 0, range(len(vector_TH)), factor_T, bias_T, directions)
+    together = best_units.logits(Query.of(direct_EH), units)
+    for e in (0, len(direct_EH) - 1):
+        assert torch.equal(best_units.logits(Query.of(direct_EH[e : e + 1]), units)[0], together[e])
+    cut = len(vector_TH) // 2
+    factor_T, bias_T = (None if each is None else each[cut:] for each in (factor_T, bias_T))
+    rest = Units(vector_TH[cut:], cut, units.numbers, factor_T, bias_T, directions)
+    assert torch.equal(best_units.logits(Query.of(direct_EH), rest), together[:, cut:])
+
+
+@pytest.mark.usefixtures("rounding")
+@pytest.mark.parametrize("inner", [1, 64, 1023, 1024, 1025, 5000])
+def test_logits_in_8_bits_have_the_bits_of_the_definition(inner):
+    generator = torch.Generator().manual_seed(inner)
+    direct_EH, vectors = (torch.randn(rows, inner, generator=generator) for rows in (33, 50))
+    direct_EH[3] = direct_EH[3].sign() * 2  # whole numbers of 127 and -127
+    vectors[7] = 1.0
+    wide = torch.zeros(50, inner + 3, dtype=torch.int8)
+    wide[:, :inner], factor_T = quantized(vectors)
+    bias_T = torch.randn(50, generator=generator)
+    units = Units(wide[:, :inner], 0, range(50), factor_T, bias_T)
+    expected = quantized_logits(direct_EH, wide[:, :inner], factor_T, bias_T)
+    assert torch.equal(best_units.logits(Query.of(direct_EH, in_8_bits=True), units), expected)
+
+
+@pytest.mark.usefixtures("rounding")
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("num", [1, 8, 40])
+def test_ranked_shards_give_the_best_units_and_the_sums_of_their_logits(num, threads):
+    generator = torch.Generator().manual_seed(num)
+    direct_EH, vector_LH = (torch.randn(rows, 20, generator=generator) for rows in (num, 3001))
+    lists = [sorted({e, 7 * e, 300, 2999}) if e % 2 == 0 else [] for e in range(num)]
+    excluded = SparseBatch.from_lists(lists)
+    barred_L = torch.rand(3001, generator=generator) < 0.2
+    query, shards, parts = Query.of(direct_EH), [], []
+    for shard in range(4):
+        own = vector_LH[shard::4].contiguous()
+        rows = [[unit // 4 for unit in row if unit % 4 == shard] for row in lists]
+        hidden = SparseBatch.from_lists(rows)
+        sums = torch.full((num,), -torch.inf), torch.zeros(num, dtype=torch.float64)
+        what = hidden.indptr, hidden.indices.long(), barred_L[shard::4].contiguous(), *sums
+        shards.append(Units(own, 0, range(shard, 3001, 4), None, None, True, *what))
+        parts.append(best_units.logits(query, Units(own, 0, range(shard, 3001, 4), directions=True)))
+    searches = [RunningTopK(9, torch.full((num,), -torch.inf)) for _ in range(threads)]
+    best_units.rank(query, shards, searches)
+    keys_EN = torch.cat([search.result() for search in searches], dim=1)
+    found, units_EK = unpacked(keys_EN.topk(9, dim=1).values)
+    logits_EL = torch.empty(num, 3001)
+    for shard, own in enumerate(parts):
+        logits_EL[:, shard::4] = own
+        peak_E, total_E = torch.full((num,), -torch.inf), torch.zeros(num, dtype=torch.float64)
+        reference.add_softmax_sum(own, peak_E, total_E)
+        assert torch.equal(shards[shard].peak_E, peak_E)
+        np.testing.assert_allclose(shards[shard].total_E, total_E, rtol=1e-14)
+    logits_EL[:, barred_L] = -torch.inf
+    expected, units = reference.wide_top_k(logits_EL, excluded, 9)
+    assert torch.equal(found, expected)
+    assert torch.equal(units_EK, units)
+
+
+def logits(num, width, deviation, seed=0):
+    return torch.randn(num, width, generator=torch.Generator().manual_seed(seed)) * deviation
+
+
+def summed(add, logits_ET):
+    """Largest logits, and sums."""
+    peak_E, total_E = torch.full((len(logits_ET),), -torch.inf), torch.zeros(len(logits_ET)).double()
+    add(logits_ET, peak_E, total_E)
+    return peak_E, total_E
+
+
+def bits(results):
+    """Largest logits and sums as integers, all NaN alike."""
+    peak_E, sum_E = results
+    return (peak_E + 0.0).nan_to_num(7e30).view(torch.int32).tolist(), sum_E.nan_to_num(7e30).tolist()
+
+
+@pytest.mark.parametrize("deviation", [0, 1, 10, 1000])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sums_of_a_softmax_have_the_bits_of_the_definition(width, deviation):
+    logits_ET = logits(9, width, deviation)
+    logits_ET[3] = -200 * torch.rand(width, generator=torch.Generator().manual_seed(1))
+    logits_ET[4, width // 2], logits_ET[5, 0] = torch.nan, torch.inf
+    logits_ET[6], logits_ET[7, :-1] = -torch.inf, -torch.inf
+    found, expected = (summed(each.add_softmax_sum, logits_ET) for each in (best_units, reference))
+    assert bits(found) == bits(expected)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=300))
+def test_any_logits_have_the_bits_of_the_definition(row):
+    logits_ET = torch.tensor([row])
+    found, expected = (summed(each.add_softmax_sum, logits_ET) for each in (best_units, reference))
+    assert bits(found) == bits(expected)
+
+
+@pytest.mark.parametrize("deviation", [0, 1, 10, 1000])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sums_of_a_softmax_over_tiles_are_close_to_float64(width, deviation):
+    logits_ET = logits(50, width, deviation)
+    peak_E, total_E = torch.full((50,), -torch.inf), torch.zeros(50).double()
+    for tile in logits_ET.split(1000, dim=1):
+        best_units.add_softmax_sum(tile, peak_E, total_E)
+    assert torch.equal(peak_E, logits_ET.amax(dim=1))
+    exact_E = torch.exp(logits_ET.double() - peak_E.double()[:, None]).sum(dim=1)
+    np.testing.assert_allclose(total_E, exact_E, rtol=2.5e-7)

@@ -1,0 +1,173 @@
+"""Prediction by the native library: logits, the k best units of every example, the divisor of a softmax.
+
+Each product is one sum in the order of the columns. Additions and multiplications are fused, unless this
+process has chosen portable bits. So no logit depends on the examples and units beside it, or on threads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widenet.kernels import reference
+from widenet.kernels.bits import chosen_bits
+from widenet.kernels.native import Packed, call, check_dtype, packed
+from widenet.kernels.quantized import quantized_queries
+from widenet.kernels.table import runner
+
+MAGNITUDE = 2**31 - 1
+"""The bits of a float32 without its sign."""
+MISSING = (-(2**23) ^ MAGNITUDE) << 32
+"""The ranking key of the logit -inf, whose bits as an int32 are -(2^23), and of the last unit."""
+
+_BESIDE = 64
+"""Room beside twice k keys, so that a small k seldom chooses."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """The vectors of E examples that enter an output.
+
+    Attributes:
+        number_EH: float32, contiguous; whole numbers for units in 8 bits.
+        scale_E: What each example's whole numbers are multiplied by, float32; None: they are not whole.
+    """
+
+    number_EH: Tensor
+    scale_E: Tensor | None = None
+
+    @classmethod
+    def of(cls, direct_EH: Tensor, in_8_bits: bool = False) -> "Query":
+        """Return vectors, float32, as units take them."""
+        if in_8_bits:
+            whole_EH, scale_E = quantized_queries(direct_EH)
+            return cls(whole_EH.float(), scale_E)
+        return cls(direct_EH.contiguous())
+
+    def rows(self, span: slice) -> "Query":
+        """Return the vectors of some of the examples."""
+        return Query(self.number_EH[span], None if self.scale_E is None else self.scale_E[span])
+
+    def packed(self) -> Packed:
+        """Return the vectors for the library."""
+        check_dtype(torch.float32, self.number_EH, self.scale_E)
+        return packed(self.number_EH, self.scale_E, *self.number_EH.shape, int(chosen_bits() == "native"))
+
+
+@dataclass(frozen=True)
+class Units:
+    """Consecutive units of a shard.
+
+    Attributes:
+        vector_TH: Their vectors, float32, or int8 for a query of whole numbers; each vector is contiguous.
+        start: The row of the shard at which they begin, a multiple of `PIECE` if they are summed up.
+        numbers: Numbers of all units of the shard.
+        factor_T: What the products of each unit are multiplied by, float32; None: nothing.
+        bias_T: What is then added, float32; None: nothing.
+        directions: Whether products are with vectors of length 1.
+        ends_E: First of the entries of each example, then their number, int64 [E + 1]; None: no entries.
+        rows_Z: The entries: rows of the shard that an example may not have, int64, ascending.
+        barred_R: Whether no example may have a row of the shard, bool; None: each may be had.
+        peak_E: With `total_E`, takes the sum of a softmax; see `add_softmax_sum`. None: no sum is wanted.
+        total_E: See `peak_E`.
+    """
+
+    vector_TH: Tensor
+    start: int
+    numbers: range
+    factor_T: Tensor | None = None
+    bias_T: Tensor | None = None
+    directions: bool = False
+    ends_E: Tensor | None = None
+    rows_Z: Tensor | None = None
+    barred_R: Tensor | None = None
+    peak_E: Tensor | None = None
+    total_E: Tensor | None = None
+
+    def packed(self) -> Packed:
+        """Return the units for the library."""
+        vector_TH = self.vector_TH
+        is_apart = min(vector_TH.shape) > 1 and vector_TH.stride(1) != 1
+        if is_apart or vector_TH.device.type != "cpu":
+            raise TypeError("the native library takes contiguous vectors on the CPU")
+        check_dtype(torch.float32, self.factor_T, self.bias_T, self.peak_E)
+        check_dtype(torch.int64, self.ends_E, self.rows_Z)
+        check_dtype(torch.float64, self.total_E)
+        check_dtype(torch.bool, self.barred_R)
+        return packed(
+            vector_TH.data_ptr(),
+            vector_TH.stride(0),
+            int(self.directions),
+            self.factor_T,
+            self.bias_T,
+            self.start,
+            len(vector_TH),
+            self.numbers.start,
+            self.numbers.step,
+            self.ends_E,
+            self.rows_Z,
+            self.barred_R,
+            self.peak_E,
+            self.total_E,
+        )
+
+
+class RunningTopK:
+    """See `kernels.running_top_k.RunningTopK`; tiles may come in any order."""
+
+    def __init__(self, k: int, floor_E: Tensor) -> None:
+        self.k = k
+        self._least_E = torch.full((len(floor_E),), MISSING)
+        self._num_E = torch.zeros(len(floor_E), dtype=torch.int64)
+        self._keys_EN = torch.empty(len(floor_E), 2 * k + _BESIDE, dtype=torch.int64)
+        check_dtype(torch.float32, floor_E)
+        self._size = self._keys_EN.shape[1]
+        self.packed = packed(k, self._size, floor_E, self._least_E, self._num_E, self._keys_EN)
+
+    def add(self, logits_ET: Tensor, units: range) -> None:
+        """See `kernels.running_top_k.RunningTopK.add`."""
+        check_dtype(torch.float32, logits_ET)
+        call("search", logits_ET.contiguous(), *logits_ET.shape, units.start, units.step, self.packed)
+
+    def result(self) -> Tensor:
+        """See `kernels.running_top_k.RunningTopK.result`."""
+        call("choose", self.packed, len(self._num_E))
+        return self._keys_EN[:, : self.k]
+
+
+def rank(query: Query, shards: Sequence[Units], searches: Sequence[RunningTopK]) -> None:
+    """Search units of some shards, and sum up those of a softmax.
+
+    Args:
+        query: The examples.
+        shards: The units of each shard.
+        searches: A search for each thread; together they find the best units.
+    """
+    if query.number_EH.numel() and shards:
+        packed_shards = [units.packed() for units in shards]
+        states = [search.packed for search in searches]
+        call("rank", query.packed(), packed_shards, len(shards), states, len(states))
+
+
+def logits(query: Query, units: Units) -> Tensor:
+    """Return the logits of consecutive units, float32 [E, T]."""
+    result_ET = torch.empty(len(query.number_EH), len(units.vector_TH))
+    call("logits", query.packed(), units.packed(), result_ET)
+    return result_ET
+
+
+def add_softmax_sum(logits_ET: Tensor, peak_E: Tensor, total_E: Tensor) -> None:
+    """Add the logits of a tile to a softmax's running sum, in place.
+
+    Args:
+        logits_ET: float32, of at least one unit.
+        peak_E: The largest logit so far, float32; -inf at first.
+        total_E: The sum of exp(logit - largest) so far, float64.
+    """
+    if runner("ranking", logits_ET.device) == "torch":
+        reference.add_softmax_sum(logits_ET, peak_E, total_E)
+        return
+    check_dtype(torch.float32, logits_ET, peak_E)
+    check_dtype(torch.float64, total_E)
+    call("softmax_sums", logits_ET.contiguous(), *logits_ET.shape, peak_E, total_E)
