@@ -14,7 +14,7 @@ from setuptools.command.build_ext import build_ext
 
 LEVELS = ["v2", "v3", "v4"] if platform.machine() in ("x86_64", "AMD64") else ["any"]
 FLAGS = (
-    "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden -fPIC -shared"
+    "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden -fPIC -shared -pthread"
 )
 STATIC = [] if sys.platform == "darwin" else ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
 SOURCES = sorted(str(path) for path in Path("native").iterdir() if path.suffix in (".cpp", ".h"))
@@ -34,6 +34,7 @@ class BuildNative(build_ext):
         compiler = shlex.split(os.environ.get("CXX") or "c++")
         made = target.with_suffix(f".{os.getpid()}")
         options = [*FLAGS.split(), *STATIC, *ext.extra_compile_args, f'-DWIDENET_SOURCES="{digest}"']
+        options += shlex.split(os.environ.get("CXXFLAGS", ""))
         try:
             subprocess.run([*compiler, *options, *ext.sources, "-o", str(made)], check=True)  # noqa: S603 our command
         except (FileNotFoundError, subprocess.CalledProcessError):

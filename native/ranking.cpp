@@ -8,11 +8,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <memory>
-#include <thread>
 
 #include "export.h"
 #include "lanes.h"
+#include "threads.h"
 
 namespace {
 
@@ -328,21 +327,13 @@ WIDENET int64_t rank(const Query* query, const Units* const* shards, int64_t num
   std::atomic<bool> has_failed{false};
   with_lanes(*query, [&](const auto& lanes) {
     std::atomic<int64_t> next{0};
-    auto work = [&](int64_t thread) {
+    in_threads(num_threads, [&](int64_t thread) {
       try {
         for (int64_t s; (s = next++) < num_shards;) lanes.rank(*shards[s], *searches[thread]);
       } catch (const std::exception&) {
         has_failed = true;
       }
-    };
-    std::unique_ptr<std::thread[]> others(new std::thread[num_threads]);
-    int64_t started = 1;
-    try {
-      for (; started < num_threads; started++) others[started] = std::thread(work, started);
-    } catch (const std::exception&) {  // the threads that there are take all shards
-    }
-    work(0);
-    for (int64_t thread = 1; thread < started; thread++) others[thread].join();
+    });
   });
   return has_failed ? -1 : 0;
 }

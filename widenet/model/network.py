@@ -35,6 +35,8 @@ from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
 
+_FEW_NUMBERS = 2**17
+"""Numbers that one thread gathers sooner than several, which wait for each other's Python."""
 _BLOCK_NUMBERS = 2**22
 """Numbers of a weight that are gathered together."""
 
@@ -307,7 +309,11 @@ class Network:
         if weight.whole is not None:
             sums = touched_rows.gathered(weight, parts[0])
             return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
-        terms = self.exchange.each(lambda shard: weight.parts[shard].gathered(parts[shard]))
+        numbers = sum(parts[shard].num_entries + parts[shard].num_examples for shard in self._held)
+        if numbers * weight.parts[self._held[0]].columns < _FEW_NUMBERS:
+            terms = [weight.parts[shard].gathered(parts[shard]) for shard in self._held]
+        else:
+            terms = self.exchange.each(lambda shard: weight.parts[shard].gathered(parts[shard]))
         return self.exchange.start_sum(terms, where=where)
 
     def _compute(
