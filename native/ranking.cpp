@@ -27,6 +27,9 @@ struct Query {
   const float* direct;  // [examples, inner]; whole numbers if the units are in 8 bits
   const float* scales;  // of each example's whole numbers, or null
   int64_t examples, inner, fuses;
+  const int64_t* ends;      // of each example's excluded units, after a 0; or null
+  const int64_t* excluded;  // ascending
+  const uint8_t* barred;    // whether no example may have a unit, or null
 };
 
 // Consecutive units of a shard.
@@ -36,12 +39,9 @@ struct Units {
   int64_t directions;   // whether products are with vectors of length 1
   const float* factors;   // of each unit's products, or null
   const float* biases;    // or null
-  int64_t row, count;     // the first row of the shard, and how many there are
-  int64_t first, step;    // the number of the shard's row 0, and the distance to the next one
-  const int64_t* ends;      // of each example's excluded rows, after a 0; or null
-  const int64_t* excluded;  // ascending
-  const uint8_t* barred;    // whether no example may have a row, or null
-  float* peaks;             // the running sum of a softmax for each example, or null
+  int64_t first, step;    // number of the first of them, and the distance to the next one
+  int64_t count;
+  float* peaks;           // the running sum of a softmax for each example, or null
   double* totals;
 };
 
@@ -95,9 +95,9 @@ void set_floor(const Search& search, int64_t e) {
   if (search.least[e] == kMissing && search.counts[e] > search.k) keep_best(search, e);
 }
 
-bool is_hidden(const Units& units, int64_t e, int64_t row) {
-  if (units.barred && units.barred[row]) return true;
-  return units.ends && std::binary_search(units.excluded + units.ends[e], units.excluded + units.ends[e + 1], row);
+bool is_hidden(const Query& query, int64_t e, int64_t unit) {
+  if (query.barred && query.barred[unit]) return true;
+  return query.ends && std::binary_search(query.excluded + query.ends[e], query.excluded + query.ends[e + 1], unit);
 }
 
 // 1 over the length of a vector; 0 if it has no direction.
@@ -142,8 +142,8 @@ class Lanes {
     }
   }
 
-  // Call `work(row, count, block, logits)` for units of at most a piece and each block of examples; logits are
-  // [count, kWidth]. Pieces begin where those of the shard do, if the units do.
+  // Call `work(t, count, block, logits)` for the pieces of the units and each block of examples; logits are
+  // [count, kWidth].
   template <class Work>
   void each_piece(const Units& units, Work work) const {
     int64_t inner = query_.inner, many = std::max(kPiece, kCached / std::max<int64_t>(inner, 1) / kPiece * kPiece);
@@ -156,7 +156,7 @@ class Lanes {
         for (int64_t t = start; t < stop; t += kPiece) {
           int64_t count = std::min(kPiece, stop - t);
           fill(block, operand.from(t - start), count, logits.get());
-          work(units.row + t, count, block, logits.get());
+          work(t, count, block, logits.get());
         }
     }
   }
@@ -199,10 +199,10 @@ class Lanes {
   // Search units of a shard, and sum them up.
   void rank(const Units& units, const Search& search) const {
     Aligned shares(units.peaks ? kPiece / 2 * kWidth : 0);
-    each_piece(units, [&](int64_t row, int64_t count, int64_t block, const float* logits) {
+    each_piece(units, [&](int64_t t, int64_t count, int64_t block, const float* logits) {
       int64_t first = block * kWidth, examples = std::min(kWidth, query_.examples - first);
       if (units.peaks) add_sums(logits, count, shares.get(), examples, units.peaks + first, units.totals + first);
-      search_piece(units, row, count, first, examples, logits, search);
+      search_piece(units.first + t * units.step, units.step, count, first, examples, logits, search);
       for (int64_t e = first; e < first + examples; e++) set_floor(search, e);
     });
   }
@@ -289,18 +289,18 @@ class Lanes {
       for (int n = 0; n < N; n++) sums[u][n] = __builtin_convertvector(total[u][n], Floats);
   }
 
-  void search_piece(const Units& units, int64_t row, int64_t count, int64_t first, int64_t examples,
-                    const float* logits, const Search& search) const {
+  void search_piece(int64_t unit, int64_t step, int64_t count, int64_t first, int64_t examples, const float* logits,
+                    const Search& search) const {
     float bounds[kWidth];
     for (int64_t l = 0; l < kWidth; l++) bounds[l] = l < examples ? floor_of(search, first + l) : kInfinity;
-    for (int64_t t = 0; t < count; t++) {
+    for (int64_t t = 0; t < count; t++, unit += step) {
       const float* lanes = logits + t * kWidth;
       uint32_t found = 0;
       for (int n = 0; n < N; n++) found |= exceeding(load(lanes + n * kLanes), load(bounds + n * kLanes)) << (n * kLanes);
       for (; found; found &= found - 1) {
         int64_t l = __builtin_ctz(found), e = first + l;
-        if (l >= examples || is_hidden(units, e, row + t)) continue;
-        if (offer(search, e, lanes[l], units.first + (row + t) * units.step)) bounds[l] = floor_of(search, e);
+        if (l >= examples || is_hidden(query_, e, unit)) continue;
+        if (offer(search, e, lanes[l], unit)) bounds[l] = floor_of(search, e);
       }
     }
   }
@@ -342,10 +342,10 @@ OUT_OF_MEMORY
 WIDENET int64_t logits(const Query* query, const Units* units, float* result) try {
   with_lanes(*query, [&](const auto& lanes) {
     constexpr int64_t width = std::decay_t<decltype(lanes)>::kWidth;
-    lanes.each_piece(*units, [&](int64_t row, int64_t count, int64_t block, const float* logits) {
+    lanes.each_piece(*units, [&](int64_t first, int64_t count, int64_t block, const float* logits) {
       for (int64_t e = block * width; e < std::min((block + 1) * width, query->examples); e++)
         for (int64_t t = 0; t < count; t++)
-          result[e * units->count + row - units->row + t] = logits[t * width + e % width];
+          result[e * units->count + first + t] = logits[t * width + e % width];
     });
   });
   return 0;

@@ -1,5 +1,7 @@
 """Logits, the best units and the divisors of a softmax by the native library, against their definitions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -39,7 +41,7 @@ def case(seed):
 def test_logits_are_those_of_the_definition_in_float64(seeds):
     for seed in seeds:
         direct_EH, vector_TH, factor_T, bias_T, directions = case(seed)
-        units = Units(vector_TH, 0, range(len(vector_TH)), factor_T, bias_T, directions)
+        units = Units(vector_TH, range(len(vector_TH)), factor_T, bias_T, directions)
         vectors, largest = vector_TH.double(), direct_EH.double().abs() @ vector_TH.double().abs().T
         length_T1 = vectors.norm(dim=1, keepdim=True)
         scale_T = torch.where(length_T1 > 1e-12, 1 / length_T1, 0.0)[:, 0] if directions else torch.ones(())
@@ -60,7 +62,7 @@ def test_portable_logits_are_sums_in_the_order_of_the_columns(num, inner, monkey
     sums_ET = np.zeros((num, 77), np.float32)
     for h in range(inner):
         sums_ET += direct_EH[:, h, None] * vector_TH[:, h]
-    units = Units(torch.from_numpy(vector_TH), 0, range(77), bias_T=torch.from_numpy(bias_T))
+    units = Units(torch.from_numpy(vector_TH), range(77), bias_T=torch.from_numpy(bias_T))
     found = best_units.logits(Query.of(torch.from_numpy(direct_EH)), units)
     assert found.numpy().tobytes() == (sums_ET + bias_T).tobytes()
 
@@ -69,13 +71,13 @@ def test_portable_logits_are_sums_in_the_order_of_the_columns(num, inner, monkey
 @pytest.mark.parametrize("seed", range(30))
 def test_no_logit_depends_on_the_examples_and_units_beside_it(seed):
     direct_EH, vector_TH, factor_T, bias_T, directions = case(seed)
-    units = Units(vector_TH, 0, range(len(vector_TH)), factor_T, bias_T, directions)
+    units = Units(vector_TH, range(len(vector_TH)), factor_T, bias_T, directions)
     together = best_units.logits(Query.of(direct_EH), units)
     for e in (0, len(direct_EH) - 1):
         assert torch.equal(best_units.logits(Query.of(direct_EH[e : e + 1]), units)[0], together[e])
     cut = len(vector_TH) // 2
     factor_T, bias_T = (None if each is None else each[cut:] for each in (factor_T, bias_T))
-    rest = Units(vector_TH[cut:], cut, units.numbers, factor_T, bias_T, directions)
+    rest = Units(vector_TH[cut:], units.numbers[cut:], factor_T, bias_T, directions)
     assert torch.equal(best_units.logits(Query.of(direct_EH), rest), together[:, cut:])
 
 
@@ -89,7 +91,7 @@ def test_logits_in_8_bits_have_the_bits_of_the_definition(inner):
     wide = torch.zeros(50, inner + 3, dtype=torch.int8)
     wide[:, :inner], factor_T = quantized(vectors)
     bias_T = torch.randn(50, generator=generator)
-    units = Units(wide[:, :inner], 0, range(50), factor_T, bias_T)
+    units = Units(wide[:, :inner], range(50), factor_T, bias_T)
     expected = quantized_logits(direct_EH, wide[:, :inner], factor_T, bias_T)
     assert torch.equal(best_units.logits(Query.of(direct_EH, in_8_bits=True), units), expected)
 
@@ -106,13 +108,11 @@ def test_ranked_shards_give_the_best_units_and_the_sums_of_their_logits(num, thr
     query, shards, parts = Query.of(direct_EH), [], []
     for shard in range(4):
         own = vector_LH[shard::4].contiguous()
-        rows = [[unit // 4 for unit in row if unit % 4 == shard] for row in lists]
-        hidden = SparseBatch.from_lists(rows)
         sums = torch.full((num,), -torch.inf), torch.zeros(num, dtype=torch.float64)
-        what = hidden.indptr, hidden.indices.long(), barred_L[shard::4].contiguous(), *sums
-        shards.append(Units(own, 0, range(shard, 3001, 4), None, None, True, *what))
-        parts.append(best_units.logits(query, Units(own, 0, range(shard, 3001, 4), directions=True)))
+        shards.append(Units(own, range(shard, 3001, 4), None, None, True, *sums))
+        parts.append(best_units.logits(query, Units(own, range(shard, 3001, 4), directions=True)))
     searches = [RunningTopK(9, torch.full((num,), -torch.inf)) for _ in range(threads)]
+    query = replace(query, end_E=excluded.indptr, unit_Z=excluded.indices.long(), barred_L=barred_L)
     best_units.rank(query, shards, searches)
     keys_EN = torch.cat([search.result() for search in searches], dim=1)
     found, units_EK = unpacked(keys_EN.topk(9, dim=1).values)

@@ -32,14 +32,20 @@ class Query:
     Attributes:
         number_EH: float32, contiguous; whole numbers for units in 8 bits.
         scale_E: What each example's whole numbers are multiplied by, float32; None: they are not whole.
+        end_E: First of the entries of each example, then their number, int64 [E + 1]; None: no entries.
+        unit_Z: The entries: units that an example may not have, int64, ascending.
+        barred_L: Whether no example may have a unit, bool; None: each may be had.
     """
 
     number_EH: Tensor
     scale_E: Tensor | None = None
+    end_E: Tensor | None = None
+    unit_Z: Tensor | None = None
+    barred_L: Tensor | None = None
 
     @classmethod
     def of(cls, direct_EH: Tensor, in_8_bits: bool = False) -> "Query":
-        """Return vectors, float32, as units take them."""
+        """Return vectors, float32, as units take them; they may have all units."""
         if in_8_bits:
             whole_EH, scale_E = quantized_queries(direct_EH)
             return cls(whole_EH.float(), scale_E)
@@ -52,7 +58,11 @@ class Query:
     def packed(self) -> Packed:
         """Return the vectors for the library."""
         check_dtype(torch.float32, self.number_EH, self.scale_E)
-        return packed(self.number_EH, self.scale_E, *self.number_EH.shape, int(chosen_bits() == "native"))
+        check_dtype(torch.int64, self.end_E, self.unit_Z)
+        check_dtype(torch.bool, self.barred_L)
+        fuses = int(chosen_bits() == "native")
+        hidden = self.end_E, self.unit_Z, self.barred_L
+        return packed(self.number_EH, self.scale_E, *self.number_EH.shape, fuses, *hidden)
 
 
 @dataclass(frozen=True)
@@ -61,27 +71,19 @@ class Units:
 
     Attributes:
         vector_TH: Their vectors, float32, or int8 for a query of whole numbers; each vector is contiguous.
-        start: The row of the shard at which they begin, a multiple of `PIECE` if they are summed up.
-        numbers: Numbers of all units of the shard.
+        numbers: Their numbers.
         factor_T: What the products of each unit are multiplied by, float32; None: nothing.
         bias_T: What is then added, float32; None: nothing.
         directions: Whether products are with vectors of length 1.
-        ends_E: First of the entries of each example, then their number, int64 [E + 1]; None: no entries.
-        rows_Z: The entries: rows of the shard that an example may not have, int64, ascending.
-        barred_R: Whether no example may have a row of the shard, bool; None: each may be had.
         peak_E: With `total_E`, takes the sum of a softmax; see `add_softmax_sum`. None: no sum is wanted.
         total_E: See `peak_E`.
     """
 
     vector_TH: Tensor
-    start: int
     numbers: range
     factor_T: Tensor | None = None
     bias_T: Tensor | None = None
     directions: bool = False
-    ends_E: Tensor | None = None
-    rows_Z: Tensor | None = None
-    barred_R: Tensor | None = None
     peak_E: Tensor | None = None
     total_E: Tensor | None = None
 
@@ -92,22 +94,16 @@ class Units:
         if is_apart or vector_TH.device.type != "cpu":
             raise TypeError("the native library takes contiguous vectors on the CPU")
         check_dtype(torch.float32, self.factor_T, self.bias_T, self.peak_E)
-        check_dtype(torch.int64, self.ends_E, self.rows_Z)
         check_dtype(torch.float64, self.total_E)
-        check_dtype(torch.bool, self.barred_R)
         return packed(
             vector_TH.data_ptr(),
             vector_TH.stride(0),
             int(self.directions),
             self.factor_T,
             self.bias_T,
-            self.start,
-            len(vector_TH),
             self.numbers.start,
             self.numbers.step,
-            self.ends_E,
-            self.rows_Z,
-            self.barred_R,
+            len(vector_TH),
             self.peak_E,
             self.total_E,
         )

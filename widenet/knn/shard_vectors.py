@@ -101,7 +101,7 @@ class Part:
             None if each is None else each[start:stop] for each in (self.factor_N, self.offset_N)
         )
         vector_TD = self.vectors_ND[start:stop].float()
-        return best_units.Units(vector_TD, start, self.positions, factor_T, offset_T)
+        return best_units.Units(vector_TD, self.positions[start:stop], factor_T, offset_T)
 
     def nearness(self, queries_ED: Tensor, positions_EC: Tensor) -> Tensor:
         """Exact nearness of the candidates in this shard, float64 [E, C]; -inf for those of other shards."""

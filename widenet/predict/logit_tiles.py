@@ -144,8 +144,8 @@ class Tiles:
         else:
             vector_TH = part.rows(start, stop)[0]
         bias_T = None if output.bias is None else output.bias.parts[shard].weight[start:stop]
-        numbers = self.shards.units(shard)
-        return best_units.Units(vector_TH, start, numbers, factor_T, bias_T, directions, *further)
+        numbers = self.shards.units(shard)[start:stop]
+        return best_units.Units(vector_TH, numbers, factor_T, bias_T, directions, *further)
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """As `by_block`, for all examples: float32 [E, T]."""

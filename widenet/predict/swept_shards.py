@@ -1,14 +1,14 @@
 """Ranks whole shards natively, where no rule needs the scores of single tiles."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from widenet.kernels.best_units import MISSING, RunningTopK, Units, rank
 from widenet.model.row_sum import RowSum
-from widenet.model.sharding import split
 from widenet.model.sweep import groups, in_turn
-from widenet.plan.shards import as_slice
 from widenet.predict.logit_tiles import Tiles
 from widenet.sparse import SparseBatch
 
@@ -42,9 +42,11 @@ class SweptShards:
         self, tiles: Tiles, k: int, excluded: SparseBatch | None, banned_L: Tensor | None, divides: bool
     ) -> None:
         assert tiles.query is not None
-        self.tiles, self.k, self.banned_L, self.divides = tiles, k, banned_L, divides
-        self.query = tiles.query
-        self.excluded = None if excluded is None else split(_ascending(excluded), tiles.shards)
+        self.tiles, self.k, self.divides = tiles, k, divides
+        self.query = replace(tiles.query, barred_L=banned_L)
+        if excluded is not None:
+            excluded = _ascending(excluded)
+            self.query = replace(self.query, end_E=excluded.indptr, unit_Z=excluded.indices)
         self.floor_E = torch.full((tiles.num,), -torch.inf)
         self.sums = {shard: tiles.no_sum(slice(0, tiles.num)) for shard in tiles.output.weight.parts}
 
@@ -77,15 +79,9 @@ class SweptShards:
         return search.result()
 
     def _units(self, shard: int, start: int, stop: int) -> Units:
-        """Return the units [start, stop) of a shard, with what examples may not have of them."""
-        ends_E = rows_Z = barred_R = peak_E = total_E = None
-        if self.excluded is not None:
-            ends_E, rows_Z = self.excluded[shard].indptr, self.excluded[shard].indices.long()
-        if self.banned_L is not None:
-            barred_R = self.banned_L[as_slice(self.tiles.shards.units(shard))].contiguous()
-        if self.divides:
-            peak_E, total_E = self.sums[shard].peak_E, self.sums[shard].sum_E
-        return self.tiles.units(shard, start, stop, ends_E, rows_Z, barred_R, peak_E, total_E)
+        """Return the units [start, stop) of a shard, with their sum if there is one."""
+        own = self.sums[shard]
+        return self.tiles.units(shard, start, stop, *((own.peak_E, own.sum_E) if self.divides else ()))
 
 
 def _ascending(batch: SparseBatch) -> SparseBatch:
