@@ -13,7 +13,10 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 LEVELS = ["v2", "v3", "v4"] if platform.machine() in ("x86_64", "AMD64") else ["any"]
-FLAGS = "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden -fPIC -shared -pthread"
+FLAGS = (
+    "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math"
+    " -fvisibility=hidden -fPIC -shared -pthread"
+)
 STATIC = [] if sys.platform == "darwin" else ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
 SOURCES = sorted(str(path) for path in Path("native").iterdir() if path.suffix in (".cpp", ".h"))
 
