@@ -11,7 +11,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 # Processes of the tests load compiled modules, and workers of pytest the tests, instead of compiling all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-slow test-page test-spark test-stores same same-whole lint docs sizes site bench bench-gpu test-pythons fuzz labs
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-slow test-page test-spark test-stores same same-whole lint docs sizes site bench bench-gpu test-pythons test-sanitizers wheels fuzz labs
 
 setup: .venv/.stamp
 
@@ -68,6 +68,14 @@ test-mlflow: .venv/.stamp-mlflow
 # Servers of S3, Azure and Google Cloud Storage on this machine. Installs moto, Azurite and gcp-storage-emulator; Azurite needs npm.
 test-stores: .venv/.stamp-stores
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(STORES)
+
+# A wheel in build/wheels for all Linux systems with glibc 2.28, which installs where no compiler is. Takes minutes.
+wheels: .venv/.stamp
+	.ci/wheels
+
+# The tests of the native library with the sanitizers of addresses, undefined behaviour and threads.
+test-sanitizers: .venv/.stamp
+	.ci/sanitizers
 
 # The wheel's demo in a new environment of each Python. All but 3.11 may download torch with CUDA, which is several gigabytes.
 test-pythons: .venv/.stamp

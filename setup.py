@@ -17,7 +17,11 @@ FLAGS = (
     "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math"
     " -fvisibility=hidden -fPIC -shared -pthread"
 )
-STATIC = [] if sys.platform == "darwin" else ["-static-libstdc++", "-static-libgcc", "-Wl,--exclude-libs,ALL"]
+STATIC = (
+    []
+    if sys.platform == "darwin"
+    else ["-static-libstdc++", "-static-libgcc", "-Wl,--version-script=native/visible.map"]
+)
 SOURCES = sorted(str(path) for path in Path("native").iterdir() if path.suffix in (".cpp", ".h"))
 
 
@@ -34,7 +38,12 @@ class BuildNative(build_ext):
         digest = sha256(b"\0".join(Path(source).read_bytes() for source in SOURCES)).hexdigest()
         compiler = shlex.split(os.environ.get("CXX") or "c++")
         made = target.with_suffix(f".{os.getpid()}")
-        options = [*FLAGS.split(), *STATIC, *ext.extra_compile_args, f'-DWIDENET_SOURCES="{digest}"']
+        options = [
+            *FLAGS.split(),
+            *(STATIC if sys.platform != "darwin" else []),
+            *ext.extra_compile_args,
+            f'-DWIDENET_SOURCES="{digest}"',
+        ]
         options += shlex.split(os.environ.get("CXXFLAGS", ""))
         try:
             subprocess.run([*compiler, *options, *ext.sources, "-o", str(made)], check=True)  # noqa: S603 our command

@@ -19,13 +19,18 @@ To bits_of(From from) {
   return to;
 }
 
+// The sum of a total and a truncated number. It wraps around if a term is not finite; nobody reads such a total.
+int64_t wrapped(int64_t total, double number) {
+  return static_cast<int64_t>(static_cast<uint64_t>(total) + static_cast<uint64_t>(static_cast<int64_t>(number)));
+}
+
 // Add terms [rows, columns], scaled by one number a row, to a total. Each product is rounded once, then truncated.
 template <class Number>
 void add(int64_t* total, const Number* term, const double* scales, int64_t rows, int64_t columns) {
   for (int64_t e = 0; e < rows; e++) {
     double scale = scales[e];
     for (int64_t h = 0; h < columns; h++)
-      total[e * columns + h] += static_cast<int64_t>(static_cast<double>(term[e * columns + h]) * scale);
+      total[e * columns + h] = wrapped(total[e * columns + h], static_cast<double>(term[e * columns + h]) * scale);
   }
 }
 

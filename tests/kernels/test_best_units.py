@@ -1,5 +1,7 @@
 """Logits, the best units and the divisors of a softmax by the native library, against their definitions."""
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -127,6 +129,29 @@ def test_ranked_shards_give_the_best_units_and_the_sums_of_their_logits(num, thr
     expected, units = reference.wide_top_k(logits_EL, excluded, 9)
     assert torch.equal(found, expected)
     assert torch.equal(units_EK, units)
+
+
+def best_of_shards(threads):
+    generator = torch.Generator().manual_seed(5)
+    direct_EH, vector_LH = (torch.randn(rows, 30, generator=generator) for rows in (40, 4000))
+    shards = [Units(vector_LH[shard::4].contiguous(), range(shard, 4000, 4)) for shard in range(4)]
+    searches = [RunningTopK(5, torch.full((40,), -torch.inf)) for _ in range(threads)]
+    best_units.rank(Query.of(direct_EH), shards, searches)
+    return torch.cat([search.result() for search in searches], dim=1).topk(5, dim=1).values.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own_and_gives_the_same():
+    here = best_of_shards(3)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+        assert [*pool.map(best_of_shards, [1, 2, 3])] == [here] * 3
+    assert best_of_shards(3) == here
+
+
+def test_threads_of_python_may_rank_at_the_same_time():
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(best_of_shards, [1, 2, 3, 4] * 10)]
+    assert found == found[:1] * 40
 
 
 def logits(num, width, deviation, seed=0):
