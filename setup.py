@@ -17,16 +17,16 @@ FLAGS = (
     "-std=c++17 -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math"
     " -fvisibility=hidden -fPIC -shared -pthread"
 )
-STATIC = (
-    []
-    if sys.platform == "darwin"
-    else ["-static-libstdc++", "-static-libgcc", "-Wl,--version-script=native/visible.map"]
-)
+STATIC = ["-static-libstdc++", "-static-libgcc", "-Wl,--version-script=native/visible.map"]
 SOURCES = sorted(str(path) for path in Path("native").iterdir() if path.suffix in (".cpp", ".h"))
 
 
 class BuildNative(build_ext):
     """Compiles each copy of the library by one call of the compiler."""
+
+    def finalize_options(self):  # noqa: D102 override
+        super().finalize_options()
+        self.parallel = self.parallel or True
 
     def get_ext_filename(self, ext_name):  # noqa: D102 override
         return f"{ext_name.replace('.', '/')}.so"

@@ -299,7 +299,7 @@ class Lanes {
       for (int n = 0; n < N; n++) found |= exceeding(load(lanes + n * kLanes), load(bounds + n * kLanes)) << (n * kLanes);
       for (; found; found &= found - 1) {
         int64_t l = __builtin_ctz(found), e = first + l;
-        if (l >= examples || is_hidden(query_, e, unit)) continue;
+        if (l >= examples || key_of(lanes[l], unit) < search.least[e] || is_hidden(query_, e, unit)) continue;
         if (offer(search, e, lanes[l], unit)) bounds[l] = floor_of(search, e);
       }
     }

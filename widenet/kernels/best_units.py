@@ -1,7 +1,8 @@
 """Prediction by the native library: logits, the k best units of every example, the divisor of a softmax.
 
-Each product is one sum in the order of the columns. Additions and multiplications are fused, unless this
-process has chosen portable bits. So no logit depends on the examples and units beside it, or on threads.
+Each product is one sum in the order of the columns. Additions and multiplications are fused where the
+processor can, unless this process has chosen portable bits. So no logit depends on the examples and units
+beside it, or on threads.
 """
 
 from collections.abc import Sequence
@@ -46,14 +47,21 @@ class Query:
     @classmethod
     def of(cls, direct_EH: Tensor, in_8_bits: bool = False) -> "Query":
         """Return vectors, float32, as units take them; they may have all units."""
-        if in_8_bits:
-            whole_EH, scale_E = quantized_queries(direct_EH)
-            return cls(whole_EH.float(), scale_E)
-        return cls(direct_EH.contiguous())
+        direct_EH = direct_EH.contiguous()
+        if not in_8_bits:
+            return cls(direct_EH)
+        whole_EH, scale_E = quantized_queries(direct_EH)
+        return cls(whole_EH.float(), scale_E)
 
     def rows(self, span: slice) -> "Query":
         """Return the vectors of some of the examples."""
         return Query(self.number_EH[span], None if self.scale_E is None else self.scale_E[span])
+
+    def check(self, units: "Units") -> None:
+        """Raise TypeError if the vectors of units are not of the same kind and length."""
+        check_dtype(torch.float32 if self.scale_E is None else torch.int8, units.vector_TH)
+        if units.vector_TH.shape[1] != self.number_EH.shape[1]:
+            raise TypeError("the vectors of examples and units differ in length")
 
     def packed(self) -> Packed:
         """Return the vectors for the library."""
@@ -90,7 +98,7 @@ class Units:
     def packed(self) -> Packed:
         """Return the units for the library."""
         vector_TH = self.vector_TH
-        is_apart = min(vector_TH.shape) > 1 and vector_TH.stride(1) != 1
+        is_apart = len(vector_TH) > 0 and vector_TH.shape[1] > 1 and vector_TH.stride(1) != 1
         if is_apart or vector_TH.device.type != "cpu":
             raise TypeError("the native library takes contiguous vectors on the CPU")
         check_dtype(torch.float32, self.factor_T, self.bias_T, self.peak_E)
@@ -118,8 +126,8 @@ class RunningTopK:
         self._num_E = torch.zeros(len(floor_E), dtype=torch.int64)
         self._keys_EN = torch.empty(len(floor_E), 2 * k + _BESIDE, dtype=torch.int64)
         check_dtype(torch.float32, floor_E)
-        self._size = self._keys_EN.shape[1]
-        self.packed = packed(k, self._size, floor_E, self._least_E, self._num_E, self._keys_EN)
+        size = self._keys_EN.shape[1]
+        self.packed = packed(k, size, floor_E, self._least_E, self._num_E, self._keys_EN)
 
     def add(self, logits_ET: Tensor, units: range) -> None:
         """See `kernels.running_top_k.RunningTopK.add`."""
@@ -140,15 +148,20 @@ def rank(query: Query, shards: Sequence[Units], searches: Sequence[RunningTopK])
         shards: The units of each shard.
         searches: A search for each thread; together they find the best units.
     """
-    if query.number_EH.numel() and shards:
+    if len(query.number_EH) and shards:
+        for units in shards:
+            query.check(units)
         packed_shards = [units.packed() for units in shards]
         states = [search.packed for search in searches]
         call("rank", query.packed(), packed_shards, len(shards), states, len(states))
 
 
-def logits(query: Query, units: Units) -> Tensor:
-    """Return the logits of consecutive units, float32 [E, T]."""
-    result_ET = torch.empty(len(query.number_EH), len(units.vector_TH))
+def logits(query: Query, units: Units, result_ET: Tensor | None = None) -> Tensor:
+    """Return the logits of consecutive units, float32 [E, T], in `result_ET` if there is one."""
+    if result_ET is None:
+        result_ET = torch.empty(len(query.number_EH), len(units.vector_TH))
+    query.check(units)
+    check_dtype(torch.float32, result_ET)
     call("logits", query.packed(), units.packed(), result_ET)
     return result_ET
 

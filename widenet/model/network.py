@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from widenet.devices import sent_together
 from widenet.kernels.bags import Touched
 from widenet.kernels.exchange import Exchange, Pending
 from widenet.kernels.scratch import read_around, release
+from widenet.kernels.table import runner
 from widenet.model import preparation, touched_rows
 from widenet.model.by_examples import Stack
 from widenet.model.convolution import convolution
@@ -53,7 +55,7 @@ class Activity:
         penalties: Penalties on sparseness.
         statistics: Statistics of the batch, by layer with a batch normalization.
         taken, features: See `Prepared`.
-        predicts: Whether this is no step of a training, so that blocks have `PREDICTED_ROWS`.
+        predicts: Whether this is no step of a training, so that no row depends on others.
     """
 
     values: dict[str, Tensor]
@@ -147,6 +149,20 @@ class Network:
     @cached_property
     def _held(self) -> list[int]:
         return self.exchange.each(lambda shard: shard)
+
+    @cached_property
+    def filled_rows(self) -> int:
+        """To a multiple of which number of examples batches are filled up outside training.
+
+        torch computes functions of single numbers in groups, and rounds the rest of a group in another way.
+        Where not all products are the native library's, or along a sequence, blocks are filled up, too.
+        """
+        rows = PREDICTED_ROWS[self.device.type]
+        is_native = runner("ranking", self.device) == "native"
+        if not is_native or any(kind_of(layer).fills_rows for layer in self.spec.hidden):
+            return rows
+        dense = [layer for layer in self.spec.inputs if self.layout.fields[layer.field].kind == "dense"]
+        return rows // gcd(rows, *(self.layout.units[layer.name] for layer in (*dense, *self.spec.hidden)))
 
     def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
         """Return the (layer, source) pairs that read each weight of sparse inputs."""
@@ -395,5 +411,7 @@ class Network:
 
     def _blocks(self, layer: str, activity: Activity) -> Blocks:
         half = self.layout.training.precision == "bfloat16" and torch.is_grad_enabled()
-        rows = PREDICTED_ROWS[self.device.type] if activity.predicts else None
-        return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half, rows)
+        if not activity.predicts:
+            return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half)
+        rows, is_native = PREDICTED_ROWS[self.device.type], runner("ranking", self.device) == "native"
+        return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half, rows, is_native)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widenet.kernels.best_units import Query, Units, logits
 from widenet.kernels.exchange import Exchange, Pending
 from widenet.model.operands import fill_product, filled, matrix_product, product_by_rows, rounded, wide_enough
 from widenet.model.wide_weight import WideWeight
@@ -31,6 +32,7 @@ class Blocks:
         half: Whether to round operands to bfloat16.
         rows: Rows of every block outside training, where no row may depend on how many there are; None:
             shapes decide.
+        is_native: Whether products outside training are the native library's, whose blocks are not filled up.
     """
 
     exchange: Exchange
@@ -38,6 +40,7 @@ class Blocks:
     where: str
     half: bool = False
     rows: int | None = None
+    is_native: bool = False
 
     def operand(self, values: Tensor) -> Tensor:
         """Return float32 values as operands of a product."""
@@ -48,18 +51,22 @@ class Blocks:
 
         With `rows`, more rows and columns may follow, of zeros that fill up the last block or narrow ones.
         """
-        if self.rows is not None:
+        if self.rows is not None and not self.is_native:
             left_RK, right_KC = filled(left_RK, self.rows), wide_enough(right_KC)
         (rows, inner), columns = left_RK.shape, right_KC.shape[1]
+        units = Units(right_KC.T.contiguous(), range(columns)) if self.is_native else None
         result_RC = left_RK.new_empty(rows, columns, dtype=torch.promote_types(left_RK.dtype, torch.float32))
 
         def fill(start: int, stop: int) -> None:
-            fill_product(result_RC[start:stop], left_RK[start:stop], right_KC)
+            if units is None:
+                fill_product(result_RC[start:stop], left_RK[start:stop], right_KC)
+            else:
+                logits(Query.of(left_RK[start:stop]), units, result_RC[start:stop])
 
         if self.rows is None:
             starts = edges(rows, num_blocks(rows, inner, columns, self.most, left_RK.device.type))
         else:
-            starts = [*range(0, rows + 1, self.rows)]
+            starts = [*range(0, rows, self.rows), rows]
         return self.exchange.start_blocks(result_RC, starts, fill, inner, self.where)
 
 
@@ -142,7 +149,10 @@ class Split:
         exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
 
         def units_of(shard: int) -> Tensor:
-            if self.blocks.rows is None:
+            if self.blocks.is_native:
+                own_RN = rows[shard].contiguous()
+                units_ER = logits(Query.of(values_EN), Units(own_RN, range(len(own_RN))))
+            elif self.blocks.rows is None:
                 units_ER = matrix_product(values_EN, rows[shard].T)
             else:
                 units_ER = product_by_rows(values_EN, rows[shard].T, self.blocks.rows)

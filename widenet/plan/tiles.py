@@ -26,7 +26,7 @@ RANKED_TOGETHER = 512
 """Largest number of examples that are ranked in one pass over an output's weights."""
 
 PREDICTED_ROWS = {"cpu": 64, "cuda": 512}
-"""Rows of every product outside training, by kind of device; the last block is filled up with zeros.
+"""Rows of every product outside training that is not the native library's; zeros fill up the last block.
 
 The bits of a row depend on the shape of its product. So what a row gives would depend on how many came with
 it, if shapes were not fixed. On a CPU, products of 64 rows take up to 1.5 times as long as those of 512, and
@@ -37,7 +37,7 @@ PREDICTED_CELLS = {"cpu": 2**17, "cuda": 2**26}
 """Most logits of such a product; on a CPU they fit into half of a core's cache, beside the units' vectors."""
 
 PREDICTED_COLUMNS = 16
-"""Fewest columns of every product outside training; narrower ones are filled up with zeros.
+"""Fewest columns of such a product; narrower ones are filled up with zeros.
 
 A row's bits must not depend on its place in the block either. MKL computes the rows of narrow products in
 several ways: seen on a CPU with 2 to 11 columns.

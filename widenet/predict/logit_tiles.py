@@ -1,4 +1,4 @@
-"""The logits and scores of an output for a batch, a tile of its units at a time, in whole blocks of rows."""
+"""The logits and scores of an output for a batch, a tile of its units at a time, by blocks of rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,13 +23,8 @@ from widenet.spec.activations import ROW_WISE
 
 
 def in_blocks(network: Network, fields: Mapping[str, Values]) -> dict[str, Values]:
-    """Return fields with empty examples after theirs, up to a multiple of `PREDICTED_ROWS`.
-
-    Every product then has the same shape, whatever the batch; and functions of single numbers, which some
-    instructions compute in groups and round in another way for the rest of a group, have no rest.
-    """
-    rows = PREDICTED_ROWS[network.device.type]
-    return {name: _filled(values, rows) for name, values in fields.items()}
+    """Return fields with empty examples after theirs, up to a multiple of `Network.filled_rows`."""
+    return {name: _filled(values, network.filled_rows) for name, values in fields.items()}
 
 
 def _filled(values: Values, rows: int) -> Values:

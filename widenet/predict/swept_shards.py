@@ -57,26 +57,31 @@ class SweptShards:
         """
         weight, exchange = self.tiles.output.weight, self.tiles.output.exchange
         if weight.in_files:
+            searches: list[RunningTopK] = []
             with in_turn(weight.parts.values(), False):
-                found = exchange.each(self._from_file)
+                exchange.each(lambda shard: self._from_file(shard, searches))
         else:
             num = min(exchange.num_threads, len(self.sums))
             searches = [RunningTopK(self.k, self.floor_E) for _ in range(num)]
             size = self.tiles.shards.size
             rank(self.query, [self._units(shard, 0, size(shard)) for shard in self.sums], searches)
-            found = [search.result() for search in searches]
+        found = [search.result() for search in searches]
         missing = [torch.full((self.tiles.num, self.k), MISSING)] * (len(self.sums) - len(found))
         return list(zip([*found, *missing], self.sums.values(), strict=True))
 
-    def _from_file(self, shard: int) -> Tensor:
-        """Search the units of a shard, as they are read."""
-        search, size = RunningTopK(self.k, self.floor_E), self.tiles.shards.size(shard)
+    def _from_file(self, shard: int, idle: list[RunningTopK]) -> None:
+        """Search the units of a shard, as they are read; the searches that no thread uses are in `idle`."""
+        size = self.tiles.shards.size(shard)
+        try:
+            search = idle.pop()
+        except IndexError:
+            search = RunningTopK(self.k, self.floor_E)
         starts = [start for start, _ in self.tiles.cut(shard)] + [size]
         with self.tiles.output.weight.parts[shard].sweep(updates=False) as sweep:
             for first, last in groups(starts, sweep.chunk_rows):
                 sweep.at(starts[first], starts[last])
                 rank(self.query, [self._units(shard, starts[first], starts[last])], [search])
-        return search.result()
+        idle.append(search)
 
     def _units(self, shard: int, start: int, stop: int) -> Units:
         """Return the units [start, stop) of a shard, with their sum if there is one."""

@@ -63,7 +63,15 @@ class Flow:
 
 
 class LayerKind(Generic[Spec]):
-    """Computation and initial weights of the layers of one kind."""
+    """Computation and initial weights of the layers of one kind.
+
+    Attributes:
+        fills_rows: Whether batches are filled up to whole blocks of rows outside training, because a row's
+            bits would depend on how many there are.
+    """
+
+    def __init__(self, fills_rows: bool = True) -> None:
+        self.fills_rows = fills_rows
 
     def forward(self, layer: Spec, flow: Flow) -> Tensor:
         """Return the layer's values, float32 [E, units]; differentiable."""

@@ -94,7 +94,7 @@ class Activated(LayerKind[Spec]):
         return units_EH
 
 
-KIND = Activated[HiddenLayer]()
+KIND = Activated[HiddenLayer](fills_rows=False)
 
 
 def _each_unit(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Tensor:
