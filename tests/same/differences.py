@@ -3,8 +3,8 @@
 After a commit that moves numbers on purpose, OLD becomes that commit: nothing hides behind the reason.
 """
 
-OLD = "8cf879e260ec9a059cb6f241e19a08568fde978f"
-"""The commit of the old side: since it, scores are sums in the order of the hidden units."""
+OLD = "e0a524e25950e3ca57968284dc1c412777bb2ab8"
+"""The commit of the old side: since it, products outside training are sums in the order of the columns."""
 
 DIFFERENCES: dict[tuple[str, str, str], str] = {}
 """Reasons by patterns of a case and of an output of it, and the key of a JSON document that alone may differ,
