@@ -5,7 +5,6 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks import (
-    blocks,
     catalogue,
     checkpoints,
     choices,
@@ -16,6 +15,7 @@ from benchmarks import (
     disk,
     divided,
     faults,
+    few,
     first,
     fuzz,
     goodbooks,
@@ -66,12 +66,12 @@ _ALONE: dict[str, ModuleType] = {
     "movielens": movielens,
     "diginetica": diginetica,
     "hours": hours,
+    "few": few,
     "first": first,
     "install": install,
     "catalogue": catalogue,
     "divided": divided,
     "serve": serve,
-    "blocks": blocks,
     "smaller": smaller,
     "tune": tune,
     "gowalla": gowalla,

@@ -1,4 +1,4 @@
-"""What fixed blocks of rows cost: rankings for few people, beside products of just their rows."""
+"""Times rankings for few people, beside torch's product and `topk`."""
 
 import argparse
 from collections.abc import Callable
@@ -27,27 +27,25 @@ def run(asked: argparse.Namespace) -> None:
     for num in PEOPLE:
         _add_times(num, asked, table)
     print(table, flush=True)
-    publish("blocks", [table], asked.out)
+    publish("few", [table], asked.out)
 
 
 def _add_times(num: int, asked: argparse.Namespace, table: Table) -> None:
     programs = [
-        Program(f"widenet, {num} of 64 rows", "benchmarks.blocks:in_blocks", {"num": num}, ["widenet"]),
-        Program(f"PyTorch, {num} alone", "benchmarks.blocks:alone", {"num": num}),
+        Program(f"widenet, {num}", "benchmarks.few:widenet", {"num": num}, ["widenet"]),
+        Program(f"PyTorch, {num}", "benchmarks.few:pytorch", {"num": num}),
     ]
     found = measure(programs, asked.rounds, asked.seconds)
     for measured in found:
         table.add(measured, found[0])
 
 
-def in_blocks(num: int) -> Callable[[int], dict[str, Any]]:
-    """Return steps of `widenet.predict.top_k`, after a full block, as a service begins."""
-    network = drawn_network(max(PEOPLE), ITEMS, COLUMNS)
-    rankings(network, max(PEOPLE), K)(1)
-    return rankings(network, num, K)
+def widenet(num: int) -> Callable[[int], dict[str, Any]]:
+    """Return steps of `widenet.predict.top_k`."""
+    return rankings(drawn_network(max(PEOPLE), ITEMS, COLUMNS), num, K)
 
 
-def alone(num: int) -> Callable[[int], dict[str, Any]]:
+def pytorch(num: int) -> Callable[[int], dict[str, Any]]:
     """Return steps of a product of the people's rows with all items, and torch's `topk`."""
     import torch
 
