@@ -115,6 +115,7 @@ def called(words, cwd, **more):
     return ended
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     names = set(zipfile.ZipFile(built[".whl"]).namelist())
     assert {name for name in names if ".dist-info/" not in name} == PACKAGE | NATIVE
@@ -122,6 +123,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.slow
 def test_the_source_distribution_holds_the_package_and_what_builds_it(built):
     with tarfile.open(built[".gz"]) as archive:
         names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
