@@ -112,7 +112,10 @@ def test_zeros_behind_the_values_change_no_bit_where_they_are_not_counted(num):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("width", [0, 1, 5, 200])
 @pytest.mark.parametrize("number", [1, 2, 8, 17])
-def test_a_compiled_sum_has_torchs_bits_also_of_what_is_no_number(number, width, dtype, monkeypatch):
+@pytest.mark.parametrize("is_vector", [False, True])
+def test_a_compiled_sum_has_torchs_bits_also_of_what_is_no_number(
+    is_vector, number, width, dtype, monkeypatch
+):
     generator = torch.Generator().manual_seed(width)
     terms = [
         torch.randn(19, width, generator=generator, dtype=dtype).mT.contiguous().mT for _ in range(number)
@@ -121,6 +124,8 @@ def test_a_compiled_sum_has_torchs_bits_also_of_what_is_no_number(number, width,
     for term in terms[:2] if width else []:
         term[:6, 0] = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, tiny / 2, -large])
         term[6:12] *= torch.tensor([tiny, large / 9, 1e-30, 1e30, 0.0, -0.0])[:, None]
+    if is_vector:
+        terms = [term[:, :1].reshape(-1) for term in terms]
     found = exact_sum(terms)
     monkeypatch.setitem(table.TABLE, "exact_sum", ("torch",))
     expected = exact_sum(terms)

@@ -138,10 +138,10 @@ def exact_sum(terms: Terms) -> Tensor:
         from widenet.kernels.triton.fixed_point import exact_sum as launched
 
         return launched(_stacked(terms))
-    if terms[0].dim() == 2 and chosen == "native":
+    if terms[0].dim() <= 2 and chosen == "native":
         total = torch.empty(terms[0].shape, dtype=terms[0].dtype)
-        rows = _alike(terms)
-        call(f"exact_sum_{_name(total)}", rows, len(rows), total, *total.shape)
+        rows, shape = _alike(terms), total.shape if total.dim() == 2 else (total.numel(), 1)
+        call(f"exact_sum_{_name(total)}", rows, len(rows), total, *shape)
         return total
     peaks = common_peaks(terms)
     return rounded(fixed_sum(terms, peaks, len(terms)), peaks, len(terms), terms[0].dtype)
