@@ -1,290 +1,25 @@
-// Tiles of an output: products, and passes that turn logits into loss and slopes. widenet/kernels/output_passes.py says
-// what each function computes.
+// A step of wide outputs: products, and passes that turn logits into loss, gradients and the optimizer's steps.
+// widenet/kernels/output_passes.py says what each function computes.
 //
-// Logits are [examples, units] without the biases, and slopes overwrite them. Sums over examples are added within parts
-// of 64 examples, then over the parts. Nothing is fused or reordered, so the bits are the same on every processor.
+// Units are taken in blocks whose logits [units, examples] stay in a core's cache; examples lie in the lanes of vectors.
+// Each sum has one order, so bits depend neither on threads nor on the width of vectors.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <limits>
 #include <vector>
 
-#include "lanes.h"
+#include "product.h"
 #include "steps.h"
+#include "threads.h"
 
 namespace {
 
-constexpr int64_t kPiece = 256, kPart = 64, kFew = 16;
-// Units whose factors are multiplied before taking a logarithm (the product is at most 2^256), examples whose slopes are
-// added together first, and the count below which numbers are added one by one.
+// Logits of a block, and its units: a multiple of the rows that are multiplied together.
+constexpr int64_t kCells = 65536, kFewest = 72, kMost = 264, kTogether = 24;
+constexpr float kShortest = 1e-12f, kInfinity = std::numeric_limits<float>::infinity();
 
-using Gemm = void (*)(const char*, const char*, const int*, const int*, const int*, const float*, const float*,
-                      const int*, const float*, const int*, const float*, float*, const int*);
-
-// The sum, by repeatedly folding the numbers in half; overwrites them.
-double sum(float* numbers, int64_t count) {
-  while (count > kFew) {
-    int64_t half = (count + 1) >> 1;
-    for (int64_t n = 0; n < count - half; n++) numbers[n] += numbers[n + half];
-    count = half;
-  }
-  double total = 0.0;
-  for (int64_t n = 0; n < count; n++) total += static_cast<double>(numbers[n]);
-  return total;
-}
-
-// The largest of one or more numbers; overwrites them.
-float peak_of(float* numbers, int64_t count) {
-  while (count > kFew) {
-    int64_t half = (count + 1) >> 1;
-    for (int64_t n = 0; n < count - half; n++) {
-      float low = numbers[n], high = numbers[n + half];
-      numbers[n] = high > low ? high : low;
-    }
-    count = half;
-  }
-  float peak = numbers[0];
-  for (int64_t n = 0; n < count; n++) peak = numbers[n] > peak ? numbers[n] : peak;
-  return peak;
-}
-
-// The sum of log(1 + x) over a piece; overwrites `factors`.
-double log_of_product(const float* x, double* factors) {
-  int64_t count = kPiece / 2;
-  for (int64_t v = 0; v < count; v++)
-    factors[v] = (1.0 + static_cast<double>(x[v])) * (1.0 + static_cast<double>(x[v + count]));
-  while (count > kFew) {
-    count >>= 1;
-    for (int64_t v = 0; v < count; v++) factors[v] *= factors[v + count];
-  }
-  double product = 1.0;
-  for (int64_t v = 0; v < count; v++) product *= factors[v];
-  return std::log(product);
-}
-
-// A tile: its logits and biases, and its targets in order of units, then examples.
-struct Tile {
-  float* logits;
-  const float* bias;
-  int64_t examples, units, first;  // the first unit in its shard
-  const int64_t* entry_examples;
-  const int64_t* entry_units;
-  int64_t entries;
-
-  float* row(int64_t e) const { return logits + e * units; }
-  float target_logit(int64_t n) const { return row(entry_examples[n])[entry_units[n] - first] + bias[entry_units[n] - first]; }
-  // If a target occurs twice, the slope of the last entry counts.
-  bool is_last(int64_t n) const {
-    return n + 1 == entries || entry_units[n + 1] != entry_units[n] || entry_examples[n + 1] != entry_examples[n];
-  }
-  std::vector<float> target_logits() const {
-    std::vector<float> found(entries);
-    for (int64_t n = 0; n < entries; n++) found[n] = target_logit(n);
-    return found;
-  }
-};
-
-// What turns logits into slopes. For a sigmoid: the targets' values, or null for ones, and the loss weights of targets
-// and of other units; for a softmax: the targets' pulls, the logarithm of the denominators, and the sums of the pulls.
-struct Numbers {
-  const float* of_targets;
-  const float* one;
-  const float* other;
-};
-
-double sigmoid(const Tile& tile, const Numbers& given, float* bias_gradient) {
-  std::vector<float> targets = tile.target_logits(), part(tile.units);
-  float x[kPiece], above[kPiece];
-  double factors[kPiece / 2], total = 0.0;
-  for (int64_t begin = 0; begin < tile.examples; begin += kPart) {
-    std::fill(part.begin(), part.end(), 0.f);
-    for (int64_t e = begin; e < std::min(begin + kPart, tile.examples); e++) {
-      double value = 0.0;
-      float weight = given.other[e];
-      for (int64_t first = 0; first < tile.units; first += kPiece) {
-        int64_t count = std::min(kPiece, tile.units - first);
-        float* __restrict logits = tile.row(e) + first;
-        const float* __restrict bias = tile.bias + first;
-        float* __restrict sums = part.data() + first;
-        for (int64_t v = 0; v < count; v++) {
-          float z = logits[v] + bias[v], ex = exponential(z > 0.f ? -z : z), share = 1.f / (1.f + ex);
-          float slope = weight * (z < 0.f ? ex * share : share);
-          logits[v] = slope;
-          sums[v] += slope;
-          x[v] = ex;
-          above[v] = z < 0.f ? 0.f : z;
-        }
-        for (int64_t v = count; v < kPiece; v++) x[v] = above[v] = 0.f;
-        value += log_of_product(x, factors) + sum(above, kPiece);
-      }
-      total += value * static_cast<double>(weight);
-    }
-    for (int64_t t = 0; t < tile.units; t++) bias_gradient[t] += part[t];
-  }
-  double change = 0.0;
-  for (int64_t n = 0; n < tile.entries; n++) {
-    int64_t e = tile.entry_examples[n], t = tile.entry_units[n] - tile.first;
-    float z = targets[n], value = given.of_targets ? given.of_targets[n] : 1.f, other = given.other[e];
-    float weight = value > 0.f ? given.one[e] : other;
-    float ex = exponential(z > 0.f ? -z : z), share = 1.f / (1.f + ex), a = z < 0.f ? ex * share : share;
-    double softplus = std::log1p(static_cast<double>(ex)) + static_cast<double>(z < 0.f ? 0.f : z);
-    change += (softplus - static_cast<double>(value) * static_cast<double>(z)) * static_cast<double>(weight) -
-              softplus * static_cast<double>(other);
-    if (tile.is_last(n)) {
-      float slope = (a - value) * weight;
-      tile.row(e)[t] = slope;
-      bias_gradient[t] += slope - a * other;
-    }
-  }
-  return total + change;
-}
-
-double softmax(const Tile& tile, const Numbers& given, float* bias_gradient) {
-  std::vector<float> targets = tile.target_logits(), part(tile.units);
-  for (int64_t begin = 0; begin < tile.examples; begin += kPart) {
-    std::fill(part.begin(), part.end(), 0.f);
-    for (int64_t e = begin; e < std::min(begin + kPart, tile.examples); e++) {
-      float log_sum = given.one[e], coupling = given.other[e];
-      float* __restrict logits = tile.row(e);
-      const float* __restrict bias = tile.bias;
-      float* __restrict sums = part.data();
-      for (int64_t t = 0; t < tile.units; t++) {
-        float slope = exponential(logits[t] + bias[t] - log_sum) * coupling;
-        logits[t] = slope;
-        sums[t] += slope;
-      }
-    }
-    for (int64_t t = 0; t < tile.units; t++) bias_gradient[t] += part[t];
-  }
-  for (int64_t n = 0; n < tile.entries; n++) {
-    int64_t e = tile.entry_examples[n], t = tile.entry_units[n] - tile.first;
-    if (!tile.is_last(n)) continue;
-    tile.row(e)[t] = exponential(targets[n] - given.one[e]) * given.other[e] - given.of_targets[n];
-    bias_gradient[t] -= given.of_targets[n];
-  }
-  return 0.0;
-}
-
-void softmax_sums(const Tile& tile, float* target_logits, float* peaks, double* totals) {
-  std::vector<float> shifted(tile.units), folded(tile.units + 1);
-  for (int64_t e = 0; e < tile.examples; e++) {
-    const float* __restrict logits = tile.row(e);
-    for (int64_t t = 0; t < tile.units; t++) folded[t] = shifted[t] = logits[t] + tile.bias[t];
-    folded[tile.units] = peaks[e];
-    float peak = peak_of(folded.data(), tile.units + 1);
-    for (int64_t t = 0; t < tile.units; t++) shifted[t] = exponential(shifted[t] - peak);
-    totals[e] = totals[e] * std::exp(static_cast<double>(peaks[e]) - static_cast<double>(peak)) +
-                sum(shifted.data(), tile.units);
-    peaks[e] = peak;
-  }
-  for (int64_t n = 0; n < tile.entries; n++) target_logits[n] = tile.target_logit(n);
-}
-
-// Round to the nearest bfloat16, to even in the middle, as torch does.
-void round_to_bfloat16(const float* from, float* to, int64_t count) {
-  for (int64_t n = 0; n < count; n++) {
-    uint32_t whole = bits(from[n]), nearest = (whole + 0x7FFFu + (whole >> 16 & 1u)) & 0xFFFF0000u;
-    to[n] = number((whole & 0x7FFFFFFFu) <= 0x7F800000u ? nearest : 0x7FC00000u);
-  }
-}
-
-// The tiles of a shard and their targets, as widenet/kernels/output_passes.py lays them out.
-struct Shard {
-  Gemm gemm;  // the sgemm that torch's products call
-  const float* direct;
-  int64_t examples, inner;
-  float* weight;
-  const float* lengths;  // by which products divide the weights; null: by none
-  float* bias;
-  const int64_t* starts;  // the first unit of each tile, then their number
-  const int64_t* edges;   // the first entry of each tile, then their number
-  int64_t tiles;
-  const int64_t* entry_examples;
-  const int64_t* entry_units;
-  int64_t before;   // tiles of the shard before these
-  int64_t rounded;  // whether products take operands rounded to bfloat16
-};
-
-// One tile after the other: its logits and the operand of its products.
-class Sweep {
- public:
-  Sweep(const Shard& shard, float* kept)
-      : shard_(shard), kept_(kept), most_(0), logits_(kept ? 0 : most() * shard.examples),
-        operands_(shard.rounded || shard.lengths ? most() * shard.inner : 0) {}
-
-  int64_t most() {
-    for (int64_t n = 0; n < shard_.tiles; n++) most_ = std::max(most_, shard_.starts[n + 1] - shard_.starts[n]);
-    return most_;
-  }
-
-  Tile tile(int64_t n) const {
-    int64_t start = shard_.starts[n], low = shard_.edges[n];
-    // A tile that is kept begins at a cache line, as any tensor does.
-    float* at = kept_ ? kept_ + ((shard_.examples * start + kLine - 1) / kLine + shard_.before + n) * kLine : logits_.get();
-    return {at, shard_.bias + start, shard_.examples, shard_.starts[n + 1] - start, start,
-            shard_.entry_examples + low, shard_.entry_units + low, shard_.edges[n + 1] - low};
-  }
-
-  // The weights of a tile as products take them.
-  const float* operand(const Tile& tile) const {
-    const float* weight = shard_.weight + tile.first * shard_.inner;
-    int64_t count = tile.units * shard_.inner;
-    float* own = operands_.get();
-    if (shard_.lengths) {
-      for (int64_t t = 0; t < tile.units; t++)
-        for (int64_t h = 0; h < shard_.inner; h++)
-          own[t * shard_.inner + h] = weight[t * shard_.inner + h] / shard_.lengths[tile.first + t];
-      weight = own;
-    }
-    if (shard_.rounded) {
-      round_to_bfloat16(weight, own, count);
-      weight = own;
-    }
-    return weight;
-  }
-
-  // logits = direct @ weight.T. The routine sees every matrix transposed.
-  void fill_logits(const Tile& tile, const float* operand) const {
-    multiply('T', 'N', tile.units, tile.examples, shard_.inner, operand, shard_.inner, shard_.direct, shard_.inner, 0.f,
-             tile.logits, tile.units);
-  }
-
-  // gradient += slopes @ weight.
-  void add_direct_gradient(const Tile& tile, const float* operand, float* gradient) const {
-    multiply('N', 'N', shard_.inner, tile.examples, tile.units, operand, shard_.inner, tile.logits, tile.units, 1.f,
-             gradient, shard_.inner);
-  }
-
-  // gradient = slopes.T @ direct.
-  void fill_weight_gradient(const Tile& tile, float* gradient) const {
-    multiply('N', 'T', shard_.inner, tile.units, tile.examples, shard_.direct, shard_.inner, tile.logits, tile.units,
-             0.f, gradient, shard_.inner);
-  }
-
- private:
-  void multiply(char one, char other, int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b,
-                int64_t ldb, float scale, float* c, int64_t ldc) const {
-    int sizes[] = {int(m), int(n), int(k), int(lda), int(ldb), int(ldc)};
-    float unscaled = 1.f;
-    shard_.gemm(&one, &other, &sizes[0], &sizes[1], &sizes[2], &unscaled, a, &sizes[3], b, &sizes[4], &scale, c,
-                &sizes[5]);
-  }
-
-  const Shard& shard_;
-  float* kept_;
-  int64_t most_;
-  // The routine sums in another order if an operand does not begin at a cache line.
-  Aligned logits_, operands_;
-};
-
-using Pass = double (*)(const Tile&, const Numbers&, float*);
-
-Pass pass_of(int64_t is_softmax) { return is_softmax ? softmax : sigmoid; }
-
-// The numbers of the targets of a tile.
-Numbers within(const Numbers& numbers, int64_t low) {
-  return {numbers.of_targets ? numbers.of_targets + low : nullptr, numbers.one, numbers.other};
-}
-
-// An optimizer's step of a shard's weights or biases; without it, `numbers` is null.
+// An optimizer's step of a shard's weights or biases.
 struct Stepped {
   float* numbers;
   float* first;
@@ -297,98 +32,494 @@ struct Stepped {
   }
 };
 
+// Gradients of rows that sparse inputs touch: each is the sum over its entries of an example's vector times the entry's
+// value, if there are values.
+struct Touched {
+  const int64_t* rows;  // ascending
+  int64_t count;
+  const int64_t* ends;  // of each row's entries, after a 0
+  const int64_t* examples;
+  const float* values;
+  const float* vectors;
+};
+
+// A batch before an output.
+struct Batch {
+  const float* direct;  // [examples, inner], the vectors that meet the units'
+  int64_t examples, inner;
+  int64_t tile;  // units of a tile; blocks begin anew in each
+  int64_t is_softmax, fuses;
+  int64_t rounds;  // whether products take operands rounded to bfloat16; `direct` is rounded already
+  const float* one;    // [examples]: loss weights of targets; of a softmax the logarithms of the divisors
+  const float* other;  // [examples]: loss weights of other units; of a softmax the sums of the pulls
+};
+
+// Consecutive units of a shard, from the first of a tile on, and the shard's targets in order of units, then examples.
+struct Shard {
+  const float* weight;  // [units, inner]
+  float* lengths;       // [units], by which products divide the weights; null: by none
+  const float* bias;    // or null
+  int64_t first, last;
+  const int64_t* entry_examples;
+  const int64_t* entry_units;
+  int64_t entries;
+  const float* of_targets;  // their values, null for ones; of a softmax their pulls
+  float* kept;              // [units, row_of(examples)]: slopes, or a softmax's shares; null: they are computed again
+  float* scales;            // [blocks, examples]: by whose exponentials the shares of a softmax were divided
+  float* hidden;            // [examples, inner]: the gradient to `direct`
+  float* peaks;             // [examples], of a softmax, and the sums of its shares
+  double* totals;
+  float* target_logits;
+  float* target_vectors;  // [entries, inner], as products take them; null: the weights stay in memory
+  double* loss;
+};
+
+// What is done with the gradients of a shard's units; each may be null.
+struct Gradients {
+  float* weight;  // [last - first, inner], receives that of the weights
+  float* bias;    // [last - first], and that of the biases
+  const Touched* touched;
+  const Stepped* weight_step;
+  const Stepped* bias_step;
+};
+
+// The most units of a block.
+int64_t units_of_block(int64_t examples) {
+  int64_t units = kCells / std::max<int64_t>(examples, 1) / kTogether * kTogether;
+  return std::min(kMost, std::max(kFewest, units));
+}
+
+// Numbers between the rows of logits: caches would hold few rows at a distance of a power of 2.
+int64_t row_of(int64_t examples) { return panels(examples) * kPanel + kLine; }
+
+// The sum of a product of numbers, in one order for every width of vectors.
+float dot(const float* one, const float* other, int64_t count) {
+  float part[kLine] = {};
+  int64_t n = 0;
+  for (; n + kLine <= count; n += kLine)
+    for (int64_t l = 0; l < kLine; l++) part[l] += one[n + l] * other[n + l];
+  for (int64_t l = 0; n + l < count; l++) part[l] += one[n + l] * other[n + l];
+  for (int64_t half = kLine / 2; half > 0; half /= 2)
+    for (int64_t l = 0; l < half; l++) part[l] += part[l + half];
+  return part[0];
+}
+
+// The nearest bfloat16, to even in the middle, as torch rounds.
+void round_to_bfloat16(const float* from, float* to, int64_t count) {
+  for (int64_t n = 0; n < count; n++) {
+    uint32_t whole = bits(from[n]), nearest = (whole + 0x7FFFu + (whole >> 16 & 1u)) & 0xFFFF0000u;
+    to[n] = number((whole & 0x7FFFFFFFu) <= 0x7F800000u ? nearest : 0x7FC00000u);
+  }
+}
+
+// A block of units, and its targets.
+struct Block {
+  int64_t first, units;
+  float* scales;
+  int64_t low, high;
+};
+
+// What a thread needs for a batch.
+template <bool fuses>
+class Worker {
+ public:
+  Worker(const Batch& batch, const float* direct)
+      : batch_(batch), direct_(direct), inner_(batch.inner), row_(row_of(batch.examples)), wide_(panels(inner_) * kPanel),
+        most_(units_of_block(batch.examples)),
+        logits_(most_ * row_), own_(most_ * inner_), operand_(most_ * wide_), gradient_(most_ * wide_),
+        scaled_(batch.examples * kPanel), hidden_(batch.examples * wide_), factors_(row_), bias_gradient_(most_),
+        ends_(panels(batch.examples) + 2) {}
+
+  // The shares of a softmax, their sums, and the sums of the units' vectors times them.
+  void add_shares(const Shard& shard) {
+    std::vector<float> peaks(row_, -kInfinity), sums(row_), before(row_);
+    std::copy_n(shard.peaks, batch_.examples, peaks.begin());
+    read_hidden(shard);
+    each_block(shard, [&](const Block& block) {
+      float* shares = shares_of(shard, block);
+      const float* vectors = vectors_of(shard, block, true);
+      for (int64_t n = block.low; shard.target_vectors && n < block.high; n++)
+        std::copy_n(vectors + (shard.entry_units[n] - block.first) * inner_, inner_, shard.target_vectors + n * inner_);
+      before = peaks;
+      group_targets(shard, block);
+      for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
+        fill_logits(shard, block, vectors, panel, shares);
+        copy_targets(shard, block, panel, shares, shard.target_logits);
+        raise_peaks(block, panel, shares, peaks.data());
+        fill_shares(block, panel, shares, peaks.data(), sums.data());
+      }
+      for (int64_t e = 0; e < batch_.examples; e++) {
+        block.scales[e] = peaks[e];
+        bool is_same = before[e] == peaks[e];
+        shard.totals[e] *= is_same ? 1.0 : std::exp(static_cast<double>(before[e]) - static_cast<double>(peaks[e]));
+        shard.totals[e] += sums[e];
+        if (is_same) continue;
+        float factor = exponential(before[e] - peaks[e]);
+        for (int64_t h = 0; h < wide_; h++) hidden_.get()[e * wide_ + h] *= factor;
+      }
+      add_hidden(block, shares);
+    });
+    std::copy_n(peaks.begin(), batch_.examples, shard.peaks);
+    write_hidden(shard);
+  }
+
+  // The gradient to the batch's vectors, once the divisors of a softmax are known.
+  void finish_hidden(const Shard& shard) {
+    for (int64_t e = 0; e < batch_.examples; e++) {
+      float factor = factor_of(shard.peaks[e], e);
+      for (int64_t h = 0; h < inner_; h++) shard.hidden[e * inner_ + h] *= factor;
+    }
+    for (int64_t n = 0; n < shard.entries; n++) {
+      const float* vector = shard.target_vectors + n * inner_;
+      if (!shard.target_vectors) {
+        fill_vector(shard, shard.entry_units[n], own_.get());
+        vector = own_.get();
+      }
+      float* hidden = shard.hidden + shard.entry_examples[n] * inner_;
+      for (int64_t h = 0; h < inner_; h++) hidden[h] -= shard.of_targets[n] * vector[h];
+    }
+  }
+
+  // The loss of a sigmoid, its slopes, and the gradient to the batch's vectors; then as `finish`.
+  void add_slopes(const Shard& shard, const Gradients& gradients) {
+    read_hidden(shard);
+    each_block(shard, [&](const Block& block) {
+      float* slopes = shares_of(shard, block);
+      const float* vectors = vectors_of(shard, block, true);
+      *shard.loss += fill_slopes(shard, block, vectors, slopes);
+      add_hidden(block, slopes);
+      if (gradients.weight_step || gradients.bias_step) finish(shard, gradients, block, slopes);
+    });
+    write_hidden(shard);
+  }
+
+  // The gradients to weights and biases, and their steps.
+  void finish(const Shard& shard, const Gradients& gradients) {
+    each_block(shard, [&](const Block& block) {
+      float* shares = shares_of(shard, block);
+      if (!shard.kept) {
+        const float* vectors = vectors_of(shard, block, false);
+        if (batch_.is_softmax) {
+          for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
+            fill_logits(shard, block, vectors, panel, shares);
+            fill_shares(block, panel, shares, block.scales, nullptr);
+          }
+        } else {
+          fill_slopes(shard, block, vectors, shares);
+        }
+      }
+      finish(shard, gradients, block, shares);
+    });
+  }
+
+ private:
+  // Call `work(block)` for the blocks of a shard's units.
+  template <class Work>
+  void each_block(const Shard& shard, Work work) {
+    int64_t of_tile = (batch_.tile + most_ - 1) / most_;
+    const int64_t* end = shard.entry_units + shard.entries;
+    for (int64_t tile = shard.first; tile < shard.last; tile += batch_.tile) {
+      int64_t stop = std::min(tile + batch_.tile, shard.last), number = tile / batch_.tile * of_tile;
+      for (int64_t first = tile; first < stop; first += most_, number++) {
+        int64_t units = std::min(most_, stop - first);
+        int64_t low = std::lower_bound(shard.entry_units, end, first) - shard.entry_units;
+        int64_t high = std::lower_bound(shard.entry_units + low, end, first + units) - shard.entry_units;
+        work(Block{first, units, shard.scales ? shard.scales + number * batch_.examples : nullptr, low, high});
+      }
+    }
+  }
+
+  float* shares_of(const Shard& shard, const Block& block) {
+    return shard.kept ? shard.kept + block.first * row_ : logits_.get();
+  }
+
+  // The vector of a unit as products take it.
+  void fill_vector(const Shard& shard, int64_t unit, float* to) const {
+    const float* weight = shard.weight + unit * inner_;
+    float factor = shard.lengths ? 1.f / shard.lengths[unit] : 1.f;
+    for (int64_t h = 0; h < inner_; h++) to[h] = weight[h] * factor;
+    if (batch_.rounds) round_to_bfloat16(to, to, inner_);
+  }
+
+  // The vectors of a block as products take them, also in `operand_` if that is wanted.
+  const float* vectors_of(const Shard& shard, const Block& block, bool in_panels) {
+    const float* vectors = shard.weight + block.first * inner_;
+    if (shard.lengths || batch_.rounds) {
+      for (int64_t t = 0; t < block.units; t++) {
+        const float* weight = vectors + t * inner_;
+        if (shard.lengths) {
+          float length = std::sqrt(dot(weight, weight, inner_));
+          shard.lengths[block.first + t] = length <= kShortest ? kInfinity : length;
+        }
+        fill_vector(shard, block.first + t, own_.get() + t * inner_);
+      }
+      vectors = own_.get();
+    }
+    for (int64_t panel = 0; in_panels && panel < panels(inner_); panel++)
+      copy_panel(vectors, block.units, inner_, nullptr, panel, operand_.get() + panel * kPanel * block.units);
+    return vectors;
+  }
+
+  // The logits of some examples.
+  void fill_logits(const Shard& shard, const Block& block, const float* vectors, int64_t panel, float* logits) {
+    float* to = logits + panel * kPanel;
+    multiply<fuses, false>({vectors, inner_, 1}, block.units, direct_ + panel * kPanel * inner_, inner_, to, row_);
+    for (int64_t t = 0; shard.bias && t < block.units; t++)
+      for (int64_t half = 0; half < 2; half++) {
+        float* lanes = to + t * row_ + half * kLanes;
+        store(lanes, load(lanes) + shard.bias[block.first + t]);
+      }
+  }
+
+  // Group the targets of a block by panels of examples.
+  void group_targets(const Shard& shard, const Block& block) {
+    std::fill(ends_.begin(), ends_.end(), 0);
+    for (int64_t n = block.low; n < block.high; n++) ends_[shard.entry_examples[n] / kPanel + 2]++;
+    for (size_t panel = 2; panel < ends_.size(); panel++) ends_[panel] += ends_[panel - 1];
+    grouped_.resize(block.high - block.low);
+    for (int64_t n = block.low; n < block.high; n++) grouped_[ends_[shard.entry_examples[n] / kPanel + 1]++] = n;
+  }
+
+  // The logits of the targets of a panel of examples.
+  void copy_targets(const Shard& shard, const Block& block, int64_t panel, const float* logits, float* to) const {
+    for (int64_t place = ends_[panel]; place < ends_[panel + 1]; place++) {
+      int64_t n = grouped_[place];
+      to[n] = logits[(shard.entry_units[n] - block.first) * row_ + shard.entry_examples[n]];
+    }
+  }
+
+  void raise_peaks(const Block& block, int64_t panel, const float* logits, float* peaks) const {
+    float* of_panel = peaks + panel * kPanel;
+    Floats low = load(of_panel), high = load(of_panel + kLanes);
+    for (int64_t t = 0; t < block.units; t++) {
+      const float* lanes = logits + t * row_ + panel * kPanel;
+      Floats one = load(lanes), other = load(lanes + kLanes);
+      low = one > low ? one : low;
+      high = other > high ? other : high;
+    }
+    store(of_panel, low);
+    store(of_panel + kLanes, high);
+  }
+
+  // Turn the logits of some examples into exp(logit - peak), and add these up.
+  void fill_shares(const Block& block, int64_t panel, float* logits, const float* peaks, float* sums) const {
+    float of_panel[kPanel] = {};
+    for (int64_t l = 0; l < kPanel && panel * kPanel + l < batch_.examples; l++) of_panel[l] = peaks[panel * kPanel + l];
+    Floats low = load(of_panel), high = load(of_panel + kLanes), low_sum{}, high_sum{};
+    for (int64_t t = 0; t < block.units; t++) {
+      float* lanes = logits + t * row_ + panel * kPanel;
+      Floats one = exponential(load(lanes) - low), other = exponential(load(lanes + kLanes) - high);
+      store(lanes, one);
+      store(lanes + kLanes, other);
+      if (batch_.rounds) {
+        round_to_bfloat16(lanes, lanes, kPanel);
+        one = load(lanes);
+        other = load(lanes + kLanes);
+      }
+      low_sum += one;
+      high_sum += other;
+    }
+    if (!sums) return;
+    store(sums + panel * kPanel, low_sum);
+    store(sums + panel * kPanel + kLanes, high_sum);
+  }
+
+  // The slopes of a sigmoid's cross-entropy by the logits; return the loss.
+  double fill_slopes(const Shard& shard, const Block& block, const float* vectors, float* logits) {
+    std::vector<float> targets(block.high - block.low);
+    double loss = 0.0;
+    group_targets(shard, block);
+    for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
+      int64_t first = panel * kPanel, count = std::min(kPanel, batch_.examples - first);
+      fill_logits(shard, block, vectors, panel, logits);
+      copy_targets(shard, block, panel, logits, targets.data() - block.low);
+      float above[kPanel] = {}, weights[kPanel] = {}, x[kPanel];
+      double factors[kPanel];
+      std::copy_n(batch_.other + first, count, weights);
+      std::fill_n(factors, kPanel, 1.0);
+      for (int64_t t = 0; t < block.units; t++) {
+        float* lanes = logits + t * row_ + first;
+        for (int64_t half = 0; half < kPanel; half += kLanes) {
+          Floats z = load(lanes + half), ex = exponential(z > 0.f ? -z : z), share = 1.f / (1.f + ex);
+          store(lanes + half, load(weights + half) * (z < 0.f ? ex * share : share));
+          store(above + half, load(above + half) + (z < 0.f ? Floats{} : z));
+          store(x + half, ex);
+        }
+        for (int64_t l = 0; l < kPanel; l++) factors[l] *= 1.0 + static_cast<double>(x[l]);
+      }
+      for (int64_t l = 0; l < count; l++)
+        loss += (std::log(factors[l]) + static_cast<double>(above[l])) * static_cast<double>(weights[l]);
+    }
+    for (int64_t n = block.low; n < block.high; n++) {
+      int64_t e = shard.entry_examples[n];
+      float z = targets[n - block.low], value = shard.of_targets ? shard.of_targets[n] : 1.f, other = batch_.other[e];
+      float weight = value > 0.f ? batch_.one[e] : other;
+      float ex = exponential(z > 0.f ? -z : z), share = 1.f / (1.f + ex), a = z < 0.f ? ex * share : share;
+      double softplus = std::log1p(static_cast<double>(ex)) + static_cast<double>(z < 0.f ? 0.f : z);
+      loss += (softplus - static_cast<double>(value) * static_cast<double>(z)) * static_cast<double>(weight) -
+              softplus * static_cast<double>(other);
+      logits[(shard.entry_units[n] - block.first) * row_ + e] = (a - value) * weight;
+    }
+    if (batch_.rounds)
+      for (int64_t t = 0; t < block.units; t++) round_to_bfloat16(logits + t * row_, logits + t * row_, batch_.examples);
+    return loss;
+  }
+
+  // What turns the shares of a softmax, divided by the exponential of a peak, into slopes but for the pulls.
+  float factor_of(float peak, int64_t e) const { return batch_.other[e] * exponential(peak - batch_.one[e]); }
+
+  void read_hidden(const Shard& shard) {
+    for (int64_t e = 0; e < batch_.examples; e++) {
+      float* to = hidden_.get() + e * wide_;
+      std::copy_n(shard.hidden + e * inner_, inner_, to);
+      std::fill(to + inner_, to + wide_, 0.f);
+    }
+  }
+
+  void write_hidden(const Shard& shard) const {
+    for (int64_t e = 0; e < batch_.examples; e++) std::copy_n(hidden_.get() + e * wide_, inner_, shard.hidden + e * inner_);
+  }
+
+  // hidden += shares.T @ vectors
+  void add_hidden(const Block& block, const float* shares) {
+    for (int64_t panel = 0; panel < panels(inner_); panel++)
+      multiply<fuses, true>({shares, 1, row_}, batch_.examples, operand_.get() + panel * kPanel * block.units,
+                            block.units, hidden_.get() + panel * kPanel, wide_);
+  }
+
+  // The gradients to a block's weights and biases, and their steps.
+  void finish(const Shard& shard, const Gradients& gradients, const Block& block, const float* shares) {
+    float* factors = factors_.get();
+    for (int64_t e = 0; e < batch_.examples; e++) factors[e] = batch_.is_softmax ? factor_of(block.scales[e], e) : 1.f;
+    if (gradients.bias || gradients.bias_step) fill_bias_gradient(shard, block, shares, factors);
+    if (gradients.weight || gradients.weight_step) {
+      fill_weight_gradient(shard, block, shares, factors);
+      if (shard.lengths) through_lengths(shard, block);
+      if (gradients.touched) add_touched(*gradients.touched, block);
+    }
+    give(gradients, block, block.first - shard.first);
+  }
+
+  void fill_bias_gradient(const Shard& shard, const Block& block, const float* shares, const float* factors) {
+    for (int64_t t = 0; t < block.units; t++) bias_gradient_.get()[t] = dot(shares + t * row_, factors, batch_.examples);
+    for (int64_t n = block.low; batch_.is_softmax && n < block.high; n++)
+      bias_gradient_.get()[shard.entry_units[n] - block.first] -= shard.of_targets[n];
+  }
+
+  // gradient = (factors * shares) @ direct, less the pulls of the targets
+  void fill_weight_gradient(const Shard& shard, const Block& block, const float* shares, const float* factors) {
+    for (int64_t panel = 0; panel < panels(inner_); panel++) {
+      copy_panel(batch_.direct, batch_.examples, inner_, batch_.is_softmax ? factors : nullptr, panel, scaled_.get());
+      if (batch_.rounds) round_to_bfloat16(scaled_.get(), scaled_.get(), batch_.examples * kPanel);
+      multiply<fuses, false>({shares, row_, 1}, block.units, scaled_.get(), batch_.examples,
+                             gradient_.get() + panel * kPanel, wide_);
+    }
+    for (int64_t n = block.low; batch_.is_softmax && n < block.high; n++) {
+      float* gradient = gradient_.get() + (shard.entry_units[n] - block.first) * wide_;
+      const float* direct = batch_.direct + shard.entry_examples[n] * inner_;
+      for (int64_t h = 0; h < inner_; h++) gradient[h] -= shard.of_targets[n] * direct[h];
+    }
+  }
+
+  // Turn the gradient to directions into that to the weights.
+  void through_lengths(const Shard& shard, const Block& block) {
+    for (int64_t t = 0; t < block.units; t++) {
+      const float* weight = shard.weight + (block.first + t) * inner_;
+      float* gradient = gradient_.get() + t * wide_;
+      float factor = 1.f / shard.lengths[block.first + t], along = dot(gradient, weight, inner_) * factor * factor;
+      for (int64_t h = 0; h < inner_; h++) gradient[h] = (gradient[h] - along * weight[h]) * factor;
+    }
+  }
+
+  void add_touched(const Touched& touched, const Block& block) {
+    const int64_t* end = touched.rows + touched.count;
+    int64_t u = std::lower_bound(touched.rows, end, block.first) - touched.rows;
+    for (; u < touched.count && touched.rows[u] < block.first + block.units; u++) {
+      float* gradient = gradient_.get() + (touched.rows[u] - block.first) * wide_;
+      for (int64_t z = touched.ends[u]; z < touched.ends[u + 1]; z++) {
+        const float* vector = touched.vectors + touched.examples[z] * inner_;
+        float value = touched.values ? touched.values[z] : 1.f;
+        for (int64_t h = 0; h < inner_; h++) gradient[h] += value * vector[h];
+      }
+    }
+  }
+
+  // Make the steps, or write the gradients from a place on.
+  void give(const Gradients& gradients, const Block& block, int64_t place) {
+    const float *weight = gradient_.get(), *bias = bias_gradient_.get();
+    if (gradients.bias) std::copy_n(bias, block.units, gradients.bias + place);
+    if (gradients.bias_step) gradients.bias_step->make(block.first, block.units, bias);
+    for (int64_t t = 0; gradients.weight && t < block.units; t++)
+      std::copy_n(weight + t * wide_, inner_, gradients.weight + (place + t) * inner_);
+    if (!gradients.weight_step) return;
+    if (wide_ == inner_) return gradients.weight_step->make(block.first * inner_, block.units * inner_, weight);
+    for (int64_t t = 0; t < block.units; t++)
+      gradients.weight_step->make((block.first + t) * inner_, inner_, weight + t * wide_);
+  }
+
+  const Batch& batch_;
+  const float* direct_;  // in panels of examples: [panels, inner, kPanel]
+  int64_t inner_, row_, wide_, most_;
+  Aligned logits_, own_, operand_, gradient_, scaled_, hidden_, factors_, bias_gradient_;
+  std::vector<int64_t> ends_, grouped_;  // the targets of a block by panels of examples, and the first of each panel
+};
+
+// Call `work(worker, number)` for each shard, in threads.
+template <bool fuses, class Work>
+int64_t each_shard(const Batch& batch, int64_t num_shards, int64_t num_threads, Work work) {
+  Aligned direct(panels(batch.examples) * kPanel * batch.inner);
+  for (int64_t e = 0; e < panels(batch.examples) * kPanel; e++)
+    for (int64_t h = 0; h < batch.inner; h++)
+      direct.get()[(e / kPanel * batch.inner + h) * kPanel + e % kPanel] =
+          e < batch.examples ? batch.direct[e * batch.inner + h] : 0.f;
+  std::atomic<bool> has_failed{false};
+  std::atomic<int64_t> next{0};
+  in_threads(std::min(num_threads, num_shards), [&](int64_t) {
+    try {
+      Worker<fuses> worker(batch, direct.get());
+      for (int64_t s; (s = next++) < num_shards;) work(worker, s);
+    } catch (const std::exception&) {
+      has_failed = true;
+    }
+  });
+  return has_failed ? -1 : 0;
+}
+
+template <class Work>
+int64_t each_shard(const Batch& batch, int64_t num_shards, int64_t num_threads, Work work) {
+  return batch.fuses ? each_shard<true>(batch, num_shards, num_threads, work)
+                     : each_shard<false>(batch, num_shards, num_threads, work);
+}
+
 }  // namespace
 
-WIDENET int64_t tile_pass(int64_t is_softmax, float* logits, int64_t examples, int64_t units, const float* bias,
-                         int64_t first, const int64_t* entry_examples, const int64_t* entry_units, int64_t entries,
-                         const Numbers* numbers, float* bias_gradient, double* loss) try {
-  Tile tile{logits, bias, examples, units, first, entry_examples, entry_units, entries};
-  *loss = pass_of(is_softmax)(tile, *numbers, bias_gradient);
-  return 0;
+WIDENET int64_t kept_row(int64_t examples) { return row_of(examples); }
+
+WIDENET int64_t blocks_of(int64_t examples, int64_t units) {
+  int64_t most = units_of_block(examples);
+  return (units + most - 1) / most;
+}
+
+WIDENET int64_t add_shares(const Batch* batch, const Shard* const* shards, int64_t num_shards, int64_t num_threads) try {
+  return each_shard(*batch, num_shards, num_threads, [&](auto& worker, int64_t s) { worker.add_shares(*shards[s]); });
 }
 OUT_OF_MEMORY
 
-WIDENET int64_t tile_softmax_sums(float* logits, int64_t examples, int64_t units, const float* bias, int64_t first,
-                               const int64_t* entry_examples, const int64_t* entry_units, int64_t entries,
-                               float* target_logits, float* peaks, double* totals) try {
-  softmax_sums({logits, bias, examples, units, first, entry_examples, entry_units, entries}, target_logits, peaks, totals);
-  return 0;
+WIDENET int64_t finish_hidden(const Batch* batch, const Shard* const* shards, int64_t num_shards, int64_t num_threads) try {
+  return each_shard(*batch, num_shards, num_threads, [&](auto& worker, int64_t s) { worker.finish_hidden(*shards[s]); });
 }
 OUT_OF_MEMORY
 
-WIDENET int64_t sweep_softmax_sums(const Shard* shard, float* kept, float* target_logits, float* peaks, double* totals) try {
-  Sweep sweep(*shard, kept);
-  for (int64_t n = 0; n < shard->tiles; n++) {
-    Tile tile = sweep.tile(n);
-    sweep.fill_logits(tile, sweep.operand(tile));
-    softmax_sums(tile, target_logits + shard->edges[n], peaks, totals);
-  }
-  return 0;
+WIDENET int64_t add_slopes(const Batch* batch, const Shard* const* shards, int64_t num_shards, int64_t num_threads,
+                           const Gradients* const* gradients) try {
+  return each_shard(*batch, num_shards, num_threads,
+                    [&](auto& worker, int64_t s) { worker.add_slopes(*shards[s], *gradients[s]); });
 }
 OUT_OF_MEMORY
 
-WIDENET int64_t sweep_updates(const Shard* shard, int64_t is_softmax, float* kept, const Numbers* numbers,
-                             float* direct_gradient, const Stepped* weight, const Stepped* bias, double* loss) try {
-  Sweep sweep(*shard, kept);
-  Aligned gradient(sweep.most() * shard->inner);
-  for (int64_t n = 0; n < shard->tiles; n++) {
-    Tile tile = sweep.tile(n);
-    const float* operand = sweep.operand(tile);
-    if (!kept) sweep.fill_logits(tile, operand);
-    std::vector<float> bias_gradient(tile.units, 0.f);
-    *loss += pass_of(is_softmax)(tile, within(*numbers, shard->edges[n]), bias_gradient.data());
-    if (shard->rounded) round_to_bfloat16(tile.logits, tile.logits, tile.examples * tile.units);
-    sweep.add_direct_gradient(tile, operand, direct_gradient);
-    sweep.fill_weight_gradient(tile, gradient.get());
-    weight->make(tile.first * shard->inner, tile.units * shard->inner, gradient.get());
-    if (bias->numbers) bias->make(tile.first, tile.units, bias_gradient.data());
-  }
-  return 0;
-}
-OUT_OF_MEMORY
-
-WIDENET int64_t sweep_slopes(const Shard* shard, int64_t is_softmax, float* kept, int64_t has_logits,
-                            const Numbers* numbers, float* bias_gradient, float* weight_gradient,
-                            float* direct_gradient, double* loss) try {
-  Sweep sweep(*shard, kept);
-  Aligned gradient(weight_gradient ? sweep.most() * shard->inner : 0);
-  for (int64_t n = 0; n < shard->tiles; n++) {
-    Tile tile = sweep.tile(n);
-    const float* operand = sweep.operand(tile);
-    if (!has_logits) sweep.fill_logits(tile, operand);
-    *loss += pass_of(is_softmax)(tile, within(*numbers, shard->edges[n]), bias_gradient + tile.first);
-    if (shard->rounded) round_to_bfloat16(tile.logits, tile.logits, tile.examples * tile.units);
-    sweep.add_direct_gradient(tile, operand, direct_gradient);
-    if (!weight_gradient) continue;
-    sweep.fill_weight_gradient(tile, gradient.get());
-    std::copy_n(gradient.get(), tile.units * shard->inner, weight_gradient + tile.first * shard->inner);
-  }
-  return 0;
-}
-OUT_OF_MEMORY
-
-WIDENET int64_t sweep_gradients(const Shard* shard, int64_t is_softmax, float* kept, const Numbers* numbers,
-                             float* weight_gradient) try {
-  Sweep sweep(*shard, kept);
-  Aligned gradient(sweep.most() * shard->inner);
-  for (int64_t n = 0; n < shard->tiles; n++) {
-    Tile tile = sweep.tile(n);
-    if (!kept) {
-      sweep.fill_logits(tile, sweep.operand(tile));
-      std::vector<float> ignored(tile.units, 0.f);
-      pass_of(is_softmax)(tile, within(*numbers, shard->edges[n]), ignored.data());
-      if (shard->rounded) round_to_bfloat16(tile.logits, tile.logits, tile.examples * tile.units);
-    }
-    sweep.fill_weight_gradient(tile, gradient.get());
-    std::copy_n(gradient.get(), tile.units * shard->inner,
-                weight_gradient + (tile.first - shard->starts[0]) * shard->inner);
-  }
-  return 0;
-}
-OUT_OF_MEMORY
-
-WIDENET int64_t to_bfloat16(const float* from, float* to, int64_t count) try {
-  round_to_bfloat16(from, to, count);
-  return 0;
+WIDENET int64_t finish(const Batch* batch, const Shard* const* shards, int64_t num_shards, int64_t num_threads,
+                       const Gradients* const* gradients) try {
+  return each_shard(*batch, num_shards, num_threads,
+                    [&](auto& worker, int64_t s) { worker.finish(*shards[s], *gradients[s]); });
 }
 OUT_OF_MEMORY

@@ -11,10 +11,10 @@ from unittest import mock
 import pytest
 import torch
 
-from widenet.kernels import best_units, native
+from tests.kernels.test_output_passes import Case
+from widenet.kernels import best_units, native, output_passes
 from widenet.kernels.fixed_point import exact_sum
 from widenet.kernels.optimizer_steps import Penalties, TileStep
-from widenet.kernels.output_passes import Entries, SlopeNumbers, tile_slopes
 from widenet.kernels.table import FUSED_OPTIMIZERS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,14 +31,10 @@ def digest():
     """What the passes of the library give, as a SHA-256."""
     generator = torch.Generator().manual_seed(1)
     found, terms = sha256(), torch.randn(9, 300, 70, generator=generator)
-    for kind in ("sigmoid", "softmax"):
-        logits_ET, at = terms[0].clone(), torch.arange(5)
-        numbers = SlopeNumbers(
-            kind, torch.rand(5, generator=generator), *torch.rand(2, 300, generator=generator)
-        )
-        loss, sum_T = tile_slopes(logits_ET, terms[1][0].clone(), Entries(at, at), numbers)
-        for tensor in (torch.tensor(loss), sum_T, logits_ET):
-            found.update(tensor.numpy().tobytes())
+    with mock.patch.object(output_passes, "chosen_bits", return_value="portable"):
+        for seed in range(30):
+            for tensor in Case.drawn(seed).made(half=seed % 2 > 0):
+                found.update(tensor.numpy().tobytes())
     for kind in FUSED_OPTIMIZERS:
         states = [terms[3].abs(), terms[4].abs()]
         step = TileStep.of(kind, Penalties(0.5, 0.1, 0.2, 0.9), [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
@@ -121,13 +117,13 @@ def test_only_what_python_calls_is_visible():
     listed = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True)
     names = {line.split()[-1] for line in listed.stdout.splitlines()}
     assert not [name for name in names if name.startswith("_Z")]
-    assert {"exact_sum_float32", "cut_int64", "sort", "group", "neighbour_means", "rank"} <= names
+    assert {"exact_sum_float32", "cut_int64", "sort", "group", "neighbour_means", "rank", "finish"} <= names
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "error"),
     [
-        ("to_bfloat16", (torch.zeros(3, 2).mT, torch.zeros(2, 3), 6), TypeError),
+        ("step_tile", (None, 6, torch.zeros(3, 2).mT, torch.zeros(2, 3), None, None), TypeError),
         (
             "step_rows",
             (torch.zeros(3, dtype=torch.int64), 2**45, *[None] * 3, None, None, 0, None, None, None, None),
@@ -143,7 +139,7 @@ def test_what_the_library_cannot_do_is_an_error(name, arguments, error):
 def test_other_types_than_the_library_reads_are_refused():
     at = torch.arange(3)
     with pytest.raises(TypeError):
-        Entries(at.int(), at)
+        replace(Case.drawn(0), units_Z=at.int()).made()
     with pytest.raises(TypeError):
         TileStep.of("adam", Penalties(), [0.1] * 6).tile(at.float(), at.double(), [at.float()] * 2)
     with pytest.raises(ValueError, match=r"."):

@@ -1,53 +1,234 @@
-"""Loss and slopes of a tile in one pass, beside float64's."""
+"""Steps of an output by the native library, beside float64's autograd."""
 
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from unittest import mock
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import softplus
 
-from widenet.kernels.native import product_routine
-from widenet.kernels.output_passes import Entries, ShardTiles, SlopeNumbers, make_slopes, tile_slopes
+from widenet.kernels import output_passes
+from widenet.kernels.bags import RowGradient
+from widenet.kernels.output_passes import (
+    Gradients,
+    OutputBatch,
+    OutputShard,
+    add_shares,
+    add_slopes,
+    finish,
+    finish_hidden,
+    kept_numbers,
+    num_blocks,
+)
 
-NOTHING = Entries(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64))
-ONE = SlopeNumbers("sigmoid", None, torch.ones(1), torch.ones(1))
+
+@dataclass
+class Case:
+    """A shard and a batch, drawn at random."""
+
+    kind: str
+    direct_EH: Tensor
+    weight_RH: Tensor
+    bias_R: Tensor | None
+    cosine: bool
+    tile: int
+    examples_Z: Tensor
+    units_Z: Tensor
+    values_Z: Tensor
+    weight_E: Tensor
+    touched: RowGradient
+
+    @classmethod
+    def drawn(cls, seed, kind=None, examples=None, inner=None, units=None):
+        g = torch.Generator().manual_seed(seed)
+
+        def whole(low, high):
+            return int(torch.randint(low, high + 1, (1,), generator=g))
+
+        kind = kind or ("sigmoid", "softmax")[whole(0, 1)]
+        examples, inner, units = examples or whole(1, 90), inner or whole(2, 80), units or whole(1, 700)
+        num = whole(0, 3 * examples)
+        cells = torch.randperm(examples * units, generator=g)[:num].sort().values
+        units_Z, examples_Z = cells // examples, cells % examples
+        rows_U = torch.randperm(units, generator=g)[: whole(0, min(units, 9))].sort().values
+        counts_U = torch.randint(1, 4, (len(rows_U),), generator=g)
+        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), counts_U.cumsum(0)])
+        bags_Z = torch.randint(0, examples, (int(indptr[-1]),), generator=g)
+        return cls(
+            kind,
+            torch.randn(examples, inner, generator=g),
+            torch.randn(units, inner, generator=g),
+            torch.randn(units, generator=g) if whole(0, 2) else None,
+            bool(whole(0, 1)),
+            whole(1, 800),
+            examples_Z,
+            units_Z,
+            torch.rand(len(cells), generator=g) + 0.1,
+            torch.rand(examples, generator=g),
+            RowGradient(
+                rows_U,
+                indptr,
+                bags_Z,
+                torch.rand(len(bags_Z), generator=g),
+                torch.randn(examples, inner, generator=g),
+            ),
+        )
+
+    def logits(self, half):
+        """The logits of a softmax's targets, by the library."""
+        logits_Z, (examples, _) = torch.zeros(len(self.units_Z)), self.direct_EH.shape
+        shard = OutputShard(
+            self.weight_RH,
+            None,
+            self.bias_R,
+            (0, len(self.weight_RH)),
+            self.examples_Z,
+            self.units_Z,
+            None,
+            None,
+            torch.empty(num_blocks(examples, len(self.weight_RH), self.tile), examples),
+            torch.zeros_like(self.direct_EH),
+            torch.full((examples,), -torch.inf),
+            torch.zeros(examples, dtype=torch.float64),
+            logits_Z,
+        )
+        add_shares(OutputBatch(self.kind, self.direct_EH, self.tile, half), [shard], 1)
+        return logits_Z
+
+    def made(self, keeps=True, span=None, num_threads=1, half=False):
+        """Loss and gradients to the vectors, weights and biases, by the library; `span`: tiles at a time."""
+        (examples, inner), units = self.direct_EH.shape, len(self.weight_RH)
+        is_softmax = self.kind == "softmax"
+        batch = OutputBatch(self.kind, self.direct_EH, self.tile, half, self.weight_E, self.weight_E)
+        shard = OutputShard(
+            self.weight_RH,
+            torch.empty(units) if self.cosine else None,
+            self.bias_R,
+            (0, units),
+            self.examples_Z,
+            self.units_Z,
+            torch.empty_like(self.values_Z) if is_softmax else self.values_Z,
+            torch.empty(kept_numbers(examples, units)) if keeps else None,
+            torch.empty(num_blocks(examples, units, self.tile), examples) if is_softmax else None,
+            torch.zeros(examples, inner),
+            torch.full((examples,), -torch.inf),
+            torch.zeros(examples, dtype=torch.float64),
+            torch.zeros(len(self.units_Z)),
+        )
+        spans = [*pairwise([*range(0, units, self.tile * (span or units)), units])]
+        pieces = [shard.within(*each) for each in spans]
+        if is_softmax:
+            for piece in pieces:
+                add_shares(batch, [piece], num_threads)
+            total_E = shard.peak_E.double() + shard.total_E.log()
+            pull_Z = self.values_Z * self.weight_E[self.examples_Z]
+            shard.of_target_Z.copy_(pull_Z)
+            loss = -(pull_Z * (shard.logits_Z - total_E[self.examples_Z])).sum()
+            sum_E = torch.zeros(examples).index_add_(0, self.examples_Z, pull_Z)
+            batch = replace(batch, one_E=total_E.float(), other_E=sum_E)
+            finish_hidden(batch, [shard], num_threads)
+        else:
+            for piece in pieces:
+                add_slopes(batch, [piece], num_threads, [Gradients()])
+            loss = shard.loss[0]
+        weight_RH, bias_R = torch.empty_like(self.weight_RH), torch.empty(units)
+        for piece, (start, stop) in zip(pieces, spans, strict=True):
+            gradients = Gradients(
+                touched=self.touched, weight_TH=weight_RH[start:stop], bias_T=bias_R[start:stop]
+            )
+            finish(batch, [piece], num_threads, [gradients])
+        return loss, shard.hidden_EH, weight_RH, bias_R
+
+    def defined(self):
+        """The same by autograd in float64."""
+        direct_EH = self.direct_EH.double().requires_grad_()
+        weight_RH = self.weight_RH.double().requires_grad_()
+        bias_R = (
+            (torch.zeros(len(weight_RH)) if self.bias_R is None else self.bias_R).double().requires_grad_()
+        )
+        vector_RH = weight_RH / weight_RH.norm(dim=1, keepdim=True) if self.cosine else weight_RH
+        z_ER = direct_EH @ vector_RH.T + bias_R
+        t_ER = torch.zeros_like(z_ER).index_put((self.examples_Z, self.units_Z), self.values_Z.double())
+        if self.kind == "softmax":
+            loss_E = -(t_ER * z_ER.log_softmax(dim=1)).sum(dim=1)
+        else:
+            loss_E = (softplus(z_ER, threshold=100.0) - t_ER * z_ER).sum(dim=1)
+        loss = (loss_E * self.weight_E.double()).sum()
+        loss.backward()
+        for u, row in enumerate(self.touched.features_U.tolist()):
+            low, high = self.touched.indptr[u : u + 2].tolist()
+            for z in range(low, high):
+                own_H = self.touched.gradient_EH[self.touched.examples_Z[z]].double()
+                weight_RH.grad[row] += self.touched.values_Z[z].double() * own_H
+        return loss.detach(), direct_EH.grad, weight_RH.grad, bias_R.grad
+
+    def check(self):
+        for found, expected in zip(self.made(), self.defined(), strict=True):
+            scale = float(expected.abs().amax()) if expected.numel() else 0.0
+            torch.testing.assert_close(found.double(), expected, rtol=2e-4, atol=5e-6 * max(scale, 0.1))
 
 
-def drawn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+@pytest.mark.parametrize("seed", range(60))
+def test_a_step_is_that_of_autograd(seed):
+    Case.drawn(seed).check()
 
 
-def softplus_sums(z_ET):
-    """Sums float64 [E] and slopes [E, T] of the cross-entropy under a sigmoid, where nothing is a target."""
-    slopes = [z_E1T.clone() for z_E1T in z_ET.split(1)]
-    sums = [tile_slopes(z_T, None, NOTHING, ONE)[0] for z_T in slopes]
-    return torch.tensor(sums, dtype=torch.float64), torch.cat(slopes)
+def test_steps_of_two_thousand_shapes_are_those_of_autograd():
+    for seed in range(1000, 3000):
+        Case.drawn(seed).check()
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "softmax"])
+@pytest.mark.parametrize(
+    ("examples", "inner", "units"), [(1, 1, 1), (16, 32, 264), (33, 17, 265), (300, 64, 73)]
+)
+def test_a_step_at_the_edges_of_blocks_is_that_of_autograd(kind, examples, inner, units):
+    Case.drawn(7, kind, examples, inner, units).check()
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_bit_depends_on_what_is_kept_or_at_hand_or_on_threads(seed, half):
+    case = Case.drawn(seed)
+    expected = case.made(half=half)
+    for other in ({"keeps": False}, {"span": 1}, {"num_threads": 3}):
+        assert [torch.equal(*pair) for pair in zip(case.made(half=half, **other), expected, strict=True)] == [
+            True
+        ] * 4
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rounded_operands_change_little(seed):
+    case = Case.drawn(seed)
+    case.direct_EH = case.direct_EH.bfloat16().float()
+    for found, expected in zip(case.made(half=True), case.made(), strict=True):
+        assert found.numel() == 0 or float((found - expected).norm() / expected.norm().clamp_min(1e-3)) < 0.03
 
 
 @pytest.mark.parametrize("units", [1, 7, 64, 338, 512, 70_000])
 @pytest.mark.parametrize("level", [-60.0, -20.0, -9.0, -1.0, 0.0, 1.0, 9.0, 20.0])
-def test_the_sum_over_units_is_that_of_softplus(units, level):
-    z_ET = level + drawn(6, units, seed=units)
-    found_E, slope_ET = softplus_sums(z_ET)
-    expected_E = softplus(z_ET.double(), threshold=100.0).sum(dim=1)
-    torch.testing.assert_close(found_E, expected_E, rtol=1e-6, atol=3e-16 * units)
-    torch.testing.assert_close(slope_ET, torch.sigmoid(z_ET.double()).float(), rtol=5e-7, atol=0)
+def test_the_loss_of_a_sigmoid_is_that_of_softplus(units, level):
+    case = Case.drawn(units, "sigmoid", 6, 3, units)
+    case.bias_R, case.cosine, none = torch.full((units,), level), False, torch.zeros(0, dtype=torch.int64)
+    case = replace(case, examples_Z=none, units_Z=none, values_Z=torch.zeros(0))
+    torch.testing.assert_close(case.made()[0], case.defined()[0], rtol=1e-6, atol=3e-16 * units)
 
 
-SHAPES = list(product([2, 7, 256], [1, 3, 8, 600], [1, 2, 17, 511]))
-"""Examples, units of the hidden layer, units of a tile. Nobody multiplies for a single example."""
+def test_what_is_not_finite_gives_no_finite_loss():
+    for bad in (torch.nan, torch.inf):
+        for kind in ("sigmoid", "softmax"):
+            case = Case.drawn(3, kind, 5, 4, 9)
+            case.weight_RH[4, 2] = bad
+            assert not bool(torch.isfinite(case.made()[0]))
 
 
-@pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")
-@pytest.mark.parametrize(("examples", "hidden", "units"), SHAPES)
-def test_products_have_the_bits_of_torchs(examples, hidden, units):
-    direct_EH, weight_TH, bias_T = drawn(examples, hidden), drawn(units, hidden, seed=1), drawn(units, seed=2)
-    numbers = SlopeNumbers("sigmoid", None, torch.ones(examples), torch.ones(examples))
-    slope_ET, gradient_TH = direct_EH @ weight_TH.T, torch.empty(units, hidden)
-    loss, sum_T = tile_slopes(slope_ET, bias_T, NOTHING, numbers)
-    expected = [torch.zeros(examples, hidden).addmm_(slope_ET, weight_TH), slope_ET.T @ direct_EH, sum_T]
-    starts, edges = torch.tensor([0, units]), torch.tensor([0, 0])
-    shard = ShardTiles(direct_EH, weight_TH, bias_T, starts, edges, NOTHING)
-    found = [torch.zeros(examples, hidden), gradient_TH, torch.zeros(units)]
-    assert make_slopes(shard, None, False, numbers, found[2], gradient_TH, found[0]) == loss
-    assert [torch.equal(*pair) for pair in zip(found, expected, strict=True)] == [True] * 3
+def test_operands_are_rounded_as_torch_rounds():
+    case = Case.drawn(4, "softmax", 5, 40, 90)
+    case.cosine, case.direct_EH = False, case.direct_EH.bfloat16().float()
+    edges = [0.0, -0.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-7 + 2**-8, 1e-40, 3e-39]
+    case.weight_RH.view(-1)[: len(edges)] = torch.tensor(edges)
+    rounded = replace(case, weight_RH=case.weight_RH.bfloat16().float())
+    with mock.patch.object(output_passes, "chosen_bits", return_value="portable"):
+        assert torch.equal(case.logits(half=True), rounded.logits(half=False))

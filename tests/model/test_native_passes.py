@@ -21,7 +21,7 @@ from widenet.model.native_passes import NativePasses
 )
 def test_a_step_without_the_library_is_that_of_the_dense_twin(loss, activation, kind, monkeypatch):
     monkeypatch.setattr(table, "library", lambda: None)
-    monkeypatch.setattr(NativePasses, "delta", None)
+    monkeypatch.setattr(NativePasses, "run", None)
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of(kind, generator, 7, 37, loss)
     batch = {"in": random_batch(generator, 7, 23, 6), "out": targets}

@@ -90,8 +90,8 @@ def counted(job, batch=None):
 
 @pytest.fixture
 def products_of_torch(monkeypatch):
-    """Products of compiled code, which torch does not see, are torch's."""
-    monkeypatch.setattr("widenet.model.native_passes.product_routine", lambda: 0)
+    """Products of the native library, which torch does not see, are torch's."""
+    monkeypatch.setattr("widenet.kernels.table.library", lambda: None)
 
 
 @pytest.mark.usefixtures("products_of_torch")

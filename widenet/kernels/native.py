@@ -38,7 +38,7 @@ class Packed:
     """
 
     fields: Any
-    tensors: tuple[Tensor | int | None, ...]
+    tensors: "tuple[Tensor | Packed | int | None, ...]"
 
 
 Argument = Tensor | Sequence[Tensor] | Sequence[Packed] | Packed | int | float | None
@@ -68,23 +68,6 @@ def level() -> str:
         for number, name in enumerate(levels)
         if number >= first and all(_LEVELS[lower] <= flags for lower in levels[number:])
     )
-
-
-@cache
-def product_routine() -> int:
-    """Return the address of the sgemm of MKL that torch's products call; 0 if torch has no such routine.
-
-    Other builds of torch multiply by other routines too, so their bits could differ.
-    """
-    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
-        return 0
-    for path in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
-        try:
-            routine = ctypes.CDLL(str(path)).sgemm_
-        except (OSError, AttributeError):
-            continue
-        return ctypes.cast(routine, ctypes.c_void_p).value or 0
-    return 0
 
 
 @cache
@@ -140,13 +123,15 @@ def check_dtype(dtype: torch.dtype, *tensors: Tensor | None) -> None:
             raise TypeError(f"the native library reads {dtype} here, not {tensor.dtype}")
 
 
-def packed(*fields: Tensor | int | None) -> Packed:
-    """Return a structure of the library: contiguous tensors as pointers, None as a null pointer."""
+def packed(*fields: Tensor | Packed | int | None) -> Packed:
+    """Return a structure of the library: contiguous tensors and structures as pointers, None as null."""
     numbers = [each if isinstance(each, int) else 0 if each is None else _address(each) for each in fields]
     return Packed((ctypes.c_int64 * len(numbers))(*numbers), fields)
 
 
-def _address(tensor: Tensor) -> int:
+def _address(tensor: Tensor | Packed) -> int:
+    if isinstance(tensor, Packed):
+        return ctypes.addressof(tensor.fields)
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
         raise TypeError("the native library takes contiguous tensors on the CPU")
     return tensor.data_ptr()
@@ -164,7 +149,4 @@ def _passed(argument: Argument) -> object:
             return argument.fields
         case None:
             return None
-    pointers = [
-        ctypes.addressof(each.fields) if isinstance(each, Packed) else _address(each) for each in argument
-    ]
-    return (ctypes.c_void_p * len(pointers))(*pointers)
+    return (ctypes.c_void_p * len(argument))(*map(_address, argument))

@@ -57,11 +57,6 @@ class TileStep:
         numbers = penalties.scale, penalties.l2, penalties.l1, penalties.keep
         return TileStep(_KINDS[kind], _float32(*numbers), _float32(*filled))
 
-    def stepped(self, numbers: Tensor, states: Sequence[Tensor]) -> Packed:
-        """Return the library's structure of some numbers with their states and this step."""
-        first, second = _two(numbers, states)
-        return packed(numbers, first, second, self.kind, self.penalties, self.constants)
-
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]) -> None:
         """Make the step of a contiguous weight, in place; gradient and states have its shape."""
         first, second = _two(weight, states)
@@ -89,6 +84,26 @@ class TileStep:
 
     def _packed(self) -> Packed:
         return packed(self.kind, self.penalties, self.constants)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What a step moves: a shard's weights or its biases.
+
+    Attributes:
+        numbers: The weights, float32 [R, H], or the biases, float32 [R].
+        states: Their states, at most two, of the same shape.
+        step: The step.
+    """
+
+    numbers: Tensor
+    states: Sequence[Tensor]
+    step: TileStep
+
+    def packed(self) -> Packed:
+        """Return the library's structure."""
+        first, second = _two(self.numbers, self.states)
+        return packed(self.numbers, first, second, self.step.kind, self.step.penalties, self.step.constants)
 
 
 def _two(numbers: Tensor, states: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:

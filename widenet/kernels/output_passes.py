@@ -1,272 +1,198 @@
-"""Passes over the tiles of an output by the native library: products, slopes and the optimizer's steps.
+"""Steps of a wide output by the native library: loss, gradients and the optimizer's steps, over all shards.
 
-Logits are float32 [E, T] without the biases, and slopes overwrite them. One call takes a tile, or all tiles
-of a shard: threads that sweep different shards never wait for each other's Python. A sweep needs
-`product_routine`, and has the bits of its tiles and of torch's products.
+A softmax takes one pass over the logits: each block of units leaves shares exp(z - peak), where `peak` is the
+largest logit so far, their sums, and the sums of the units' vectors times them. When the divisors of all
+shards are known, the gradient to the incoming vectors is these sums times one factor an example, less the
+pulls of the targets, and that of the weights is the product of the shares with vectors scaled by such a
+factor. A sigmoid's slopes are known at once.
+
+Every sum has one order, so no bit depends on threads, or on how many units are taken at a time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import Packed, call, check_dtype, packed, product_routine
-from widenet.kernels.optimizer_steps import TileStep
-
-_LINE = 16
-"""float32 numbers in a cache line."""
-
-
-@dataclass(frozen=True)
-class Entries:
-    """The targets in a tile, in order of units, then examples.
-
-    Attributes:
-        examples_Z: int64.
-        units_Z: Units of the shard, int64.
-        first: First unit of the tile.
-    """
-
-    examples_Z: Tensor
-    units_Z: Tensor
-    first: int = 0
-
-    def __post_init__(self) -> None:
-        check_dtype(torch.int64, self.examples_Z, self.units_Z)
-
-    def within(self, span: slice, first: int) -> "Entries":
-        """Return the entries of a tile that begins at unit `first`, which are at `span` among these."""
-        return Entries(self.examples_Z[span], self.units_Z[span], first)
+from widenet.kernels.bags import RowGradient
+from widenet.kernels.bits import chosen_bits
+from widenet.kernels.native import Packed, call, check_dtype, packed
+from widenet.kernels.optimizer_steps import Stepped
 
 
 @dataclass(frozen=True)
-class SlopeNumbers:
-    """What turns logits into slopes.
+class OutputBatch:
+    """A batch before an output.
 
     Attributes:
         kind: The activation.
-        of_target_Z: For a sigmoid the targets' values, float32 (None: ones); for a softmax their pulls.
-        one_E: For a sigmoid the loss weights of targets, float32; for a softmax the logarithm of the
-            denominators.
-        other_E: For a sigmoid the loss weights of other units, float32; for a softmax each example's sum of
-            pulls.
+        direct_EH: The vectors that meet the units', float32, contiguous.
+        tile: Units of a tile; shards are taken from the first unit of a tile on.
+        half: Whether products take operands rounded to bfloat16; `direct_EH` is rounded already.
+        one_E: The loss weights of targets, float32; of a softmax the logarithms of the divisors, once known.
+        other_E: The loss weights of other units, float32; of a softmax each example's sum of pulls.
     """
 
     kind: Literal["sigmoid", "softmax"]
-    of_target_Z: Tensor | None
-    one_E: Tensor
-    other_E: Tensor
-
-    def within(self, span: slice) -> "SlopeNumbers":
-        """Return the numbers of a tile, whose targets are at `span` among these."""
-        return self if self.of_target_Z is None else replace(self, of_target_Z=self.of_target_Z[span])
-
-    def arguments(self) -> tuple[int, Packed]:
-        """Return whether the activation is a softmax, and the library's structure."""
-        check_dtype(torch.float32, self.of_target_Z, self.one_E, self.other_E)
-        return int(self.kind == "softmax"), packed(self.of_target_Z, self.one_E, self.other_E)
-
-
-@dataclass(frozen=True)
-class ShardTiles:
-    """The tiles of a shard, and the targets in them.
-
-    Attributes:
-        direct_EH: The incoming vectors, float32, contiguous.
-        weight_RH: The units' weights, float32, contiguous.
-        bias_R: Their biases, float32; zeros if there are none.
-        starts: First unit of each tile, then R, int64.
-        edges: First entry of each tile, then the number of entries, int64.
-        entries: The shard's targets.
-        length_R: Lengths by which products divide the units' weights, float32; None if by none.
-        half: Whether products take operands rounded to bfloat16; `direct_EH` is rounded already.
-        first: Number of the first of these tiles among all of the shard.
-    """
-
     direct_EH: Tensor
-    weight_RH: Tensor
-    bias_R: Tensor
-    starts: Tensor
-    edges: Tensor
-    entries: Entries
-    length_R: Tensor | None = None
+    tile: int
     half: bool = False
-    first: int = 0
-
-    def part(self, first: int, last: int) -> "ShardTiles":
-        """Return the tiles [first, last) alone."""
-        if first == 0 and last == len(self.starts) - 1:
-            return self
-        starts, edges = self.starts[first : last + 1], self.edges[first : last + 1]
-        return replace(self, starts=starts, edges=edges, first=self.first + first)
+    one_E: Tensor | None = None
+    other_E: Tensor | None = None
 
     def packed(self) -> Packed:
         """Return the library's structure."""
-        check_dtype(torch.float32, self.direct_EH, self.weight_RH, self.length_R, self.bias_R)
-        return packed(
-            product_routine(),
-            self.direct_EH,
-            *self.direct_EH.shape,
-            self.weight_RH,
-            self.length_R,
-            self.bias_R,
-            self.starts,
-            self.edges,
-            len(self.starts) - 1,
-            self.entries.examples_Z,
-            self.entries.units_Z,
-            self.first,
-            int(self.half),
-        )
+        check_dtype(torch.float32, self.direct_EH, self.one_E, self.other_E)
+        is_softmax, fuses = int(self.kind == "softmax"), int(chosen_bits() == "native")
+        vectors = self.direct_EH, *self.direct_EH.shape
+        return packed(*vectors, self.tile, is_softmax, fuses, int(self.half), self.one_E, self.other_E)
 
 
 @dataclass(frozen=True)
-class SteppedTensor:
-    """What an optimizer's step moves in a sweep: a shard's weights or its biases.
+class Gradients:
+    """What `finish` does with the gradients of a shard's units.
 
     Attributes:
-        numbers: The weights, float32 [R, H], or the biases, float32 [R].
-        states: Their states, at most two, of the same shape.
-        step: The step.
+        weight_step: The step of the weights; None: none is made.
+        bias_step: The step of the biases.
+        touched: Gradients that other layers have for some of the rows, added before the step.
+        weight_TH: Receives the gradients of the weights, float32; None: nobody asks for them.
+        bias_T: Receives those of the biases.
     """
 
-    numbers: Tensor
-    states: Sequence[Tensor]
-    step: TileStep
+    weight_step: Stepped | None = None
+    bias_step: Stepped | None = None
+    touched: RowGradient | None = None
+    weight_TH: Tensor | None = None
+    bias_T: Tensor | None = None
+
+    def packed(self) -> Packed:
+        """Return the library's structure."""
+        check_dtype(torch.float32, self.weight_TH, self.bias_T)
+        touched = None if self.touched is None else _packed_rows(self.touched)
+        steps = [None if own is None else own.packed() for own in (self.weight_step, self.bias_step)]
+        return packed(self.weight_TH, self.bias_T, touched, *steps)
 
 
-def kept_numbers(num_examples: int, starts: Tensor) -> int:
-    """Return how many numbers hold the logits of all tiles, each beginning at a cache line."""
-    return kept_place(num_examples, int(starts[-1]), len(starts) - 1)
+@dataclass(frozen=True)
+class OutputShard:
+    """A shard of an output and its targets in order of units, then examples.
 
-
-def kept_place(count: int, start: int, index: int) -> int:
-    """Return where the logits of a tile begin among those that are kept: at a cache line, as any tensor does.
-
-    MKL sums in another order if an operand is not aligned.
+    Attributes:
+        weight_RH: The units' weights, float32, contiguous.
+        length_R: Receives the lengths by which products divide the weights, float32; None: by none.
+        bias_R: The biases, float32; None: there are none.
+        span: The units that are at hand; the first begins a tile.
+        examples_Z: Examples of the targets, int64.
+        units_Z: Their units, int64.
+        of_target_Z: Their values, float32 (None: ones); of a softmax room for their pulls.
+        kept: Room for the shares or slopes of all units, float32; see `kept_numbers`. None: they are computed
+            again.
+        scales: Of a softmax, room for the peaks of all blocks, float32; see `num_blocks`.
+        hidden_EH: The gradient to the incoming vectors, float32, to which every pass over units adds.
+        peak_E: Of a softmax, the largest logit so far, float32; -inf at first.
+        total_E: The sum so far of exp(z - peak), float64.
+        logits_Z: Of a softmax, receives the targets' logits, float32.
+        vectors_ZH: Receives their vectors, float32, if the weights leave memory between passes.
+        loss: Of a sigmoid, the loss so far, float64 [1].
     """
-    return ((count * start + _LINE - 1) // _LINE + index) * _LINE
+
+    weight_RH: Tensor
+    length_R: Tensor | None
+    bias_R: Tensor | None
+    span: tuple[int, int]
+    examples_Z: Tensor
+    units_Z: Tensor
+    of_target_Z: Tensor | None
+    kept: Tensor | None
+    scales: Tensor | None
+    hidden_EH: Tensor
+    peak_E: Tensor | None = None
+    total_E: Tensor | None = None
+    logits_Z: Tensor | None = None
+    vectors_ZH: Tensor | None = None
+    loss: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+
+    def within(self, start: int, stop: int) -> "OutputShard":
+        """Return the units [start, stop) alone."""
+        return replace(self, span=(start, stop))
+
+    @cached_property
+    def structure(self) -> Packed:
+        """The library's structure."""
+        given = self.weight_RH, self.length_R, self.bias_R, self.of_target_Z
+        check_dtype(torch.float32, *given, self.kept, self.scales, self.hidden_EH)
+        check_dtype(torch.float32, self.peak_E, self.logits_Z, self.vectors_ZH)
+        check_dtype(torch.float64, self.total_E, self.loss)
+        check_dtype(torch.int64, self.examples_Z, self.units_Z)
+        return packed(
+            *given[:3],
+            *self.span,
+            self.examples_Z,
+            self.units_Z,
+            len(self.units_Z),
+            self.of_target_Z,
+            self.kept,
+            self.scales,
+            self.hidden_EH,
+            self.peak_E,
+            self.total_E,
+            self.logits_Z,
+            self.vectors_ZH,
+            self.loss,
+        )
 
 
-def tile_slopes(
-    logits_ET: Tensor, bias_T: Tensor | None, entries: Entries, numbers: SlopeNumbers
-) -> tuple[float, Tensor]:
-    """Turn a tile's logits into slopes; return the loss, and the slopes' sums over examples, float32 [T].
-
-    Under a sigmoid, the loss is the weighted cross-entropy; targets above zero have the loss weight `one_E`,
-    all other units `other_E`. Under a softmax, the slopes are p * `other_E` less the targets' pulls, and the
-    loss is 0.
-    """
-    sum_T = logits_ET.new_zeros(logits_ET.shape[1])
-    is_softmax, given = numbers.arguments()
-    loss = _double(0.0)
-    call("tile_pass", is_softmax, *_tile(logits_ET, bias_T, entries), given, sum_T, loss)
-    return loss.item(), sum_T
+def kept_numbers(num_examples: int, num_units: int) -> int:
+    """Return how many numbers hold the shares or slopes of a shard's units."""
+    return num_units * call("kept_row", num_examples)
 
 
-def add_tile_softmax_sums(
-    logits_ET: Tensor, bias_T: Tensor | None, entries: Entries, z_Z: Tensor, peak_E: Tensor, total_E: Tensor
+def num_blocks(num_examples: int, num_units: int, tile: int) -> int:
+    """Return in how many blocks a shard's units are taken, each with a peak for every example."""
+    tiles, rest = divmod(num_units, tile)
+    of_tile, of_rest = (call("blocks_of", num_examples, units) for units in (tile, rest))
+    return tiles * of_tile + of_rest
+
+
+def add_shares(batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int) -> None:
+    """Compute a softmax's shares, their sums and the targets' logits; `hidden_EH` has sums of vectors."""
+    call("add_shares", *_packed(batch, shards), num_threads)
+
+
+def finish_hidden(batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int) -> None:
+    """Turn the sums of vectors of `add_shares` into the gradient to the incoming vectors."""
+    call("finish_hidden", *_packed(batch, shards), num_threads)
+
+
+def add_slopes(
+    batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int, gradients: Sequence[Gradients]
 ) -> None:
-    """Write the targets' logits into z_Z, and add the tile, which does not change, to the running sums.
+    """Compute a sigmoid's loss, the weighted cross-entropy, and slopes; then as `finish` if there are steps.
 
-    The sums are the largest logit so far, `peak_E` float32, and the sum so far of exp(z - peak),
-    `total_E` float64; both change in place.
+    Targets above zero have the loss weight `one_E`, all other units `other_E`.
     """
-    call("tile_softmax_sums", *_tile(logits_ET, bias_T, entries), z_Z, peak_E, total_E)
+    call("add_slopes", *_packed(batch, shards), num_threads, [own.packed() for own in gradients])
 
 
-def add_softmax_sums(
-    shard: ShardTiles, kept: Tensor | None, z_Z: Tensor, peak_E: Tensor, total_E: Tensor
+def finish(
+    batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int, gradients: Sequence[Gradients]
 ) -> None:
-    """Add a shard to the running sums of a softmax. See `add_tile_softmax_sums`.
-
-    `kept` receives the logits of all tiles, float32 [`kept_numbers`].
-    """
-    call("sweep_softmax_sums", shard.packed(), kept, z_Z, peak_E, total_E)
+    """Compute the gradients of weights and biases, and make their steps or return them."""
+    call("finish", *_packed(batch, shards), num_threads, [own.packed() for own in gradients])
 
 
-def update(
-    shard: ShardTiles,
-    kept: Tensor | None,
-    numbers: SlopeNumbers,
-    gradient_EH: Tensor,
-    weight: SteppedTensor,
-    bias: SteppedTensor | None,
-    loss: float = 0.0,
-) -> float:
-    """Make the step of a shard; return the loss. See `tile_slopes`.
-
-    Args:
-        shard: The tiles.
-        kept: The logits of `add_softmax_sums`, which slopes overwrite; None if they are not kept.
-        numbers: What turns logits into slopes.
-        gradient_EH: Receives the gradient to the incoming vectors.
-        weight: The weights.
-        bias: The biases; None if the shard has none.
-        loss: That of the tiles before these, which the result includes.
-    """
-    stepped = [
-        packed(None, None, None, 0, None, None)
-        if each is None
-        else each.step.stepped(each.numbers, each.states)
-        for each in (weight, bias)
-    ]
-    (is_softmax, given), total = numbers.arguments(), _double(loss)
-    call("sweep_updates", shard.packed(), is_softmax, kept, given, gradient_EH, *stepped, total)
-    return total.item()
+def _packed(batch: OutputBatch, shards: Sequence[OutputShard]) -> tuple[Packed, list[Packed], int]:
+    return batch.packed(), [shard.structure for shard in shards], len(shards)
 
 
-def make_slopes(
-    shard: ShardTiles,
-    kept: Tensor | None,
-    has_logits: bool,
-    numbers: SlopeNumbers,
-    bias_gradient_R: Tensor,
-    gradient_RH: Tensor | None,
-    gradient_EH: Tensor,
-    loss: float = 0.0,
-) -> float:
-    """Turn logits into slopes for weights that are updated later; return the loss.
-
-    Args:
-        shard: The tiles.
-        kept: Room for the slopes of all tiles, float32 [`kept_numbers`]; None if each pass makes them again.
-        has_logits: Whether the logits are kept already.
-        numbers: What turns logits into slopes.
-        bias_gradient_R: Zeros; receives the sums of the slopes over examples, float32.
-        gradient_RH: Receives the gradient to the weights, float32, at once; None if `fill_gradients` makes it
-            later, from the slopes.
-        gradient_EH: Receives the gradient to the incoming vectors, float32.
-        loss: That of the tiles before these, which the result includes.
-    """
-    (is_softmax, given), total = numbers.arguments(), _double(loss)
-    gradients = bias_gradient_R, gradient_RH, gradient_EH
-    call("sweep_slopes", shard.packed(), is_softmax, kept, int(has_logits), given, *gradients, total)
-    return total.item()
-
-
-def fill_gradients(
-    shard: ShardTiles, kept: Tensor | None, numbers: SlopeNumbers, gradient_RH: Tensor
-) -> None:
-    """Write the gradient to the tiles' weights, float32 [R, H], R their units, after `make_slopes`.
-
-    It is that of operands of products: of directions, if products divide the weights by their lengths.
-    """
-    is_softmax, given = numbers.arguments()
-    call("sweep_gradients", shard.packed(), is_softmax, kept, given, gradient_RH)
-
-
-def _double(number: float) -> Tensor:
-    return torch.tensor([number], dtype=torch.float64)
-
-
-def _tile(
-    logits_ET: Tensor, bias_T: Tensor | None, entries: Entries
-) -> tuple[Tensor, int, int, Tensor, int, Tensor, Tensor, int]:
-    """Return the arguments of a tile."""
-    examples, units = logits_ET.shape
-    bias = logits_ET.new_zeros(units) if bias_T is None else bias_T
-    targets = entries.first, entries.examples_Z, entries.units_Z, len(entries.units_Z)
-    return logits_ET, examples, units, bias, *targets
+def _packed_rows(touched: RowGradient) -> Packed:
+    rows_U, indptr, examples_Z = (
+        tensor.long().contiguous() for tensor in (touched.features_U, touched.indptr, touched.examples_Z)
+    )
+    check_dtype(torch.float32, touched.values_Z, touched.gradient_EH)
+    vectors = touched.values_Z, touched.gradient_EH.contiguous()
+    return packed(rows_U, len(rows_U), indptr, examples_Z, *vectors)

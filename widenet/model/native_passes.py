@@ -1,246 +1,191 @@
-"""The native library's passes over an output's tiles: loss, deltas and bias gradient from logits."""
+"""A step of a wide output by the native library: a closed softmax, or a sigmoid, on sparse targets."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import product_routine
+from widenet.kernels.bags import RowGradient
+from widenet.kernels.fixed_point import exact_sum, sum_by
+from widenet.kernels.optimizer_steps import Stepped
 from widenet.kernels.output_passes import (
-    Entries,
-    ShardTiles,
-    SlopeNumbers,
-    SteppedTensor,
-    add_softmax_sums,
-    add_tile_softmax_sums,
-    fill_gradients,
+    Gradients,
+    OutputBatch,
+    OutputShard,
+    add_shares,
+    add_slopes,
+    finish,
+    finish_hidden,
     kept_numbers,
-    kept_place,
-    make_slopes,
-    tile_slopes,
-    update,
+    num_blocks,
 )
-from widenet.model.layers.output import Tile, lengths, through_lengths
-from widenet.model.output_step import OutputStep, Place
-from widenet.model.row_sum import RowSum
-from widenet.model.rule import CompiledStep, ShardSteps
+from widenet.model.layers.output import WideOutput
+from widenet.model.optimizers import Optimizer
+from widenet.model.output_step import LibrarySteps, OutputStep
+from widenet.model.row_sum import RowSum, over_shards
+from widenet.model.rule import StepNumbers
 from widenet.model.sweep import groups
-from widenet.plan.tiles import GRADIENT_NUMBERS
+
+
+def library_steps(
+    output: WideOutput, rule: Optimizer, of_weights: StepNumbers, of_biases: StepNumbers
+) -> LibrarySteps | None:
+    """Return the steps that the library makes of an output's weights and biases; None if it makes none."""
+    weight, bias = output.weight, output.bias
+    moved = None if bias is None or not bias.trained else bias
+
+    def steps(shard: int) -> tuple[Stepped | None, Stepped | None]:
+        of_bias = None if moved is None else moved.stepped(shard, rule, of_biases)
+        return weight.stepped(shard, rule, of_weights), of_bias
+
+    def all_steps(shard: int) -> tuple[Stepped, Stepped | None]:
+        own, of_bias = steps(shard)
+        assert own is not None
+        return own, of_bias
+
+    own, of_bias = steps(next(iter(weight.parts)))
+    return None if own is None or (of_bias is None and moved is not None) else all_steps
 
 
 class NativePasses:
-    """See `Passes`; for sparse targets of cross-entropy under a sigmoid, or of a softmax in closed form."""
+    """See `WholePasses`: one call of the library is one pass."""
 
-    adds_biases = True
-
-    def __init__(self) -> None:
-        self._shards: dict[int, tuple[Entries, Tensor | None]] = {}
-        self._tiles: dict[int, ShardTiles | None] = {}
-        self._kept: dict[int, Tensor | None] = {}
-        self._deferred: dict[int, _Deferred] = {}
-        self._overwritten: set[Place] = set()
-
-    def statistics(self, step: OutputStep, shard: int) -> RowSum:
-        """See `Passes.statistics`."""
-        assert step.rows is not None
-        logits_Z = step.rows.target_logits[shard] = torch.zeros(step.targets.num_entries(shard))
-        total = RowSum.empty(step.kind, step.num_examples, logits_Z.device)
-        sums = total.peak_E, total.sum_E
-        tiles = self._tiles_of(step, shard)
-        if tiles is not None:
-            kept = self._kept[shard] = _room_for_logits(step, tiles)
-            for some in _in_memory(step, shard, tiles, measures=True):
-                add_softmax_sums(some, kept, logits_Z, *sums)
-            return total
-        for place in step.places(shard):
-            start, _ = step.tiles[shard][place[1]]
-            tile, span = step.tile(place), step.span(place)
-            logits_ET = step.tile_logits(place, tile)
-            entries = self._entries(step, shard)[0].within(span, start)
-            add_tile_softmax_sums(logits_ET, tile.bias_T, entries, logits_Z[span], *sums)
-            step.keep_logits(place, logits_ET)
-        return total
-
-    def delta(self, step: OutputStep, place: Place, tile: Tile) -> tuple[Tensor | float, Tensor, Tensor]:
-        """See `Passes.delta`."""
-        (shard, index), rows = place, step.rows
-        logits_ET, span = self._logits(step, place, tile), step.span(place)
-        assert _are_apart(logits_ET, step.direct_EH), (
-            "slopes overwrite the logits, which must not share memory with their operands"
+    def __init__(self, step: OutputStep) -> None:
+        self._step, self._output = step, step.output
+        parts = [step.targets.by_unit(shard) for shard in step.output.weight.parts]
+        self._sizes, self._examples_Z = (
+            [len(own.units_Z) for own in parts],
+            _joined([own.examples_Z for own in parts]),
         )
-        entries = self._entries(step, shard)[0].within(span, step.tiles[shard][index][0])
-        loss: Tensor | float
-        loss, bias_T = tile_slopes(logits_ET, tile.bias_T, entries, self._numbers(step, shard).within(span))
-        if rows is not None:
-            loss = rows.loss(shard) if index == 0 else 0.0
-        return loss, step.output.operand(logits_ET), bias_T
-
-    def swept(
-        self, step: OutputStep, shard: int, steps: ShardSteps | None
-    ) -> tuple[Tensor | float, Tensor] | None:
-        """Make the last pass over a whole shard, and the optimizer's steps of its weights and biases.
-
-        Returns:
-            The shard's loss [] and its gradient to the incoming vectors [E, H]; None if its tiles must be
-            taken one by one.
-        """
-        tiles = None if steps is None or step.output.spec.cosine else self._tiles_of(step, shard)
-        if tiles is None or steps is None:
-            return None
-        gradient_EH, loss = torch.zeros_like(step.direct_EH), 0.0
-        weight, bias = _stepped(tiles.weight_RH, steps.weight), _stepped(tiles.bias_R, steps.bias)
-        assert weight is not None
-        kept, numbers = self._kept.pop(shard, None), self._numbers(step, shard)
-        for some in _in_memory(step, shard, tiles, updates=True):
-            loss = update(some, kept, numbers, gradient_EH, weight, bias, loss)
-        return loss if step.rows is None else step.rows.loss(shard), gradient_EH
-
-    def slopes(self, step: OutputStep, shard: int) -> tuple[Tensor | float, Tensor] | None:
-        """Make the last pass over a whole shard whose weights are updated later.
-
-        Returns:
-            As of `swept`.
-        """
-        tiles = self._tiles_of(step, shard)
-        if tiles is None:
-            return None
-        gradient_EH, rows, loss = torch.zeros_like(step.direct_EH), step.rows, 0.0
-        sum_R = torch.zeros(step.starts(shard)[-1])
-        kept = _room_for_logits(step, tiles) if rows is None else self._kept.pop(shard)
-        # Gradients are kept in place of slopes if they are fewer numbers: those leave the cache meanwhile.
-        is_narrow = (
-            step.output.weight.trained and kept is not None and gradient_EH.shape[1] <= len(gradient_EH)
+        has_values = any(own.values_Z is not None for own in parts)
+        self._values_Z = _joined([own.values_or_ones() for own in parts]) if has_values else None
+        is_softmax, num = step.rows is not None, step.num_examples
+        self._logits_Z = torch.zeros(sum(self._sizes)) if is_softmax else None
+        self._pull_Z = torch.zeros(sum(self._sizes)) if is_softmax else self._values_Z
+        one_E = torch.zeros(num) if is_softmax else step.target_weight_E.contiguous()
+        other_E = torch.zeros(num) if is_softmax else step.other_weight_E.contiguous()
+        tile = max((stop - start for bounds in step.tiles for start, stop in bounds), default=1)
+        self._batch = OutputBatch(
+            "softmax" if is_softmax else "sigmoid",
+            step.direct_EH.contiguous(),
+            tile,
+            step.output.half,
+            one_E,
+            other_E,
         )
-        gradient_RH = torch.empty(len(sum_R), gradient_EH.shape[1]) if is_narrow else None
-        has_logits, numbers = rows is not None and kept is not None, self._numbers(step, shard)
-        for some in _in_memory(step, shard, tiles, measures=rows is None):
-            loss = make_slopes(some, kept, has_logits, numbers, sum_R, gradient_RH, gradient_EH, loss)
-        self._deferred[shard] = _Deferred(None if is_narrow else kept, sum_R, gradient_RH)
-        return loss if rows is None else rows.loss(shard), gradient_EH
+        self._shards: dict[int, OutputShard] = {}
 
-    def rows_together(self, step: OutputStep, shard: int) -> int:
-        """Return for how many units `gradient` works at once, at most; 0: for a single tile."""
-        return GRADIENT_NUMBERS // max(step.direct_EH.shape[1], 1) if shard in self._deferred else 0
-
-    def gradient(self, step: OutputStep, shard: int, first: int, last: int) -> tuple[Tensor, Tensor] | None:
-        """Return the gradients of weights [T, H] and biases [T] in the tiles [first, last), after `slopes`.
-
-        That of a frozen weight is empty. None if the slopes have been made a tile at a time.
-        """
-        own, tiles = self._deferred.get(shard), self._tiles.get(shard)
-        if own is None or tiles is None:
-            return None
-        start, stop = int(tiles.starts[first]), int(tiles.starts[last])
-        bias_gradient_T = own.bias_gradient_R[start:stop]
-        if not step.output.weight.trained:
-            return torch.zeros(0), bias_gradient_T
-        if own.gradient_RH is not None:
-            gradient_TH = own.gradient_RH[start:stop].clone()
+    def run(self, steps: LibrarySteps | None) -> tuple[list[Tensor], list[Tensor]]:
+        """See `WholePasses.run`."""
+        self._shards = self._started()
+        if self._batch.kind == "sigmoid":
+            gradients = dict.fromkeys(self._shards, Gradients()) if steps is None else self._moved(steps, {})
+            self._over(add_slopes, gradients, updates=steps is not None)
+            losses = [own.loss[0] for own in self._shards.values()]
         else:
-            gradient_TH = torch.empty(stop - start, step.direct_EH.shape[1])
-            fill_gradients(tiles.part(first, last), own.kept, self._numbers(step, shard), gradient_TH)
-        if tiles.length_R is not None:
-            weight_TH = step.output.weight.parts[shard].weight[start:stop]
-            length_T1 = tiles.length_R[start:stop, None]
-            through_lengths(gradient_TH, weight_TH / length_T1, length_T1)
-        return gradient_TH, bias_gradient_T
+            self._over(add_shares)
+            losses = self._pull()
+            finish_hidden(self._batch, [*self._shards.values()], self._output.exchange.num_threads)
+            if steps is not None:
+                self.finish(steps)
+        return losses, [own.hidden_EH for own in self._shards.values()]
 
-    def _logits(self, step: OutputStep, place: Place, tile: Tile) -> Tensor:
-        """Return the logits [E, T] of a tile: those that a sweep kept, if still there."""
-        (shard, index), count = place, step.num_examples
-        kept = self._kept.get(shard)
-        if place in self._overwritten or kept is None:
-            return step.tile_logits(place, tile)
-        self._overwritten.add(place)
-        start, stop = step.tiles[shard][index]
-        first = kept_place(count, start, index)
-        return kept[first : first + count * (stop - start)].view(count, -1)
+    def finish(self, steps: LibrarySteps, touched: Mapping[int, RowGradient] | None = None) -> None:
+        """See `WholePasses.finish`."""
+        self._over(finish, self._moved(steps, touched or {}), updates=True)
 
-    def _tiles_of(self, step: OutputStep, shard: int) -> ShardTiles | None:
-        """Return a shard for a compiled sweep, made once; None if it is not sweepable."""
-        if shard not in self._tiles:
-            self._tiles[shard] = self._sweepable(step, shard)
-        return self._tiles[shard]
+    def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """See `WholePasses.gradient`."""
+        trained, columns = self._output.weight.trained, self._batch.direct_EH.shape[1]
+        weight_TH, bias_T = torch.empty(stop - start if trained else 0, columns), torch.empty(stop - start)
+        gradients = Gradients(weight_TH=weight_TH if trained else None, bias_T=bias_T)
+        finish(self._batch, [self._shards[shard].within(start, stop)], 1, [gradients])
+        return weight_TH, bias_T
 
-    def _sweepable(self, step: OutputStep, shard: int) -> ShardTiles | None:
-        """Return a shard for a compiled sweep; None if its tiles need more than plain products."""
-        output, direct_EH, bounds = step.output, step.direct_EH, step.tiles[shard]
-        weight_RH = output.weight.parts[shard].weight
-        has_plain_tiles = not (output.spec.weightless or output.weight.in_8_bits)
-        # With one example, torch multiplies by other routines.
-        is_sweepable = has_plain_tiles and output.features is None and len(direct_EH) > 1 and bounds
-        if not (is_sweepable and direct_EH.is_contiguous() and product_routine()):
-            return None
-        bias_R = torch.zeros(len(weight_RH)) if output.bias is None else output.bias.parts[shard].weight
-        return ShardTiles(
-            direct_EH,
-            weight_RH,
-            bias_R,
-            torch.tensor(step.starts(shard)),
-            torch.tensor(step.edges_of(shard)),
-            self._entries(step, shard)[0],
-            None if output.spec.cosine is None else torch.zeros(len(weight_RH)),
-            output.half,
-        )
+    def _started(self) -> dict[int, OutputShard]:
+        """Return the shards before the first pass."""
+        step, output, num, shards = self._step, self._output, self._step.num_examples, {}
+        is_softmax, start = self._batch.kind == "softmax", 0
+        for (shard, part), size in zip(output.weight.parts.items(), self._sizes, strict=True):
+            units, own = max(step.starts(shard)[-1:], default=0), slice(start, start + size)
+            leaves_memory, start = is_softmax and output.weight.in_files, start + size
+            shards[shard] = OutputShard(
+                weight_RH=part.weight,
+                length_R=None if output.spec.cosine is None else torch.empty(len(part.weight)),
+                bias_R=None if output.bias is None else output.bias.parts[shard].weight,
+                span=(0, units),
+                examples_Z=self._examples_Z[own],
+                units_Z=step.targets.by_unit(shard).units_Z,
+                of_target_Z=None if self._pull_Z is None else self._pull_Z[own],
+                kept=torch.empty(kept_numbers(num, units)) if step.keeps else None,
+                scales=torch.empty(num_blocks(num, units, self._batch.tile), num) if is_softmax else None,
+                hidden_EH=torch.zeros(self._batch.direct_EH.shape),
+                peak_E=torch.full((num,), -torch.inf) if is_softmax else None,
+                total_E=torch.zeros(num, dtype=torch.float64) if is_softmax else None,
+                logits_Z=None if self._logits_Z is None else self._logits_Z[own],
+                vectors_ZH=torch.empty(size, part.columns) if leaves_memory else None,
+            )
+        return shards
 
-    def _entries(self, step: OutputStep, shard: int) -> tuple[Entries, Tensor | None]:
-        """Return all targets of a shard and their values, made once for all its tiles."""
-        if shard not in self._shards:
-            part = step.targets.by_unit(shard)
-            self._shards[shard] = Entries(part.examples_Z, part.units_Z), part.values_Z
-        return self._shards[shard]
+    def _pull(self) -> list[Tensor]:
+        """Give the shards what turns shares into slopes, once all divisors are known; return the losses."""
+        step, output, num, examples_Z = self._step, self._output, self._step.num_examples, self._examples_Z
+        assert step.rows is not None
+        assert self._logits_Z is not None
+        assert self._pull_Z is not None
+        sums = [_row_sum(own) for own in self._shards.values()]
+        total_E = over_shards(sums, output.exchange, output.where)
+        values_Z = torch.ones(len(examples_Z)) if self._values_Z is None else self._values_Z
+        share_Z = values_Z / step.targets.total_E[examples_Z].clamp_min(1e-30)
+        value_Z, pull_Z = step.loss.pulls(self._logits_Z - total_E[examples_Z], values_Z, share_Z)
+        weight_Z = step.target_weight_E[examples_Z]
+        torch.mul(pull_Z, weight_Z, out=self._pull_Z)
+        places_Z = torch.repeat_interleave(torch.arange(len(self._sizes)), torch.tensor(self._sizes))
+        num_targets = sum(step.targets.num_entries(shard) for shard in range(len(step.tiles)))
+        groups_Z = places_Z * num + examples_Z
+        parts = sum_by(self._pull_Z.double(), groups_Z, len(self._sizes) * num, num_targets)
+        coupling_E = exact_sum(
+            output.exchange.gather([*parts.view(len(self._sizes), num)], output.where)
+        ).float()
+        self._batch = replace(self._batch, one_E=total_E, other_E=coupling_E)
+        value_Z = value_Z * weight_Z
+        return [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, self._sizes)]
 
-    def _numbers(self, step: OutputStep, shard: int) -> SlopeNumbers:
-        """Return what turns the logits of a shard into slopes."""
-        rows = step.rows
-        if rows is not None:
-            return SlopeNumbers("softmax", rows.pulls[shard], rows.total_E, rows.coupling_E)
-        values_Z = self._entries(step, shard)[1]
-        return SlopeNumbers("sigmoid", values_Z, step.target_weight_E, step.other_weight_E)
+    def _moved(self, steps: LibrarySteps, touched: Mapping[int, RowGradient]) -> dict[int, Gradients]:
+        return {shard: Gradients(*steps(shard), touched.get(shard)) for shard in self._shards}
 
+    def _over(
+        self,
+        make: Callable[..., None],
+        gradients: Mapping[int, Gradients] | None = None,
+        updates: bool = False,
+    ) -> None:
+        """Make a pass over all units: in one call, or of rows in files as they come into memory."""
+        exchange, parts = self._output.exchange, self._output.weight.parts
 
-@dataclass(frozen=True)
-class _Deferred:
-    """What `slopes` leaves to `gradient`: the kept slopes, and the gradients that are known already."""
+        def passed(shards: Sequence[OutputShard], numbers: Sequence[int], num_threads: int) -> None:
+            given = [] if gradients is None else [[gradients[shard] for shard in numbers]]
+            make(self._batch, shards, num_threads, *given)
 
-    kept: Tensor | None
-    bias_gradient_R: Tensor
-    gradient_RH: Tensor | None
+        def of_shard(shard: int) -> None:
+            starts = self._step.starts(shard)
+            with parts[shard].sweep(updates) as sweep:
+                for first, last in groups(starts, sweep.chunk_rows):
+                    sweep.at(starts[first], starts[last])
+                    passed([self._shards[shard].within(starts[first], starts[last])], [shard], 1)
 
-
-def _room_for_logits(step: OutputStep, tiles: ShardTiles) -> Tensor | None:
-    """Return the room for the logits of all tiles of a shard if they are kept between passes."""
-    return torch.empty(kept_numbers(step.num_examples, tiles.starts)) if step.keeps else None
-
-
-def _in_memory(
-    step: OutputStep, shard: int, tiles: ShardTiles, updates: bool = False, measures: bool = False
-) -> Iterator[ShardTiles]:
-    """Yield all tiles of a shard at once, or if they are in a file, some at a time that are in memory.
-
-    Args:
-        step: The step.
-        shard: The shard.
-        tiles: All of its tiles.
-        updates: Whether the weights are updated.
-        measures: Whether to measure the lengths by which products divide the weights.
-    """
-    part = step.output.weight.parts[shard]
-    with part.sweep(updates) as sweep:
-        for first, last in groups(tiles.starts.tolist(), sweep.chunk_rows):
-            start, stop = int(tiles.starts[first]), int(tiles.starts[last])
-            sweep.at(start, stop)
-            if measures and tiles.length_R is not None:
-                tiles.length_R[start:stop] = lengths(part.weight[start:stop])[:, 0]
-            yield tiles.part(first, last)
-
-
-def _stepped(numbers: Tensor, step: CompiledStep | None) -> SteppedTensor | None:
-    """Return weights or biases with their step."""
-    return None if step is None else SteppedTensor(numbers, step.states, step.step)
+        if self._output.weight.in_files:
+            exchange.each(of_shard)
+        else:
+            passed([*self._shards.values()], [*self._shards], exchange.num_threads)
 
 
-def _are_apart(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors share no memory."""
-    return not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
+def _row_sum(shard: OutputShard) -> RowSum:
+    assert shard.peak_E is not None
+    assert shard.total_E is not None
+    return RowSum("softmax", shard.peak_E, shard.total_E)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat([*parts])

@@ -325,7 +325,7 @@ class Optimizer:
         for weight, gradient, state in weights:
             self.apply(weight, gradient, state, step, bias_l2)
 
-    def compiled_step(
+    def library_step(
         self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
     ) -> TileStep | None:
         """Return the same step for the native library to make; None if it does not."""

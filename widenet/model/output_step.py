@@ -1,13 +1,15 @@
 """One step of a wide output as data, and the losses and slopes of its units by torch."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from widenet.kernels.bags import RowGradient
+from widenet.kernels.optimizer_steps import Stepped
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.losses import Loss
 from widenet.model.row_sum import RowSum
@@ -59,7 +61,8 @@ class OutputStep:
         other_weight_E: Loss weights of other units, float32.
         tiles: Start and stop of each shard's tiles.
         keeps: Whether memory allows keeping logits and deltas between passes.
-        passes: The implementation of the passes.
+        passes: The implementation of the passes over single tiles.
+        whole: Passes over all units at once, which take the place of these; None: there are none.
         stands: For a sample, by shard, the number of units that each unit represents if it is no target,
             float32; None if all units take part.
         rows: None if units are activated one by one.
@@ -79,6 +82,7 @@ class OutputStep:
     tiles: list[list[tuple[int, int]]]
     keeps: bool
     passes: "Passes"
+    whole: "WholePasses | None" = None
     stands: dict[int, Tensor] | None = None
     rows: RowWise | None = None
     shortening_E: Tensor | None = None
@@ -201,6 +205,34 @@ class Passes(Protocol):
             Loss [], gradient [E, T] as an operand of products, and float32 [T].
         """
 
+
+class WholePasses(Protocol):
+    """An implementation of a step over all units of this process."""
+
+    def run(self, steps: "LibrarySteps | None") -> tuple[list[Tensor], list[Tensor]]:
+        """Return every shard's loss, float64 [], and gradient to the incoming vectors, float32 [E, H].
+
+        Args:
+            steps: The steps of weights and biases; None: `finish` or `gradient` come later.
+        """
+
+    def finish(self, steps: "LibrarySteps", touched: Mapping[int, RowGradient] | None = None) -> None:
+        """Make the steps of the weights and biases.
+
+        Args:
+            steps: The steps.
+            touched: Gradients of some rows, by shard, which are added before.
+        """
+
+    def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return the gradients of the weights [T, H] and biases [T] of some units, from one tile to another.
+
+        That of a frozen weight is empty.
+        """
+
+
+LibrarySteps = Callable[[int], tuple[Stepped, Stepped | None]]
+"""Returns the steps of a shard's weights and biases."""
 
 _NEVER = -math.inf
 """Added to a logit to exclude its unit from a softmax. Its exponential takes a third of that of -1e30."""

@@ -1,11 +1,9 @@
-"""The numbers of an optimizer's step, and the steps that compiled code makes."""
+"""The numbers of an optimizer's step."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
-
-from widenet.kernels.optimizer_steps import TileStep
 
 Stepped = tuple[Tensor, Tensor, dict[str, Tensor]]
 """A weight, its gradient and its state."""
@@ -29,29 +27,3 @@ class StepNumbers:
     def rate(self) -> float:
         """This step's learning rate."""
         return float(self.rates[self.number])
-
-
-@dataclass(frozen=True)
-class CompiledStep:
-    """The optimizer's step of a shard, for compiled code that makes it.
-
-    Attributes:
-        step: The step.
-        states: The optimizer's states, of the shape of the weights or biases.
-    """
-
-    step: TileStep
-    states: list[Tensor]
-
-
-@dataclass(frozen=True)
-class ShardSteps:
-    """The steps of an output's shard.
-
-    Attributes:
-        weight: That of its weights.
-        bias: That of its biases; None if it has none.
-    """
-
-    weight: CompiledStep
-    bias: CompiledStep | None

@@ -10,6 +10,7 @@ p * sum(pulls) - pull.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,19 +19,18 @@ from torch import Tensor
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.exchange import Pending
 from widenet.kernels.fixed_point import exact_sum, sum_by
-from widenet.kernels.table import tile_runner
+from widenet.kernels.table import Runner, tile_runner
 from widenet.model.fused_output import FusedOutput, takes
 from widenet.model.fused_tiles import FusedPasses
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
 from widenet.model.native_passes import NativePasses
-from widenet.model.output_step import OutputStep, Passes, RowWise, unit_losses
+from widenet.model.output_step import LibrarySteps, OutputStep, RowWise, WholePasses, unit_losses
 from widenet.model.plain_tiles import PlainPasses, slopes
 from widenet.model.row_sum import divided, over_shards
-from widenet.model.rule import ShardSteps
 from widenet.model.sweep import in_turn
 from widenet.model.targets import Targets
-from widenet.plan.tiles import are_kept, tiles
+from widenet.plan.tiles import GRADIENT_NUMBERS, are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ class GradientSinks:
     Attributes:
         weight: Called with shard, start, stop and gradient [T, H] of each tile.
         bias: Called with shard and gradient [R] of each shard, or with `WHOLE` and that of its rows.
-        shard_steps: Returns the steps of a shard for passes that make them themselves, instead of calling
-            `weight` and `bias`; None if there are none.
+        library_steps: Returns the steps of the shards for passes that make them themselves, instead of
+            calling `weight` and `bias`; None if there are none.
         launched_steps: Returns the same in Triton's kernels, for all shards; None if there are none.
     """
 
     weight: Callable[[int, int, int, Tensor | RowGradient], None]
     bias: Callable[[int, Tensor], None]
-    shard_steps: Callable[[int], ShardSteps | None] = lambda _: None
+    library_steps: Callable[[], LibrarySteps | None] = lambda: None
     launched_steps: Callable[[], "Steps | None"] = lambda: None
 
 
@@ -81,7 +81,7 @@ def output_step(
     cut = [list(tiles(shards.size(s), max(len(direct_EH), tiled_for), device)) for s in range(shards.count)]
     if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time
         cut = [[(0, shards.size(shard))] for shard in range(shards.count)]
-    return OutputStep(
+    step = OutputStep(
         output=output,
         loss=loss,
         direct_EH=output.operand(direct_EH),
@@ -90,10 +90,16 @@ def output_step(
         other_weight_E=other_weight_E,
         tiles=cut,
         keeps=are_kept(len(direct_EH), units_here, device, output.kept_bytes),
-        passes=_passes(output, rows, direct_EH.device, targets, stands is not None),
+        passes=PlainPasses(),
         stands=stands,
         rows=rows,
     )
+    match _runner(step):
+        case "triton":
+            step.passes = FusedPasses()
+        case "native":
+            step.whole = NativePasses(step)
+    return step
 
 
 def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
@@ -106,7 +112,10 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
         if steps is not None:
             return FusedOutput(step).run(sinks.bias, steps)
     limit = step.output.spec.delta_norm
-    with passes(step.output, updates=sinks is not None):
+    with passes(step.output, updates=sinks is not None, gives_slopes=step.whole is None):
+        if step.whole is not None:
+            losses, gradients = _run(step, step.whole, sinks)
+            return step.output.exchange.start_sum(losses, gradients, where=step.output.where)
         if step.rows is not None:
             _add_statistics(step, step.rows)
             _add_couplings(step, step.rows)
@@ -117,18 +126,44 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
     return step.output.exchange.start_sum(losses, gradients, where=step.output.where)
 
 
-def passes(output: WideOutput, updates: bool, begins: bool = False) -> AbstractContextManager[None]:
+def _run(
+    step: OutputStep, whole: WholePasses, sinks: GradientSinks | None
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return every shard's loss and gradient to the incoming vectors; fill the sinks."""
+    steps = None if sinks is None else sinks.library_steps()
+    results = whole.run(steps)
+    if sinks is not None and steps is None:
+        step.output.exchange.each(partial(_give, step, whole, sinks))
+    return results
+
+
+def _give(step: OutputStep, whole: WholePasses, sinks: GradientSinks, shard: int) -> None:
+    """Fill the sinks with the gradients of a shard."""
+    starts = step.starts(shard)
+    bias_R = torch.zeros(step.output.weight.shards.size(shard))
+    for first, last in step.spans(shard, rows_together(step), updates=True):
+        weight_TH, bias_R[starts[first] : starts[last]] = whole.gradient(shard, starts[first], starts[last])
+        sinks.weight(shard, starts[first], starts[last], weight_TH)
+    sinks.bias(shard, bias_R)
+
+
+def passes(
+    output: WideOutput, updates: bool, begins: bool = False, gives_slopes: bool = True
+) -> AbstractContextManager[None]:
     """Within the block, read rows in files ahead of the passes that `run` makes.
 
     Args:
         output: The output.
         updates: Whether the last pass updates the rows.
         begins: See `in_turn`.
+        gives_slopes: Whether a softmax has a pass for slopes even without updates.
     """
-    readings = (1 if _is_closed(output) else 2) if output.spec.activation.kind in ROW_WISE else 0
-    limited = output.spec.delta_norm is not None
-    weight, updates = output.weight, updates and output.weight.trained
-    return in_turn(weight.parts.values(), *[False] * (readings + limited), updates, begins=begins)
+    weight, readings = output.weight, int(output.spec.delta_norm is not None)
+    if output.spec.activation.kind in ROW_WISE:
+        readings += 1 if _is_closed(output) else 2
+        gives_slopes = gives_slopes or updates
+    last = [updates and weight.trained] if gives_slopes or output.spec.activation.kind not in ROW_WISE else []
+    return in_turn(weight.parts.values(), *[False] * readings, *last, begins=begins)
 
 
 def _is_closed(output: WideOutput) -> bool:
@@ -136,9 +171,9 @@ def _is_closed(output: WideOutput) -> bool:
     return output.spec.activation.kind == "softmax" and output.loss.slope_of_logit
 
 
-def rows_together(step: OutputStep, shard: int) -> int:
-    """Return for how many of a shard's units `gradient` works at once, at most; 0: for a single tile."""
-    return step.passes.rows_together(step, shard) if isinstance(step.passes, NativePasses) else 0
+def rows_together(step: OutputStep) -> int:
+    """Return for how many units `gradient` works at once, at most; 0: for a single tile."""
+    return 0 if step.whole is None else GRADIENT_NUMBERS // max(step.direct_EH.shape[1], 1)
 
 
 def gradient(step: OutputStep, shard: int, first: int, last: int) -> tuple[Tensor | RowGradient, Tensor]:
@@ -146,10 +181,9 @@ def gradient(step: OutputStep, shard: int, first: int, last: int) -> tuple[Tenso
 
     That of a frozen weight is empty. For several tiles see `rows_together`.
     """
-    if isinstance(step.passes, NativePasses):
-        computed = step.passes.gradient(step, shard, first, last)
-        if computed is not None:
-            return computed
+    if step.whole is not None:
+        starts = step.starts(shard)
+        return step.whole.gradient(shard, starts[first], starts[last])
     assert last == first + 1
     place = shard, first
     tile = step.tile(place)
@@ -160,32 +194,22 @@ def gradient(step: OutputStep, shard: int, first: int, last: int) -> tuple[Tenso
     return tile.weight_gradient(step.direct_EH, delta_ET), bias_T
 
 
-def _passes(
-    output: WideOutput, rows: RowWise | None, device: torch.device, targets: Targets, is_sampled: bool
-) -> Passes:
-    """Return the implementation of the passes for a device and an output."""
-    spec = output.spec
+def _runner(step: OutputStep) -> Runner:
+    """Return what runs the passes of a step."""
+    output, spec, rows = step.output, step.output.spec, step.rows
     is_plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None
-    if not is_plain or is_sampled or targets.sparse is None or (rows is not None and not rows.closed):
-        return PlainPasses()
-    match tile_runner(device, "closed softmax" if rows is not None else spec.activation.kind, spec.loss.kind):
-        case "triton":
-            return FusedPasses()
-        case "native":
-            return NativePasses()
-    return PlainPasses()
+    if not is_plain or step.stands is not None or step.targets.sparse is None:
+        return "torch"
+    if rows is not None and not rows.closed:
+        return "torch"
+    kind = "closed softmax" if rows is not None else spec.activation.kind
+    found = tile_runner(step.direct_EH.device, kind, spec.loss.kind)
+    has_vectors = not spec.weightless and output.features is None
+    return found if found != "native" or has_vectors else "torch"
 
 
 def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[Tensor, Tensor]:
     """Make the last pass over a shard: return its loss and its gradient [E, H]; fill the sinks."""
-    if isinstance(step.passes, NativePasses):
-        if sinks is None:
-            swept = step.passes.slopes(step, shard)
-        else:
-            swept = step.passes.swept(step, shard, sinks.shard_steps(shard))
-        if swept is not None:
-            swept_loss, gradient_EH = swept
-            return _as_tensor(swept_loss, gradient_EH), gradient_EH
     loss: Tensor | float = 0.0
     gradient_EH = torch.zeros_like(step.direct_EH, dtype=torch.float32)
     # One tensor for all tiles: small tensors that outlive their tile would keep the C library from

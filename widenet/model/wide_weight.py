@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
+from widenet.kernels.optimizer_steps import Stepped
 from widenet.kernels.rows import copied
 from widenet.kernels.scratch import read_around, release, scratch_of
 from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer
 from widenet.model.part import Part
-from widenet.model.rule import CompiledStep, StepNumbers
+from widenet.model.rule import StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 
@@ -158,13 +159,13 @@ class WideWeight:
         if self.norm_limit is not None:
             shorten_rows(weight, self.norm_limit)
 
-    def compiled_step(self, shard: int, rule: Optimizer, step: StepNumbers) -> CompiledStep | None:
-        """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
+    def stepped(self, shard: int, rule: Optimizer, step: StepNumbers) -> Stepped | None:
+        """Return a shard's rows with their step for the native library; None if it does not make it."""
         if self._waits_for_tiles:
             return None
         part = self.parts[shard]
-        compiled = rule.compiled_step(part.weight, step, self.l2 if self.is_bias else None)
-        return None if compiled is None else CompiledStep(compiled, [*part.state.values()])
+        made = rule.library_step(part.weight, step, self.l2 if self.is_bias else None)
+        return None if made is None else Stepped(part.weight, [*part.state.values()], made)
 
     def launched_steps(self, rule: Optimizer, step: StepNumbers) -> "Steps | None":
         """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""

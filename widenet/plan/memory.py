@@ -25,6 +25,8 @@ from widenet.spec.losses import PopularitySample
 
 PROGRAM_BYTES = {"cpu": 480_000_000, "cuda": 1_000_000_000}
 """Python, torch and their libraries: measured by `python -m benchmarks memory`, assumed for a CUDA device."""
+_LANES, _APART = 32, 16
+"""Numbers in a row of kept logits: a multiple of the most lanes, and some beside them."""
 _FUSED_BLOCK, _FUSED_PART = 128, 64
 """Units and examples of which `model.fused_output` keeps a sum."""
 
@@ -273,12 +275,28 @@ def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
-    """Return the bytes that an output keeps between passes: logits or deltas, or both if its update waits."""
+    """Return the bytes that an output keeps between passes.
+
+    These are logits or deltas, or both if its update waits; the native library keeps one of them.
+    """
     if not keeps(job, layer, process) or not (
         waits(job, layer) or layer.activation.kind in ROW_WISE or layer.delta_norm is not None
     ):
         return 0
-    return (2 if waits(job, layer) else 1) * 4 * job.vectors(layer.name) * job.units_at_work(layer, process)
+    num, units = job.vectors(layer.name), job.units_at_work(layer, process)
+    if by_library(job, layer):
+        return 4 * units * (-(-num // _LANES) * _LANES + _APART)
+    return (2 if waits(job, layer) else 1) * 4 * num * units
+
+
+def by_library(job: Job, layer: OutputLayer) -> bool:
+    """Return whether the native library makes an output's passes over sparse targets."""
+    kinds = layer.activation.kind, layer.loss.kind
+    is_closed = kinds[0] == "softmax" and kinds[1].endswith("cross_entropy")
+    is_plain = layer.others != "ignore" and layer.delta_boost is None and layer.delta_norm is None
+    has_vectors = not (layer.weightless or job.layout.of_output(layer.name).by_columns)
+    is_whole = job.device == "cpu" and is_plain and has_vectors and layer.sample is None
+    return is_whole and (is_closed or kinds == ("sigmoid", "cross_entropy"))
 
 
 def keeps(job: Job, layer: OutputLayer, process: int) -> bool:

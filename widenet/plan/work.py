@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
-from widenet.plan.memory import examples_of_shards, keeps, waits
+from widenet.plan.memory import by_library, examples_of_shards, keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks, shares
 from widenet.plan.picture_layers import ends_of, piece_numbers
 from widenet.plan.streaming import is_elsewhere, touched_bytes, with_state
@@ -47,10 +47,11 @@ def _readings(job: Job, layer: OutputLayer) -> int:
     row_wise = layer.activation.kind in ROW_WISE
     closed = layer.activation.kind == "softmax" and layer.loss.kind.endswith("cross_entropy")
     limited = job.training.gradient_norm_limit is not None
+    gives_slopes = not (closed and by_library(job, layer))  # in a pass of its own
     return (
         (1 if closed else 2 if row_wise else 0)
         + (layer.delta_norm is not None)
-        + (1 + limited if waits(job, layer) else 0)
+        + (gives_slopes + limited if waits(job, layer) else 0)
     )
 
 

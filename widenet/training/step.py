@@ -11,11 +11,12 @@ from widenet.kernels.bags import RowGradient, Touched
 from widenet.kernels.cuda_products import cuda_products
 from widenet.kernels.exchange import Pending
 from widenet.model.layers.output import WideOutput
+from widenet.model.native_passes import library_steps
 from widenet.model.network import Activity, Network
 from widenet.model.optimizers import Optimizer
 from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
-from widenet.model.rule import ShardSteps, StepNumbers
+from widenet.model.rule import StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.step_random import StepRandom
@@ -165,17 +166,10 @@ def _updating(output: WideOutput, rule: Optimizer, numbers: StepNumbers) -> Grad
         if output.bias is not None:
             output.bias.update_tile(shard, 0, len(gradient), gradient, rule, numbers)
 
-    def steps(shard: int) -> ShardSteps | None:
-        of_weights = output.weight.compiled_step(shard, rule, numbers)
-        of_biases = None if output.bias is None else output.bias.compiled_step(shard, rule, numbers)
-        if of_weights is None or (of_biases is None and output.bias is not None):
-            return None
-        return ShardSteps(of_weights, of_biases)
-
     return GradientSinks(
         weight,
         bias,
-        steps,
+        lambda: library_steps(output, rule, numbers, numbers),
         lambda: output.weight.launched_steps(rule, numbers),
     )
 

@@ -12,6 +12,7 @@ from widenet.devices import sent
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.description import DescriptionStep
 from widenet.model.limits import shortening
+from widenet.model.native_passes import library_steps
 from widenet.model.network import Activity, Network
 from widenet.model.optimizers import Optimizer
 from widenet.model.output_step import OutputStep
@@ -125,6 +126,8 @@ class Update:
         """Make one optimizer step of every weight that has a gradient here."""
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             with in_turn(self.network.wide[name].parts.values(), *[True] * (name in self.stepped)):
+                if self._finish(name, rule, numbers):
+                    continue
                 self.network.each(self.rows.get(name, {}), self._step(name, rule, numbers))
         for name, gradients in self.split.items():
             self.network.exchange.each(self._split_step(self.network.wide[name], gradients, rule, numbers))
@@ -186,9 +189,23 @@ class Update:
             total += gradient.rows(start, stop).double().square().sum()
         return total
 
+    def _finish(self, name: str, rule: Optimizer, numbers: StepNumbers) -> bool:
+        """Let the native library make the steps of a weight of one output; return whether it has."""
+        users = self.stepped.get(name, [])
+        if len(users) != 1 or users[0].whole is None or name in self.descriptions:
+            return False
+        steps = library_steps(users[0].output, rule, self._scaled(name, numbers), numbers)
+        if steps is not None:
+            users[0].whole.finish(steps, self.rows.get(name))
+        return steps is not None
+
+    def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
+        """Return the numbers of the step of a weight, of whose gradient this process has a share."""
+        scale = numbers.gradient_scale * self.network.share_of_gradient(name)
+        return replace(numbers, gradient_scale=scale)
+
     def _step(self, name: str, rule: Optimizer, numbers: StepNumbers) -> Callable[[int], None]:
-        weight, share = self.network.wide[name], self.network.share_of_gradient(name)
-        scaled = replace(numbers, gradient_scale=numbers.gradient_scale * share)
+        weight, scaled = self.network.wide[name], self._scaled(name, numbers)
 
         def of_shard(shard: int) -> None:
             if name not in self.stepped:
@@ -231,7 +248,7 @@ class Update:
             return
         touched = self.rows[name][shard] if name in self.rows else None
         is_summed, starts = not updates or name in self.descriptions, users[0].starts(shard)
-        rows = 0 if is_summed else min(rows_together(user, shard) for user in users)
+        rows = 0 if is_summed else min(rows_together(user) for user in users)
         for first, last in users[0].spans(shard, rows, updates):
             start, stop = starts[first], starts[last]
             parts = [(user, *tile_gradient(user, shard, first, last)) for user in users]
