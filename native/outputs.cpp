@@ -50,6 +50,7 @@ struct Batch {
   int64_t tile;  // units of a tile; blocks begin anew in each
   int64_t is_softmax, fuses;
   int64_t rounds;  // whether products take operands rounded to bfloat16; `direct` is rounded already
+  int64_t pairs;   // whether they take them as pairs of bfloat16
   const float* one;    // [examples]: loss weights of targets; of a softmax the logarithms of the divisors
   const float* other;  // [examples]: loss weights of other units; of a softmax the sums of the pulls
 };
@@ -64,14 +65,13 @@ struct Shard {
   const int64_t* entry_units;
   int64_t entries;
   const float* of_targets;  // their values, null for ones; of a softmax their pulls
-  float* kept;              // [units, row_of(examples)]: slopes, or a softmax's shares; null: they are computed again
+  float* kept;              // [units, kept_row(...)]: slopes, or a softmax's shares; null: they are computed again
   float* scales;            // [blocks, examples]: by whose exponentials the shares of a softmax were divided
   float* hidden;            // [examples, inner]: the gradient to `direct`
-  float* peaks;             // [examples], of a softmax, and the sums of its shares
-  double* totals;
+  double* totals;           // [examples]: the sums of the shares of a softmax; of a sigmoid, the losses
+  float* peaks;             // [examples], of a softmax
   float* target_logits;
   float* target_vectors;  // [entries, inner], as products take them; null: the weights stay in memory
-  double* loss;
 };
 
 // What is done with the gradients of a shard's units; each may be null.
@@ -91,6 +91,9 @@ int64_t units_of_block(int64_t examples) {
 
 // Numbers between the rows of logits: caches would hold few rows at a distance of a power of 2.
 int64_t row_of(int64_t examples) { return panels(examples) * kPanel + kLine; }
+
+// The same between rows of pairs of examples.
+int64_t pairs_row_of(int64_t examples) { return panels(examples) * kPanel / 2 + kLine; }
 
 // The sum of a product of numbers, in one order for every width of vectors.
 float dot(const float* one, const float* other, int64_t count) {
@@ -119,16 +122,34 @@ struct Block {
   int64_t low, high;
 };
 
-// What a thread needs for a batch.
-template <bool fuses>
+// Memory for words.
+class Words {
+ public:
+  explicit Words(int64_t size) : memory_(size) {}
+  uint32_t* get() const { return reinterpret_cast<uint32_t*>(memory_.get()); }
+
+ private:
+  Aligned memory_;
+};
+
+// The vectors of a batch in panels of examples: [panels, inner, kPanel], and as pairs along `inner`.
+struct Direct {
+  const float* panels;
+  const uint32_t* pairs;
+};
+
+// What a thread needs for a batch. With `halves`, products take pairs of bfloat16, and shares and slopes are such pairs.
+template <bool fuses, bool halves>
 class Worker {
  public:
-  Worker(const Batch& batch, const float* direct)
-      : batch_(batch), direct_(direct), inner_(batch.inner), row_(row_of(batch.examples)), wide_(panels(inner_) * kPanel),
-        most_(units_of_block(batch.examples)),
-        logits_(most_ * row_), own_(most_ * inner_), operand_(most_ * wide_), gradient_(most_ * wide_),
-        scaled_(batch.examples * kPanel), hidden_(batch.examples * wide_), factors_(row_), bias_gradient_(most_),
-        ends_(panels(batch.examples) + 2) {}
+  Worker(const Batch& batch, const Direct& direct)
+      : batch_(batch), direct_(direct), inner_(batch.inner), half_((inner_ + 1) / 2), row_(row_of(batch.examples)),
+        pairs_row_(pairs_row_of(batch.examples)), wide_(panels(inner_) * kPanel), most_(units_of_block(batch.examples)),
+        logits_(most_ * (halves ? kPanel : row_)), own_(most_ * inner_), operand_(most_ * (halves ? kPanel : wide_)),
+        gradient_(most_ * wide_), scaled_(batch.examples * kPanel), hidden_(batch.examples * wide_), factors_(row_),
+        bias_gradient_(most_), shares_(halves ? most_ * pairs_row_ : 0), by_units_(halves ? most_ / 2 * row_ : 0),
+        own_pairs_(halves ? most_ * half_ : 0), operand_pairs_(halves ? most_ / 2 * wide_ : 0),
+        scaled_pairs_(halves ? (batch.examples + 1) / 2 * kPanel : 0), ends_(panels(batch.examples) + 2) {}
 
   // The shares of a softmax, their sums, and the sums of the units' vectors times them.
   void add_shares(const Shard& shard) {
@@ -136,18 +157,20 @@ class Worker {
     std::copy_n(shard.peaks, batch_.examples, peaks.begin());
     read_hidden(shard);
     each_block(shard, [&](const Block& block) {
-      float* shares = shares_of(shard, block);
-      const float* vectors = vectors_of(shard, block, true);
+      const float* vectors = vectors_of(shard, block);
+      fill_operand(block, vectors);
       for (int64_t n = block.low; shard.target_vectors && n < block.high; n++)
         std::copy_n(vectors + (shard.entry_units[n] - block.first) * inner_, inner_, shard.target_vectors + n * inner_);
       before = peaks;
       group_targets(shard, block);
-      for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
-        fill_logits(shard, block, vectors, panel, shares);
-        copy_targets(shard, block, panel, shares, shard.target_logits);
-        raise_peaks(block, panel, shares, peaks.data());
-        fill_shares(block, panel, shares, peaks.data(), sums.data());
-      }
+      each_panel([&](int64_t panel) {
+        Strip strip = fill_logits(shard, block, vectors, panel);
+        for (int64_t place = ends_[panel]; place < ends_[panel + 1]; place++)
+          shard.target_logits[grouped_[place]] = at(shard, block, strip, grouped_[place]);
+        raise_peaks(block, strip, peaks.data());
+        fill_shares(block, strip, peaks.data(), sums.data());
+        keep(shard, block, strip);
+      });
       for (int64_t e = 0; e < batch_.examples; e++) {
         block.scales[e] = peaks[e];
         bool is_same = before[e] == peaks[e];
@@ -157,7 +180,7 @@ class Worker {
         float factor = exponential(before[e] - peaks[e]);
         for (int64_t h = 0; h < wide_; h++) hidden_.get()[e * wide_ + h] *= factor;
       }
-      add_hidden(block, shares);
+      add_hidden(shard, block);
     });
     std::copy_n(peaks.begin(), batch_.examples, shard.peaks);
     write_hidden(shard);
@@ -184,11 +207,11 @@ class Worker {
   void add_slopes(const Shard& shard, const Gradients& gradients) {
     read_hidden(shard);
     each_block(shard, [&](const Block& block) {
-      float* slopes = shares_of(shard, block);
-      const float* vectors = vectors_of(shard, block, true);
-      *shard.loss += fill_slopes(shard, block, vectors, slopes);
-      add_hidden(block, slopes);
-      if (gradients.weight_step || gradients.bias_step) finish(shard, gradients, block, slopes);
+      const float* vectors = vectors_of(shard, block);
+      fill_operand(block, vectors);
+      fill_slopes(shard, block, vectors, shard.totals);
+      add_hidden(shard, block);
+      if (gradients.weight_step || gradients.bias_step) finish(shard, gradients, block);
     });
     write_hidden(shard);
   }
@@ -196,19 +219,18 @@ class Worker {
   // The gradients to weights and biases, and their steps.
   void finish(const Shard& shard, const Gradients& gradients) {
     each_block(shard, [&](const Block& block) {
-      float* shares = shares_of(shard, block);
       if (!shard.kept) {
-        const float* vectors = vectors_of(shard, block, false);
-        if (batch_.is_softmax) {
-          for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
-            fill_logits(shard, block, vectors, panel, shares);
-            fill_shares(block, panel, shares, block.scales, nullptr);
-          }
-        } else {
-          fill_slopes(shard, block, vectors, shares);
-        }
+        const float* vectors = vectors_of(shard, block);
+        if (batch_.is_softmax)
+          each_panel([&](int64_t panel) {
+            Strip strip = fill_logits(shard, block, vectors, panel);
+            fill_shares(block, strip, block.scales, nullptr);
+            keep(shard, block, strip);
+          });
+        else
+          fill_slopes(shard, block, vectors, nullptr);
       }
-      finish(shard, gradients, block, shares);
+      finish(shard, gradients, block);
     });
   }
 
@@ -229,8 +251,24 @@ class Worker {
     }
   }
 
-  float* shares_of(const Shard& shard, const Block& block) {
+  // The logits of some examples, then their shares or slopes: [units, kPanel], rows at a distance.
+  struct Strip {
+    int64_t panel;
+    float* numbers;
+    int64_t row;
+  };
+
+  template <class Work>
+  void each_panel(Work work) {
+    for (int64_t panel = 0; panel < panels(batch_.examples); panel++) work(panel);
+  }
+
+  float* shares_of(const Shard& shard, const Block& block) const {
     return shard.kept ? shard.kept + block.first * row_ : logits_.get();
+  }
+
+  uint32_t* pairs_of(const Shard& shard, const Block& block) const {
+    return shard.kept ? reinterpret_cast<uint32_t*>(shard.kept) + block.first * pairs_row_ : shares_.get();
   }
 
   // The vector of a unit as products take it.
@@ -241,8 +279,8 @@ class Worker {
     if (batch_.rounds) round_to_bfloat16(to, to, inner_);
   }
 
-  // The vectors of a block as products take them, also in `operand_` if that is wanted.
-  const float* vectors_of(const Shard& shard, const Block& block, bool in_panels) {
+  // The vectors of a block as products take them.
+  const float* vectors_of(const Shard& shard, const Block& block) {
     const float* vectors = shard.weight + block.first * inner_;
     if (shard.lengths || batch_.rounds) {
       for (int64_t t = 0; t < block.units; t++) {
@@ -255,20 +293,49 @@ class Worker {
       }
       vectors = own_.get();
     }
-    for (int64_t panel = 0; in_panels && panel < panels(inner_); panel++)
-      copy_panel(vectors, block.units, inner_, nullptr, panel, operand_.get() + panel * kPanel * block.units);
+    for (int64_t t = 0; halves && t < block.units; t++)
+      pair_columns(vectors + t * inner_, inner_, own_pairs_.get() + t * half_);
     return vectors;
   }
 
-  // The logits of some examples.
-  void fill_logits(const Shard& shard, const Block& block, const float* vectors, int64_t panel, float* logits) {
-    float* to = logits + panel * kPanel;
-    multiply<fuses, false>({vectors, inner_, 1}, block.units, direct_ + panel * kPanel * inner_, inner_, to, row_);
+  // The vectors of a block in panels.
+  void fill_operand(const Block& block, const float* vectors) {
+    for (int64_t panel = 0; panel < panels(inner_); panel++) {
+      float* to = operand_.get() + (halves ? 0 : panel * kPanel * block.units);
+      copy_panel(vectors, block.units, inner_, nullptr, panel, to);
+      if (halves) pair_rows(to, block.units, kPanel, operand_pairs_.get() + panel * kPanel * (most_ / 2), kPanel);
+    }
+  }
+
+  Strip fill_logits(const Shard& shard, const Block& block, const float* vectors, int64_t panel) {
+    Strip strip{panel, logits_.get(), kPanel};
+    if constexpr (halves) {
+      multiply_pairs<false>(own_pairs_.get(), half_, 1, block.units, direct_.pairs + panel * half_ * kPanel, half_,
+                            strip.numbers, strip.row);
+    } else {
+      strip = {panel, shares_of(shard, block) + panel * kPanel, row_};
+      multiply<fuses, false>({vectors, inner_, 1}, block.units, direct_.panels + panel * kPanel * inner_, inner_,
+                             strip.numbers, strip.row);
+    }
     for (int64_t t = 0; shard.bias && t < block.units; t++)
-      for (int64_t half = 0; half < 2; half++) {
-        float* lanes = to + t * row_ + half * kLanes;
+      for (int64_t half = 0; half < kPanel; half += kLanes) {
+        float* lanes = strip.numbers + t * strip.row + half;
         store(lanes, load(lanes) + shard.bias[block.first + t]);
       }
+    return strip;
+  }
+
+  // Store shares or slopes for the products.
+  void keep(const Shard& shard, const Block& block, const Strip& strip) {
+    if constexpr (halves) {
+      int64_t count = std::min(kPanel, batch_.examples - strip.panel * kPanel);
+      for (int64_t t = 0; t < block.units; t++) {
+        float* numbers = strip.numbers + t * strip.row;
+        std::fill(numbers + count, numbers + kPanel, 0.f);
+        pair_columns(numbers, kPanel, pairs_of(shard, block) + t * pairs_row_ + strip.panel * kPanel / 2);
+      }
+      pair_rows(strip.numbers, block.units, strip.row, by_units_.get() + strip.panel * kPanel, row_);
+    }
   }
 
   // Group the targets of a block by panels of examples.
@@ -280,19 +347,17 @@ class Worker {
     for (int64_t n = block.low; n < block.high; n++) grouped_[ends_[shard.entry_examples[n] / kPanel + 1]++] = n;
   }
 
-  // The logits of the targets of a panel of examples.
-  void copy_targets(const Shard& shard, const Block& block, int64_t panel, const float* logits, float* to) const {
-    for (int64_t place = ends_[panel]; place < ends_[panel + 1]; place++) {
-      int64_t n = grouped_[place];
-      to[n] = logits[(shard.entry_units[n] - block.first) * row_ + shard.entry_examples[n]];
-    }
+  // What a strip has of a target.
+  float& at(const Shard& shard, const Block& block, const Strip& strip, int64_t n) const {
+    int64_t lane = shard.entry_examples[n] - strip.panel * kPanel;
+    return strip.numbers[(shard.entry_units[n] - block.first) * strip.row + lane];
   }
 
-  void raise_peaks(const Block& block, int64_t panel, const float* logits, float* peaks) const {
-    float* of_panel = peaks + panel * kPanel;
+  void raise_peaks(const Block& block, const Strip& strip, float* peaks) const {
+    float* of_panel = peaks + strip.panel * kPanel;
     Floats low = load(of_panel), high = load(of_panel + kLanes);
     for (int64_t t = 0; t < block.units; t++) {
-      const float* lanes = logits + t * row_ + panel * kPanel;
+      const float* lanes = strip.numbers + t * strip.row;
       Floats one = load(lanes), other = load(lanes + kLanes);
       low = one > low ? one : low;
       high = other > high ? other : high;
@@ -302,67 +367,69 @@ class Worker {
   }
 
   // Turn the logits of some examples into exp(logit - peak), and add these up.
-  void fill_shares(const Block& block, int64_t panel, float* logits, const float* peaks, float* sums) const {
+  void fill_shares(const Block& block, const Strip& strip, const float* peaks, float* sums) const {
+    int64_t first = strip.panel * kPanel;
     float of_panel[kPanel] = {};
-    for (int64_t l = 0; l < kPanel && panel * kPanel + l < batch_.examples; l++) of_panel[l] = peaks[panel * kPanel + l];
+    std::copy_n(peaks + first, std::min(kPanel, batch_.examples - first), of_panel);
     Floats low = load(of_panel), high = load(of_panel + kLanes), low_sum{}, high_sum{};
     for (int64_t t = 0; t < block.units; t++) {
-      float* lanes = logits + t * row_ + panel * kPanel;
-      Floats one = exponential(load(lanes) - low), other = exponential(load(lanes + kLanes) - high);
-      store(lanes, one);
-      store(lanes + kLanes, other);
-      if (batch_.rounds) {
-        round_to_bfloat16(lanes, lanes, kPanel);
-        one = load(lanes);
-        other = load(lanes + kLanes);
-      }
-      low_sum += one;
-      high_sum += other;
+      float* lanes = strip.numbers + t * strip.row;
+      store(lanes, exponential(load(lanes) - low));
+      store(lanes + kLanes, exponential(load(lanes + kLanes) - high));
+      if (batch_.rounds) round_to_bfloat16(lanes, lanes, kPanel);
+      low_sum += load(lanes);
+      high_sum += load(lanes + kLanes);
     }
     if (!sums) return;
-    store(sums + panel * kPanel, low_sum);
-    store(sums + panel * kPanel + kLanes, high_sum);
+    store(sums + first, low_sum);
+    store(sums + first + kLanes, high_sum);
   }
 
-  // The slopes of a sigmoid's cross-entropy by the logits; return the loss.
-  double fill_slopes(const Shard& shard, const Block& block, const float* vectors, float* logits) {
-    std::vector<float> targets(block.high - block.low);
-    double loss = 0.0;
+  // The slopes of a sigmoid's cross-entropy by the logits; adds each example's loss, if losses are wanted.
+  void fill_slopes(const Shard& shard, const Block& block, const float* vectors, double* losses) {
     group_targets(shard, block);
-    for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
-      int64_t first = panel * kPanel, count = std::min(kPanel, batch_.examples - first);
-      fill_logits(shard, block, vectors, panel, logits);
-      copy_targets(shard, block, panel, logits, targets.data() - block.low);
-      float above[kPanel] = {}, weights[kPanel] = {}, x[kPanel];
-      double factors[kPanel];
-      std::copy_n(batch_.other + first, count, weights);
-      std::fill_n(factors, kPanel, 1.0);
-      for (int64_t t = 0; t < block.units; t++) {
-        float* lanes = logits + t * row_ + first;
-        for (int64_t half = 0; half < kPanel; half += kLanes) {
-          Floats z = load(lanes + half), ex = exponential(z > 0.f ? -z : z), share = 1.f / (1.f + ex);
-          store(lanes + half, load(weights + half) * (z < 0.f ? ex * share : share));
-          store(above + half, load(above + half) + (z < 0.f ? Floats{} : z));
-          store(x + half, ex);
-        }
-        for (int64_t l = 0; l < kPanel; l++) factors[l] *= 1.0 + static_cast<double>(x[l]);
+    each_panel([&](int64_t panel) {
+      Strip strip = fill_logits(shard, block, vectors, panel);
+      targets_.clear();
+      for (int64_t place = ends_[panel]; place < ends_[panel + 1]; place++)
+        targets_.push_back(at(shard, block, strip, grouped_[place]));
+      fill_slopes(block, strip, losses);
+      for (int64_t place = ends_[panel]; place < ends_[panel + 1]; place++) {
+        int64_t n = grouped_[place], e = shard.entry_examples[n];
+        float z = targets_[place - ends_[panel]], value = shard.of_targets ? shard.of_targets[n] : 1.f;
+        float other = batch_.other[e], weight = value > 0.f ? batch_.one[e] : other;
+        float ex = exponential(z > 0.f ? -z : z), share = 1.f / (1.f + ex), a = z < 0.f ? ex * share : share;
+        at(shard, block, strip, n) = (a - value) * weight;
+        if (!losses) continue;
+        double softplus = std::log1p(static_cast<double>(ex)) + static_cast<double>(z < 0.f ? 0.f : z);
+        losses[e] += (softplus - static_cast<double>(value) * static_cast<double>(z)) * static_cast<double>(weight) -
+                     softplus * static_cast<double>(other);
       }
-      for (int64_t l = 0; l < count; l++)
-        loss += (std::log(factors[l]) + static_cast<double>(above[l])) * static_cast<double>(weights[l]);
+      for (int64_t t = 0; batch_.rounds && t < block.units; t++)
+        round_to_bfloat16(strip.numbers + t * strip.row, strip.numbers + t * strip.row, kPanel);
+      keep(shard, block, strip);
+    });
+  }
+
+  // The same as if no unit were a target.
+  void fill_slopes(const Block& block, const Strip& strip, double* losses) const {
+    int64_t first = strip.panel * kPanel, count = std::min(kPanel, batch_.examples - first);
+    float above[kPanel] = {}, weights[kPanel] = {}, x[kPanel];
+    double factors[kPanel];
+    std::copy_n(batch_.other + first, count, weights);
+    std::fill_n(factors, kPanel, 1.0);
+    for (int64_t t = 0; t < block.units; t++) {
+      float* lanes = strip.numbers + t * strip.row;
+      for (int64_t half = 0; half < kPanel; half += kLanes) {
+        Floats z = load(lanes + half), ex = exponential(z > 0.f ? -z : z), share = 1.f / (1.f + ex);
+        store(lanes + half, load(weights + half) * (z < 0.f ? ex * share : share));
+        store(above + half, load(above + half) + (z < 0.f ? Floats{} : z));
+        store(x + half, ex);
+      }
+      for (int64_t l = 0; l < kPanel; l++) factors[l] *= 1.0 + static_cast<double>(x[l]);
     }
-    for (int64_t n = block.low; n < block.high; n++) {
-      int64_t e = shard.entry_examples[n];
-      float z = targets[n - block.low], value = shard.of_targets ? shard.of_targets[n] : 1.f, other = batch_.other[e];
-      float weight = value > 0.f ? batch_.one[e] : other;
-      float ex = exponential(z > 0.f ? -z : z), share = 1.f / (1.f + ex), a = z < 0.f ? ex * share : share;
-      double softplus = std::log1p(static_cast<double>(ex)) + static_cast<double>(z < 0.f ? 0.f : z);
-      loss += (softplus - static_cast<double>(value) * static_cast<double>(z)) * static_cast<double>(weight) -
-              softplus * static_cast<double>(other);
-      logits[(shard.entry_units[n] - block.first) * row_ + e] = (a - value) * weight;
-    }
-    if (batch_.rounds)
-      for (int64_t t = 0; t < block.units; t++) round_to_bfloat16(logits + t * row_, logits + t * row_, batch_.examples);
-    return loss;
+    for (int64_t l = 0; losses && l < count; l++)
+      losses[first + l] += (std::log(factors[l]) + static_cast<double>(above[l])) * static_cast<double>(weights[l]);
   }
 
   // What turns the shares of a softmax, divided by the exponential of a peak, into slopes but for the pulls.
@@ -381,38 +448,63 @@ class Worker {
   }
 
   // hidden += shares.T @ vectors
-  void add_hidden(const Block& block, const float* shares) {
-    for (int64_t panel = 0; panel < panels(inner_); panel++)
-      multiply<fuses, true>({shares, 1, row_}, batch_.examples, operand_.get() + panel * kPanel * block.units,
-                            block.units, hidden_.get() + panel * kPanel, wide_);
+  void add_hidden(const Shard& shard, const Block& block) {
+    for (int64_t panel = 0; panel < panels(inner_); panel++) {
+      float* to = hidden_.get() + panel * kPanel;
+      if constexpr (halves)
+        multiply_pairs<true>(by_units_.get(), 1, row_, batch_.examples, operand_pairs_.get() + panel * kPanel * (most_ / 2),
+                             (block.units + 1) / 2, to, wide_);
+      else
+        multiply<fuses, true>({shares_of(shard, block), 1, row_}, batch_.examples,
+                              operand_.get() + panel * kPanel * block.units, block.units, to, wide_);
+    }
   }
 
   // The gradients to a block's weights and biases, and their steps.
-  void finish(const Shard& shard, const Gradients& gradients, const Block& block, const float* shares) {
+  void finish(const Shard& shard, const Gradients& gradients, const Block& block) {
     float* factors = factors_.get();
     for (int64_t e = 0; e < batch_.examples; e++) factors[e] = batch_.is_softmax ? factor_of(block.scales[e], e) : 1.f;
-    if (gradients.bias || gradients.bias_step) fill_bias_gradient(shard, block, shares, factors);
+    if (gradients.bias || gradients.bias_step) fill_bias_gradient(shard, block, factors);
     if (gradients.weight || gradients.weight_step) {
-      fill_weight_gradient(shard, block, shares, factors);
+      fill_weight_gradient(shard, block, factors);
       if (shard.lengths) through_lengths(shard, block);
       if (gradients.touched) add_touched(*gradients.touched, block);
     }
     give(gradients, block, block.first - shard.first);
   }
 
-  void fill_bias_gradient(const Shard& shard, const Block& block, const float* shares, const float* factors) {
-    for (int64_t t = 0; t < block.units; t++) bias_gradient_.get()[t] = dot(shares + t * row_, factors, batch_.examples);
+  void fill_bias_gradient(const Shard& shard, const Block& block, const float* factors) {
+    std::vector<float> row(halves ? batch_.examples + 1 : 0);
+    for (int64_t t = 0; t < block.units; t++) {
+      const float* shares = row.data();
+      if constexpr (halves) {
+        const uint32_t* pairs = pairs_of(shard, block) + t * pairs_row_;
+        for (int64_t e = 0; e < batch_.examples; e += 2) {
+          row[e] = number(pairs[e / 2] << 16);
+          row[e + 1] = number(pairs[e / 2] & 0xFFFF0000u);
+        }
+      } else {
+        shares = shares_of(shard, block) + t * row_;
+      }
+      bias_gradient_.get()[t] = dot(shares, factors, batch_.examples);
+    }
     for (int64_t n = block.low; batch_.is_softmax && n < block.high; n++)
       bias_gradient_.get()[shard.entry_units[n] - block.first] -= shard.of_targets[n];
   }
 
   // gradient = (factors * shares) @ direct, less the pulls of the targets
-  void fill_weight_gradient(const Shard& shard, const Block& block, const float* shares, const float* factors) {
+  void fill_weight_gradient(const Shard& shard, const Block& block, const float* factors) {
     for (int64_t panel = 0; panel < panels(inner_); panel++) {
-      copy_panel(batch_.direct, batch_.examples, inner_, batch_.is_softmax ? factors : nullptr, panel, scaled_.get());
-      if (batch_.rounds) round_to_bfloat16(scaled_.get(), scaled_.get(), batch_.examples * kPanel);
-      multiply<fuses, false>({shares, row_, 1}, block.units, scaled_.get(), batch_.examples,
-                             gradient_.get() + panel * kPanel, wide_);
+      float *scaled = scaled_.get(), *to = gradient_.get() + panel * kPanel;
+      copy_panel(batch_.direct, batch_.examples, inner_, batch_.is_softmax ? factors : nullptr, panel, scaled);
+      if (batch_.rounds) round_to_bfloat16(scaled, scaled, batch_.examples * kPanel);
+      if constexpr (halves) {
+        pair_rows(scaled, batch_.examples, kPanel, scaled_pairs_.get(), kPanel);
+        multiply_pairs<false>(pairs_of(shard, block), pairs_row_, 1, block.units, scaled_pairs_.get(),
+                              (batch_.examples + 1) / 2, to, wide_);
+      } else {
+        multiply<fuses, false>({shares_of(shard, block), row_, 1}, block.units, scaled, batch_.examples, to, wide_);
+      }
     }
     for (int64_t n = block.low; batch_.is_softmax && n < block.high; n++) {
       float* gradient = gradient_.get() + (shard.entry_units[n] - block.first) * wide_;
@@ -458,25 +550,32 @@ class Worker {
   }
 
   const Batch& batch_;
-  const float* direct_;  // in panels of examples: [panels, inner, kPanel]
-  int64_t inner_, row_, wide_, most_;
+  const Direct& direct_;
+  int64_t inner_, half_, row_, pairs_row_, wide_, most_;
   Aligned logits_, own_, operand_, gradient_, scaled_, hidden_, factors_, bias_gradient_;
+  Words shares_, by_units_, own_pairs_, operand_pairs_, scaled_pairs_;  // pairs along examples, units or `inner`
   std::vector<int64_t> ends_, grouped_;  // the targets of a block by panels of examples, and the first of each panel
+  std::vector<float> targets_;
 };
 
 // Call `work(worker, number)` for each shard, in threads.
-template <bool fuses, class Work>
+template <bool fuses, bool halves, class Work>
 int64_t each_shard(const Batch& batch, int64_t num_shards, int64_t num_threads, Work work) {
-  Aligned direct(panels(batch.examples) * kPanel * batch.inner);
-  for (int64_t e = 0; e < panels(batch.examples) * kPanel; e++)
+  int64_t count = panels(batch.examples), half = (batch.inner + 1) / 2;
+  Aligned direct(count * kPanel * batch.inner);
+  Words pairs(halves ? count * kPanel * half : 0);
+  for (int64_t e = 0; e < count * kPanel; e++)
     for (int64_t h = 0; h < batch.inner; h++)
       direct.get()[(e / kPanel * batch.inner + h) * kPanel + e % kPanel] =
           e < batch.examples ? batch.direct[e * batch.inner + h] : 0.f;
+  for (int64_t panel = 0; halves && panel < count; panel++)
+    pair_rows(direct.get() + panel * kPanel * batch.inner, batch.inner, kPanel, pairs.get() + panel * kPanel * half, kPanel);
+  Direct in_panels{direct.get(), pairs.get()};
   std::atomic<bool> has_failed{false};
   std::atomic<int64_t> next{0};
   in_threads(std::min(num_threads, num_shards), [&](int64_t) {
     try {
-      Worker<fuses> worker(batch, direct.get());
+      Worker<fuses, halves> worker(batch, in_panels);
       for (int64_t s; (s = next++) < num_shards;) work(worker, s);
     } catch (const std::exception&) {
       has_failed = true;
@@ -487,13 +586,15 @@ int64_t each_shard(const Batch& batch, int64_t num_shards, int64_t num_threads, 
 
 template <class Work>
 int64_t each_shard(const Batch& batch, int64_t num_shards, int64_t num_threads, Work work) {
-  return batch.fuses ? each_shard<true>(batch, num_shards, num_threads, work)
-                     : each_shard<false>(batch, num_shards, num_threads, work);
+  if constexpr (kMultipliesPairs)
+    if (batch.pairs) return each_shard<true, true>(batch, num_shards, num_threads, work);
+  return batch.fuses ? each_shard<true, false>(batch, num_shards, num_threads, work)
+                     : each_shard<false, false>(batch, num_shards, num_threads, work);
 }
 
 }  // namespace
 
-WIDENET int64_t kept_row(int64_t examples) { return row_of(examples); }
+WIDENET int64_t kept_row(int64_t examples, int64_t pairs) { return pairs ? pairs_row_of(examples) : row_of(examples); }
 
 WIDENET int64_t blocks_of(int64_t examples, int64_t units) {
   int64_t most = units_of_block(examples);

@@ -19,8 +19,6 @@ from widenet.kernels.output_passes import (
     add_slopes,
     finish,
     finish_hidden,
-    kept_numbers,
-    num_blocks,
 )
 
 
@@ -78,7 +76,8 @@ class Case:
 
     def logits(self, half):
         """The logits of a softmax's targets, by the library."""
-        logits_Z, (examples, _) = torch.zeros(len(self.units_Z)), self.direct_EH.shape
+        logits_Z, examples = torch.zeros(len(self.units_Z)), len(self.direct_EH)
+        batch = OutputBatch(self.kind, self.direct_EH, self.tile, half)
         shard = OutputShard(
             self.weight_RH,
             None,
@@ -88,13 +87,13 @@ class Case:
             self.units_Z,
             None,
             None,
-            torch.empty(num_blocks(examples, len(self.weight_RH), self.tile), examples),
+            torch.empty(batch.num_blocks(len(self.weight_RH)), examples),
             torch.zeros_like(self.direct_EH),
-            torch.full((examples,), -torch.inf),
             torch.zeros(examples, dtype=torch.float64),
+            torch.full((examples,), -torch.inf),
             logits_Z,
         )
-        add_shares(OutputBatch(self.kind, self.direct_EH, self.tile, half), [shard], 1)
+        add_shares(batch, [shard], 1)
         return logits_Z
 
     def made(self, keeps=True, span=None, num_threads=1, half=False):
@@ -110,11 +109,11 @@ class Case:
             self.examples_Z,
             self.units_Z,
             torch.empty_like(self.values_Z) if is_softmax else self.values_Z,
-            torch.empty(kept_numbers(examples, units)) if keeps else None,
-            torch.empty(num_blocks(examples, units, self.tile), examples) if is_softmax else None,
+            torch.empty(batch.kept_numbers(units)) if keeps else None,
+            torch.empty(batch.num_blocks(units), examples) if is_softmax else None,
             torch.zeros(examples, inner),
-            torch.full((examples,), -torch.inf),
             torch.zeros(examples, dtype=torch.float64),
+            torch.full((examples,), -torch.inf),
             torch.zeros(len(self.units_Z)),
         )
         spans = [*pairwise([*range(0, units, self.tile * (span or units)), units])]
@@ -132,7 +131,7 @@ class Case:
         else:
             for piece in pieces:
                 add_slopes(batch, [piece], num_threads, [Gradients()])
-            loss = shard.loss[0]
+            loss = shard.total_E.sum()
         weight_RH, bias_R = torch.empty_like(self.weight_RH), torch.empty(units)
         for piece, (start, stop) in zip(pieces, spans, strict=True):
             gradients = Gradients(

@@ -60,14 +60,25 @@ def level() -> str:
     if limits[0] not in (None, *levels):
         raise OptionError(f"must be one of {', '.join(levels)}", place="WIDENET_CPU", value=limits[0])
     first = max(levels.index(limit) if limit in levels else 0 for limit in limits)
-    text = _CPUINFO.read_text(encoding="utf-8", errors="replace") if _CPUINFO.is_file() else ""
-    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-    flags = set(found[1].split()) if found else set()
+    flags = _flags()
     return next(
         name
         for number, name in enumerate(levels)
         if number >= first and all(_LEVELS[lower] <= flags for lower in levels[number:])
     )
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Return whether the library multiplies bfloat16 operands by instructions of this processor."""
+    return level() == "v4" and "avx512_bf16" in _flags()
+
+
+def _flags() -> set[str]:
+    """Return what Linux says that the processor has."""
+    text = _CPUINFO.read_text(encoding="utf-8", errors="replace") if _CPUINFO.is_file() else ""
+    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return set(found[1].split()) if found else set()
 
 
 @cache

@@ -10,7 +10,7 @@ Every sum has one order, so no bit depends on threads, or on how many units are 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.bits import chosen_bits
-from widenet.kernels.native import Packed, call, check_dtype, packed
+from widenet.kernels.native import Packed, call, check_dtype, multiplies_bfloat16, packed
 from widenet.kernels.optimizer_steps import Stepped
 
 
@@ -43,12 +43,27 @@ class OutputBatch:
     one_E: Tensor | None = None
     other_E: Tensor | None = None
 
+    @property
+    def pairs(self) -> bool:
+        """Whether the processor multiplies pairs of bfloat16; else it multiplies rounded float32."""
+        return self.half and chosen_bits() == "native" and multiplies_bfloat16()
+
+    def kept_numbers(self, num_units: int) -> int:
+        """Return how many float32 numbers hold the shares or slopes of a shard's units."""
+        return num_units * call("kept_row", len(self.direct_EH), int(self.pairs))
+
+    def num_blocks(self, num_units: int) -> int:
+        """Return in how many blocks a shard's units are taken, each with a peak for every example."""
+        tiles, rest = divmod(num_units, self.tile)
+        of_tile, of_rest = (call("blocks_of", len(self.direct_EH), units) for units in (self.tile, rest))
+        return tiles * of_tile + of_rest
+
     def packed(self) -> Packed:
         """Return the library's structure."""
         check_dtype(torch.float32, self.direct_EH, self.one_E, self.other_E)
-        is_softmax, fuses = int(self.kind == "softmax"), int(chosen_bits() == "native")
+        flags = self.kind == "softmax", chosen_bits() == "native", self.half, self.pairs
         vectors = self.direct_EH, *self.direct_EH.shape
-        return packed(*vectors, self.tile, is_softmax, fuses, int(self.half), self.one_E, self.other_E)
+        return packed(*vectors, self.tile, *map(int, flags), self.one_E, self.other_E)
 
 
 @dataclass(frozen=True)
@@ -89,15 +104,14 @@ class OutputShard:
         examples_Z: Examples of the targets, int64.
         units_Z: Their units, int64.
         of_target_Z: Their values, float32 (None: ones); of a softmax room for their pulls.
-        kept: Room for the shares or slopes of all units, float32; see `kept_numbers`. None: they are computed
-            again.
-        scales: Of a softmax, room for the peaks of all blocks, float32; see `num_blocks`.
+        kept: Room for the shares or slopes of all units, float32; see `OutputBatch.kept_numbers`. None: they
+            are computed again.
+        scales: Of a softmax, room for the peaks of all blocks, float32; see `OutputBatch.num_blocks`.
         hidden_EH: The gradient to the incoming vectors, float32, to which every pass over units adds.
+        total_E: The sum so far of exp(z - peak), of a sigmoid the loss so far, float64.
         peak_E: Of a softmax, the largest logit so far, float32; -inf at first.
-        total_E: The sum so far of exp(z - peak), float64.
         logits_Z: Of a softmax, receives the targets' logits, float32.
         vectors_ZH: Receives their vectors, float32, if the weights leave memory between passes.
-        loss: Of a sigmoid, the loss so far, float64 [1].
     """
 
     weight_RH: Tensor
@@ -110,11 +124,10 @@ class OutputShard:
     kept: Tensor | None
     scales: Tensor | None
     hidden_EH: Tensor
+    total_E: Tensor
     peak_E: Tensor | None = None
-    total_E: Tensor | None = None
     logits_Z: Tensor | None = None
     vectors_ZH: Tensor | None = None
-    loss: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
 
     def within(self, start: int, stop: int) -> "OutputShard":
         """Return the units [start, stop) alone."""
@@ -126,7 +139,7 @@ class OutputShard:
         given = self.weight_RH, self.length_R, self.bias_R, self.of_target_Z
         check_dtype(torch.float32, *given, self.kept, self.scales, self.hidden_EH)
         check_dtype(torch.float32, self.peak_E, self.logits_Z, self.vectors_ZH)
-        check_dtype(torch.float64, self.total_E, self.loss)
+        check_dtype(torch.float64, self.total_E)
         check_dtype(torch.int64, self.examples_Z, self.units_Z)
         return packed(
             *given[:3],
@@ -138,24 +151,11 @@ class OutputShard:
             self.kept,
             self.scales,
             self.hidden_EH,
-            self.peak_E,
             self.total_E,
+            self.peak_E,
             self.logits_Z,
             self.vectors_ZH,
-            self.loss,
         )
-
-
-def kept_numbers(num_examples: int, num_units: int) -> int:
-    """Return how many numbers hold the shares or slopes of a shard's units."""
-    return num_units * call("kept_row", num_examples)
-
-
-def num_blocks(num_examples: int, num_units: int, tile: int) -> int:
-    """Return in how many blocks a shard's units are taken, each with a peak for every example."""
-    tiles, rest = divmod(num_units, tile)
-    of_tile, of_rest = (call("blocks_of", num_examples, units) for units in (tile, rest))
-    return tiles * of_tile + of_rest
 
 
 def add_shares(batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int) -> None:
@@ -171,7 +171,7 @@ def finish_hidden(batch: OutputBatch, shards: Sequence[OutputShard], num_threads
 def add_slopes(
     batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int, gradients: Sequence[Gradients]
 ) -> None:
-    """Compute a sigmoid's loss, the weighted cross-entropy, and slopes; then as `finish` if there are steps.
+    """Compute a sigmoid's losses, weighted cross-entropies, and slopes; then as `finish` if there are steps.
 
     Targets above zero have the loss weight `one_E`, all other units `other_E`.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from widenet.kernels.bits import chosen_bits, mkl
-from widenet.kernels.native import level
+from widenet.kernels.native import level, multiplies_bfloat16
 
 _CPUINFO = Path("/proc/cpuinfo")
 _ALL_SETTINGS, _OFF = -1, 1
@@ -43,7 +43,7 @@ def instruction_sets() -> dict[str, str]:
         "processor": " ".join(
             facts.get(name, "?") for name in ("vendor_id", "cpu family", "model", "stepping", "cache size")
         ),
-        "widenet": level(),
+        "widenet": f"{level()}, bfloat16" if multiplies_bfloat16() else level(),
         "torch": torch.backends.cpu.get_cpu_capability(),
         "mkl": _of_mkl(),
         "onednn": _of_onednn(facts.get("flags", "").split()),

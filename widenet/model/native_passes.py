@@ -17,8 +17,6 @@ from widenet.kernels.output_passes import (
     add_slopes,
     finish,
     finish_hidden,
-    kept_numbers,
-    num_blocks,
 )
 from widenet.model.layers.output import WideOutput
 from widenet.model.optimizers import Optimizer
@@ -82,7 +80,7 @@ class NativePasses:
         if self._batch.kind == "sigmoid":
             gradients = dict.fromkeys(self._shards, Gradients()) if steps is None else self._moved(steps, {})
             self._over(add_slopes, gradients, updates=steps is not None)
-            losses = [own.loss[0] for own in self._shards.values()]
+            losses = [own.total_E.sum() for own in self._shards.values()]
         else:
             self._over(add_shares)
             losses = self._pull()
@@ -118,11 +116,11 @@ class NativePasses:
                 examples_Z=self._examples_Z[own],
                 units_Z=step.targets.by_unit(shard).units_Z,
                 of_target_Z=None if self._pull_Z is None else self._pull_Z[own],
-                kept=torch.empty(kept_numbers(num, units)) if step.keeps else None,
-                scales=torch.empty(num_blocks(num, units, self._batch.tile), num) if is_softmax else None,
+                kept=torch.empty(self._batch.kept_numbers(units)) if step.keeps else None,
+                scales=torch.empty(self._batch.num_blocks(units), num) if is_softmax else None,
                 hidden_EH=torch.zeros(self._batch.direct_EH.shape),
+                total_E=torch.zeros(num, dtype=torch.float64),
                 peak_E=torch.full((num,), -torch.inf) if is_softmax else None,
-                total_E=torch.zeros(num, dtype=torch.float64) if is_softmax else None,
                 logits_Z=None if self._logits_Z is None else self._logits_Z[own],
                 vectors_ZH=torch.empty(size, part.columns) if leaves_memory else None,
             )
@@ -183,7 +181,6 @@ class NativePasses:
 
 def _row_sum(shard: OutputShard) -> RowSum:
     assert shard.peak_E is not None
-    assert shard.total_E is not None
     return RowSum("softmax", shard.peak_E, shard.total_E)
 
 

@@ -121,7 +121,7 @@ class Network:
         prepared = preparation.prepared(self._ends, fields, random, PREDICTED_ROWS[self.device.type])
         prepared.weights_E = weights_E
         if self.device.type == "cpu":
-            if random is not None and any(weight.in_files for weight in self.wide.values()):
+            if random is not None:
                 prepared.touched = self.touched(prepared)
                 touched_rows.read_ahead(self.wide, prepared.touched)
             return prepared

@@ -36,8 +36,7 @@ class Prepared:
         features: For every output on a sparse input, the batch's features.
         positions: Positions of every input of a sequence.
         taken: Positions that each output along a sequence takes, int64; N stands for zeros.
-        touched: The result of `Network.touched`: on CUDA in training or if weights lie in the host's memory,
-            on a CPU in training with weights in files.
+        touched: The result of `Network.touched` in training, and on CUDA if weights lie in the host's memory.
         rows: The rows that the batch touches in weights that lie there, see `touched_rows.Rows`.
         weights_E: Per-example loss weights, float32 [E]; None: all equal. The loss is the weighted sum over
             the examples, divided by their number.

@@ -72,7 +72,8 @@ def _launched_step(network: Network, rule: Optimizer, step: Step, ahead: ExitSta
     """Train a network on a batch; the device may still be working on the step when this returns."""
     prepared, random, numbers = step.prepared, step.random, step.numbers
     with torch.no_grad():
-        touched = network.touched(prepared) if prepared.touched is None else prepared.touched
+        touched = prepared.touched
+        assert touched is not None
         _read_ahead(network, step, touched, ahead)
         fetch_rows(network.wide, touched, prepared.rows)
         _catch_up(network, touched, rule, numbers)
