@@ -27,10 +27,13 @@ DENSE = {
 BAGS = {
     "PyTorch, EmbeddingBag": ("torch_bags:eager", ["torch"], sys.executable),
     "PyTorch, EmbeddingBag, torch.compile": ("torch_bags:compiled", ["torch"], sys.executable),
+    "PyTorch, EmbeddingBag, torch.compile, autocast": ("torch_bags:autocast", ["torch"], sys.executable),
 }
 TIED = {
     "PyTorch, EmbeddingBag": ("torch_tied:eager", ["torch"], sys.executable),
     "PyTorch, EmbeddingBag, torch.compile": ("torch_tied:compiled", ["torch"], sys.executable),
+    "PyTorch, by hand in one pass": ("torch_tied:by_hand", ["torch"], sys.executable),
+    "PyTorch, EmbeddingBag, torch.compile, autocast": ("torch_tied:autocast", ["torch"], sys.executable),
 }
 NEXT = {
     "PyTorch, linear_cross_entropy": ("torch_next:eager", ["torch"], sys.executable),
@@ -196,15 +199,22 @@ def _table(case: Case, facts: dict[str, int], found: list[Measured]) -> Table:
             )
         else:
             table.add(measured, ours)
-    rivals = [measured for measured in found[3:] if not measured.program.name.startswith("widenet")]
-    timed = [measured for measured in rivals if measured.problem is None and ours.problem is None]
-    if timed:
-        middle, strongest = min(
-            ((quartiles(measured.ratios(ours))[0], measured) for measured in timed), key=lambda pair: pair[0]
-        )
-        table.notes.append(
-            f"The strongest rival, {strongest.program.name}, takes {middle:.2f} x widenet's time."
-        )
+    half = next((measured for measured in found if measured.program.name == "widenet, bfloat16"), ours)
+    for own, is_half in ((ours, False), (half, True)):
+        rivals = [
+            measured
+            for measured in found[3:]
+            if measured is not half and ("autocast" in measured.program.name) == is_half
+        ]
+        timed = [rival for rival in rivals if rival.problem is None and own.problem is None]
+        if timed:
+            middle, strongest = min(
+                ((quartiles(rival.ratios(own))[0], rival) for rival in timed), key=lambda pair: pair[0]
+            )
+            table.notes.append(
+                f"The strongest rival of {own.program.name} is {strongest.program.name}:"
+                f" {middle:.2f} x its time."
+            )
     if case.optimizer == "adam" and not case.tied:
         table.notes.append(
             "widenet's Adam moves only those rows of the input that a batch touches, as torch's SparseAdam"

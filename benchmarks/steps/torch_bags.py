@@ -1,6 +1,7 @@
 """PyTorch without dense batches: an `nn.EmbeddingBag` as input, and losses from target indices."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -69,16 +70,21 @@ def eager(
     optimizer: str,
     threads: int,
     compiled: bool = False,
+    autocast: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Return steps of the `Autoencoder`."""
-    return steps_over(
-        lambda width: Autoencoder(width, hidden, softmax), folder, batch, optimizer, threads, compiled
-    )
+    model = partial(Autoencoder, hidden=hidden, softmax=softmax)
+    return steps_over(model, folder, batch, optimizer, threads, compiled, autocast)
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
     """Return the same steps with model and optimizer compiled by `torch.compile`."""
     return eager(**arguments, compiled=True)
+
+
+def autocast(**arguments: Any) -> Callable[[int], dict[str, Any]]:
+    """Return the same compiled steps under `torch.autocast` in bfloat16."""
+    return eager(**arguments, compiled=True, autocast=True)
 
 
 def steps_over(
@@ -88,6 +94,7 @@ def steps_over(
     optimizer: str,
     threads: int,
     compiled: bool,
+    autocast: bool,
 ) -> Callable[[int], dict[str, Any]]:
     """Return steps of a model of a width, which takes the arguments of `Autoencoder.forward`."""
     torch.set_num_threads(threads)
@@ -95,10 +102,11 @@ def steps_over(
     matrix = histories(folder)
     model = model_of(matrix.shape[1])
     chosen = optimizer_of(optimizer, model.parameters())
-    return steps_of(model, chosen, map(_of_rows, batches(matrix, batch)), compiled)
+    return steps_of(model, chosen, map(of_rows, batches(matrix, batch)), compiled, autocast=autocast)
 
 
-def _of_rows(rows: "csr_matrix") -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def of_rows(rows: "csr_matrix") -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the arguments of `Autoencoder.forward` for a batch of histories."""
     return arguments_of(rows.indices, rows.indptr)
 
 

@@ -32,6 +32,7 @@ def steps_of(
     stream: Iterator[tuple[Tensor, ...]],
     compiled: bool,
     update: Callable[[], Any] | None = None,
+    autocast: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Return training steps over a stream of inputs.
 
@@ -41,6 +42,7 @@ def steps_of(
         stream: The inputs.
         compiled: Compile loss and optimizer with `torch.compile`.
         update: Makes the optimizer's step; None: the optimizer does, compiled or not.
+        autocast: Compute the loss under `torch.autocast` in bfloat16.
     """
     step = update or (torch.compile(chosen.step) if compiled else chosen.step)
     if compiled:
@@ -50,7 +52,8 @@ def steps_of(
         loss = 0.0
         for _ in range(number):
             chosen.zero_grad()
-            value = objective(*next(stream))
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                value = objective(*next(stream))
             torch.autograd.backward(value)
             step()
             loss = value.item()
