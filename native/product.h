@@ -25,41 +25,43 @@ inline void copy_panel(const float* matrix, int64_t rows, int64_t columns, const
   }
 }
 
-// R rows of left [rows, inner] @ panel [inner, kPanel], which are written or added to `to`, whose rows are `stride` apart.
-template <int R, bool fuses, bool adds>
+// R rows of left [rows, inner] @ panel [inner, N * kLanes], which are written or added to `to`, whose rows are `stride`
+// apart.
+template <int R, int N, bool fuses, bool adds>
 inline void multiply_rows(const Strided& left, int64_t r, const float* panel, int64_t inner, float* to, int64_t stride) {
   const float* numbers = left.numbers + r * left.row;
   int64_t row = left.row, column = left.column;
   asm("" : "+r"(row), "+r"(column));  // knowing a stride of 1, GCC loads several rows at once, and takes twice as long
-  Floats sums[R][2];
-#pragma GCC unroll 8
-  for (int n = 0; n < R; n++)
+  Floats sums[R][N];
+#pragma GCC unroll 12
+  for (int m = 0; m < R; m++)
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; half++)
-      sums[n][half] = adds ? load(to + (r + n) * stride + half * kLanes) : Floats{};
+    for (int n = 0; n < N; n++) sums[m][n] = adds ? load(to + (r + m) * stride + n * kLanes) : Floats{};
   for (int64_t k = 0; k < inner; k++) {
-    Floats low = load(panel + k * kPanel), high = load(panel + k * kPanel + kLanes);
-#pragma GCC unroll 8
-    for (int n = 0; n < R; n++) {
-      Floats number = everywhere(numbers[n * row + k * column]);
-      sums[n][0] = multiply_add<fuses>(low, number, sums[n][0]);
-      sums[n][1] = multiply_add<fuses>(high, number, sums[n][1]);
+    Floats lanes[N];
+#pragma GCC unroll 2
+    for (int n = 0; n < N; n++) lanes[n] = load(panel + (k * N + n) * kLanes);
+#pragma GCC unroll 12
+    for (int m = 0; m < R; m++) {
+      Floats number = everywhere(numbers[m * row + k * column]);
+#pragma GCC unroll 2
+      for (int n = 0; n < N; n++) sums[m][n] = multiply_add<fuses>(lanes[n], number, sums[m][n]);
     }
   }
-#pragma GCC unroll 8
-  for (int n = 0; n < R; n++)
+#pragma GCC unroll 12
+  for (int m = 0; m < R; m++)
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; half++) store(to + (r + n) * stride + half * kLanes, sums[n][half]);
+    for (int n = 0; n < N; n++) store(to + (r + m) * stride + n * kLanes, sums[m][n]);
 }
 
 // `rows` rows of a product, as above.
-template <bool fuses, bool adds>
+template <bool fuses, bool adds, int N = 2>
 inline void multiply(const Strided& left, int64_t rows, const float* panel, int64_t inner, float* to, int64_t stride) {
-  constexpr int kRows = kLanes == 16 ? 8 : kLanes == 8 ? 6 : 4;  // as many sums as there are registers
+  constexpr int kRows = N == 1 ? 12 : kLanes == 16 ? 8 : kLanes == 8 ? 6 : 4;  // as many sums as there are registers
   int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows) multiply_rows<kRows, fuses, adds>(left, r, panel, inner, to, stride);
-  for (; r + 2 <= rows; r += 2) multiply_rows<2, fuses, adds>(left, r, panel, inner, to, stride);
-  for (; r < rows; r++) multiply_rows<1, fuses, adds>(left, r, panel, inner, to, stride);
+  for (; r + kRows <= rows; r += kRows) multiply_rows<kRows, N, fuses, adds>(left, r, panel, inner, to, stride);
+  for (; r + 2 <= rows; r += 2) multiply_rows<2, N, fuses, adds>(left, r, panel, inner, to, stride);
+  for (; r < rows; r++) multiply_rows<1, N, fuses, adds>(left, r, panel, inner, to, stride);
 }
 
 // Pairs of bfloat16 in one word, the first in the lower half, from floats that are rounded to bfloat16.

@@ -8,9 +8,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <vector>
 
 #include "export.h"
-#include "lanes.h"
+#include "product.h"
 #include "threads.h"
 
 namespace {
@@ -226,67 +227,33 @@ class Lanes {
     return {vectors, units.stride, factors, biases};
   }
 
+  // The logits of a block of examples.
   void fill(int64_t block, const Operand& operand, int64_t count, float* logits) const {
-    constexpr int kUnits = N == 1 || kLanes == 16 ? 12 : 6;  // as many sums as there are registers
-    int64_t t = 0;
-    for (; t + kUnits <= count; t += kUnits) fill_units<kUnits>(block, operand, t, logits);
-    for (; t < count; t++) fill_units<1>(block, operand, t, logits);
-  }
-
-  template <int U>
-  static void multiply(const float* examples, const float* vectors, int64_t stride, int64_t inner, Floats (&sums)[U][N]) {
-    Floats own[U][N];  // of which no pointer is known, so that they stay in registers
-#pragma GCC unroll 12
-    for (int u = 0; u < U; u++)
-#pragma GCC unroll 2
-      for (int n = 0; n < N; n++) own[u][n] = Floats{};
-    for (int64_t h = 0; h < inner; h++) {
-      Floats lanes[N];
-#pragma GCC unroll 2
-      for (int n = 0; n < N; n++) lanes[n] = load(examples + h * kWidth + n * kLanes);
-#pragma GCC unroll 12
-      for (int u = 0; u < U; u++)
-#pragma GCC unroll 2
-        for (int n = 0; n < N; n++) own[u][n] = multiply_add<fuses>(lanes[n], everywhere(vectors[u * stride + h]), own[u][n]);
-    }
-#pragma GCC unroll 12
-    for (int u = 0; u < U; u++)
-#pragma GCC unroll 2
-      for (int n = 0; n < N; n++) sums[u][n] = own[u][n];
-  }
-
-  template <int U>
-  void fill_units(int64_t block, const Operand& operand, int64_t t, float* logits) const {
-    const float* examples = examples_.get() + block * kWidth * query_.inner;
-    const float* vectors = operand.vectors + t * operand.stride;
-    bool is_whole = query_.scales != nullptr;
-    int64_t inner = query_.inner, columns = is_whole ? std::min(inner, kExactColumns) : inner;
-    Floats sums[U][N];
-    multiply<U>(examples, vectors, operand.stride, columns, sums);
-    if (columns < inner) add_further<U>(examples, vectors, operand.stride, sums);
-    for (int u = 0; u < U; u++)
+    int64_t inner = query_.inner, columns = query_.scales ? std::min(inner, kExactColumns) : inner;
+    const float* examples = examples_.get() + block * kWidth * inner;
+    multiply<fuses, false, N>({operand.vectors, operand.stride, 1}, count, examples, columns, logits, kWidth);
+    if (columns < inner) add_further(examples, operand, count, logits);
+    for (int64_t t = 0; t < count; t++)
       for (int n = 0; n < N; n++) {
-        Floats lanes = sums[u][n];
-        if (operand.factors) lanes *= operand.factors[t + u];
-        if (is_whole) lanes *= load(scales_.get() + block * kWidth + n * kLanes);
-        if (operand.biases) lanes += operand.biases[t + u];
-        store(logits + (t + u) * kWidth + n * kLanes, lanes);
+        float* to = logits + t * kWidth + n * kLanes;
+        Floats lanes = load(to);
+        if (operand.factors) lanes *= operand.factors[t];
+        if (query_.scales) lanes *= load(scales_.get() + block * kWidth + n * kLanes);
+        if (operand.biases) lanes += operand.biases[t];
+        store(to, lanes);
       }
   }
 
   // Add the products of whole numbers of the columns after the first.
-  template <int U>
-  void add_further(const float* examples, const float* vectors, int64_t stride, Floats (&sums)[U][N]) const {
-    Wholes total[U][N];
-    for (int u = 0; u < U; u++)
-      for (int n = 0; n < N; n++) total[u][n] = __builtin_convertvector(sums[u][n], Wholes);
+  void add_further(const float* examples, const Operand& operand, int64_t count, float* logits) const {
+    std::vector<int32_t> totals(logits, logits + count * kWidth);
     for (int64_t h = kExactColumns; h < query_.inner; h += kExactColumns) {
-      multiply<U>(examples + h * kWidth, vectors + h, stride, std::min(kExactColumns, query_.inner - h), sums);
-      for (int u = 0; u < U; u++)
-        for (int n = 0; n < N; n++) total[u][n] += __builtin_convertvector(sums[u][n], Wholes);
+      int64_t columns = std::min(kExactColumns, query_.inner - h);
+      multiply<fuses, false, N>({operand.vectors + h, operand.stride, 1}, count, examples + h * kWidth, columns, logits,
+                                kWidth);
+      for (size_t n = 0; n < totals.size(); n++) totals[n] += static_cast<int32_t>(logits[n]);
     }
-    for (int u = 0; u < U; u++)
-      for (int n = 0; n < N; n++) sums[u][n] = __builtin_convertvector(total[u][n], Floats);
+    std::copy(totals.begin(), totals.end(), logits);
   }
 
   void search_piece(int64_t unit, int64_t step, int64_t count, int64_t first, int64_t examples, const float* logits,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from widenet.kernels import reference
-from widenet.kernels.bags import gather_sum, row_gradient
+from widenet.kernels.bags import gather_sum, gather_sums, row_gradient
 from widenet.sparse import SparseBatch
 
 ROWS = {
@@ -141,3 +141,11 @@ def test_an_example_sums_the_same_bits_whoever_stands_beside_it():
     together = gather_sum(batch_of(rows, False, torch.int64), weight_FH)
     alone = torch.cat([gather_sum(batch_of([row], False, torch.int64), weight_FH) for row in rows])
     assert torch.equal(together, alone)
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_sums_of_several_weights_are_those_of_each(num_threads):
+    batches = [batch_of(rows, number % 2 > 0, torch.int32) for number, rows in enumerate(ROWS.values())]
+    weights = [numbers(WIDTH, 1 + number) for number in range(len(batches))]
+    found = gather_sums(batches, weights, num_threads)
+    assert all(map(torch.equal, found, map(gather_sum, batches, weights)))

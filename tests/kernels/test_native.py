@@ -13,9 +13,11 @@ import torch
 
 from tests.kernels.test_output_passes import Case
 from widenet.kernels import best_units, native, output_passes
+from widenet.kernels.bags import gather_sum
 from widenet.kernels.fixed_point import exact_sum
 from widenet.kernels.optimizer_steps import Penalties, TileStep
 from widenet.kernels.table import FUSED_OPTIMIZERS
+from widenet.sparse import SparseBatch
 
 ROOT = Path(__file__).parent.parent.parent
 FLAGS = "flags\t: fpu sse4_2 abm movbe avx2 bmi1 bmi2 f16c fma"
@@ -43,6 +45,8 @@ def digest():
         for tensor in (weight, *states):
             found.update(tensor.numpy().tobytes())
     found.update(exact_sum(terms).numpy().tobytes())
+    batch = SparseBatch.from_lists([[3, 1], [], [299, 3, 3]], [[0.3, 0.7], [], [0.1, 1.9, 2.3]])
+    found.update(gather_sum(batch, terms[0]).numpy().tobytes())
     peak_E, total_E = torch.full((300,), -torch.inf), torch.zeros(300, dtype=torch.float64)
     units = best_units.Units(terms[7], range(300), None, terms[8][:, 0].contiguous(), True)
     units = replace(units, peak_E=peak_E, total_E=total_E)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.kernels.native import Packed, call, check_dtype, packed
 from widenet.kernels.order import grouped
 from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch, stacked
@@ -17,9 +18,29 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
         from widenet.kernels.triton.gather_sum import gather_sum as launched
 
         return launched(batch, weight_FH)
-    if batch.num_entries == 0:
-        return weight_FH.new_zeros(batch.num_examples, weight_FH.shape[1])
-    return _bag_sum(batch.indices, batch.indptr, batch.values, weight_FH)
+    return _bag_sum(batch, weight_FH)
+
+
+def gather_sums(batches: Sequence[SparseBatch], weights: Sequence[Tensor], num_threads: int) -> list[Tensor]:
+    """Return sums of rows of several weights on a CPU, each with its batch; see `reference.gather_sum`."""
+    if runner("gather_sum", weights[0].device) != "native":
+        return [gather_sum(*each) for each in zip(batches, weights, strict=True)]
+    pairs = [*zip(batches, weights, strict=True)]
+    sums = [torch.empty(own.num_examples, weight.shape[1]) for own, weight in pairs]
+    bags = [_packed(*pair, own) for pair, own in zip(pairs, sums, strict=True)]
+    call("gather", bags, len(bags), num_threads)
+    return sums
+
+
+def _packed(batch: SparseBatch, weight_FH: Tensor, sum_EH: Tensor) -> Packed:
+    check_dtype(torch.float32, weight_FH, batch.values)
+    check_dtype(torch.int64, batch.indptr)
+    is_short = batch.indices.dtype == torch.int32
+    indices_Z = batch.indices if is_short else batch.indices.long()
+    entries = batch.indptr.contiguous(), indices_Z.contiguous(), batch.values
+    return packed(
+        weight_FH.contiguous(), weight_FH.shape[1], *entries, batch.num_examples, int(is_short), sum_EH
+    )
 
 
 @dataclass(frozen=True)
@@ -103,7 +124,7 @@ class RowGradient(Touched):
         is_whole = stop - start == len(self)
         first, last = (0, len(self.examples_Z)) if is_whole else indptr[:: stop - start].tolist()
         values_Z = None if self.values_Z is None else self.values_Z[first:last]
-        return _bag_sum(self.examples_Z[first:last], indptr - first, values_Z, self.gradient_EH)
+        return _bag_sum(SparseBatch(indptr - first, self.examples_Z[first:last], values_Z), self.gradient_EH)
 
 
 def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> RowGradient:
@@ -117,8 +138,13 @@ def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None)
     return Touched(features_U, indptr, examples_Z[order_Z], values_Z)
 
 
-def _bag_sum(indices_Z: Tensor, indptr: Tensor, values_Z: Tensor | None, rows: Tensor) -> Tensor:
-    offsets = indptr.to(indices_Z.dtype)
+def _bag_sum(batch: SparseBatch, rows: Tensor) -> Tensor:
+    """Return `gather_sum` where Triton does not compute it."""
+    if runner("gather_sum", rows.device) == "native" and rows.dtype == torch.float32:
+        return gather_sums([batch], [rows], 1)[0]
+    if batch.num_entries == 0:
+        return rows.new_zeros(batch.num_examples, rows.shape[1])
+    offsets = batch.indptr.to(batch.indices.dtype)
     return torch.nn.functional.embedding_bag(
-        indices_Z, rows, offsets, mode="sum", per_sample_weights=values_Z, include_last_offset=True
+        batch.indices, rows, offsets, mode="sum", per_sample_weights=batch.values, include_last_offset=True
     )

@@ -26,7 +26,7 @@ Operation = Literal[
 ]
 
 TABLE: dict[Operation, tuple[Runner, ...]] = {
-    "gather_sum": ("triton", "torch"),
+    "gather_sum": ("triton", "native", "torch"),
     "row_update": ("triton", "native", "torch"),
     "tile": ("triton", "native", "torch"),
     "fixed_sum": ("triton", "native", "torch"),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from widenet.devices import sent_together
-from widenet.kernels.bags import Touched
+from widenet.kernels.bags import Touched, gather_sums
 from widenet.kernels.exchange import Exchange, Pending
 from widenet.kernels.scratch import read_around, release
 from widenet.kernels.table import runner
@@ -37,8 +37,6 @@ from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
 
-_FEW_NUMBERS = 2**17
-"""Numbers that one thread gathers sooner than several, which wait for each other's Python."""
 _BLOCK_NUMBERS = 2**22
 """Numbers of a weight that are gathered together."""
 
@@ -325,11 +323,11 @@ class Network:
         if weight.whole is not None:
             sums = touched_rows.gathered(weight, parts[0])
             return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
-        numbers = sum(parts[shard].num_entries + parts[shard].num_examples for shard in self._held)
-        if numbers * weight.parts[self._held[0]].columns < _FEW_NUMBERS:
-            terms = [weight.parts[shard].gathered(parts[shard]) for shard in self._held]
-        else:
+        if weight.in_8_bits:
             terms = self.exchange.each(lambda shard: weight.parts[shard].gathered(parts[shard]))
+        else:
+            weights = [part.weight for part in weight.parts.values()]
+            terms = gather_sums([parts[shard] for shard in self._held], weights, self.exchange.num_threads)
         return self.exchange.start_sum(terms, where=where)
 
     def _compute(
