@@ -28,7 +28,7 @@ inline void copy_panel(const float* matrix, int64_t rows, int64_t columns, const
 // R rows of left [rows, inner] @ panel [inner, N * kLanes], which are written or added to `to`, whose rows are `stride`
 // apart.
 template <int R, int N, bool fuses, bool adds>
-inline void multiply_rows(const Strided& left, int64_t r, const float* panel, int64_t inner, float* to, int64_t stride) {
+__attribute__((noinline)) void multiply_rows(const Strided& left, int64_t r, const float* panel, int64_t inner, float* to, int64_t stride) {
   const float* numbers = left.numbers + r * left.row;
   int64_t row = left.row, column = left.column;
   asm("" : "+r"(row), "+r"(column));  // knowing a stride of 1, GCC loads several rows at once, and takes twice as long
@@ -86,7 +86,7 @@ constexpr bool kMultipliesPairs = true;  // if the processor has AVX512_BF16
 
 // As `multiply_rows`, of pairs: left [rows, inner / 2] @ panel [inner / 2, kPanel]. Two products are added at once.
 template <int R, bool adds>
-__attribute__((target("avx512bf16"))) void multiply_pairs(const uint32_t* left, int64_t row, int64_t column,
+__attribute__((noinline, target("avx512bf16"))) void multiply_pairs(const uint32_t* left, int64_t row, int64_t column,
                                                                     const uint32_t* panel, int64_t pairs, float* to,
                                                                     int64_t stride) {
   asm("" : "+r"(row), "+r"(column));

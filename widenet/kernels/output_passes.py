@@ -11,7 +11,7 @@ Every sum has one order, so no bit depends on threads, or on how many units are 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 import torch
@@ -50,12 +50,12 @@ class OutputBatch:
 
     def kept_numbers(self, num_units: int) -> int:
         """Return how many float32 numbers hold the shares or slopes of a shard's units."""
-        return num_units * call("kept_row", len(self.direct_EH), int(self.pairs))
+        return num_units * _kept_row(len(self.direct_EH), self.pairs)
 
     def num_blocks(self, num_units: int) -> int:
         """Return in how many blocks a shard's units are taken, each with a peak for every example."""
         tiles, rest = divmod(num_units, self.tile)
-        of_tile, of_rest = (call("blocks_of", len(self.direct_EH), units) for units in (self.tile, rest))
+        of_tile, of_rest = (_blocks_of(len(self.direct_EH), units) for units in (self.tile, rest))
         return tiles * of_tile + of_rest
 
     def packed(self) -> Packed:
@@ -183,6 +183,16 @@ def finish(
 ) -> None:
     """Compute the gradients of weights and biases, and make their steps or return them."""
     call("finish", *_packed(batch, shards), num_threads, [own.packed() for own in gradients])
+
+
+@cache
+def _kept_row(num_examples: int, pairs: bool) -> int:
+    return call("kept_row", num_examples, int(pairs))
+
+
+@cache
+def _blocks_of(num_examples: int, num_units: int) -> int:
+    return call("blocks_of", num_examples, num_units)
 
 
 def _packed(batch: OutputBatch, shards: Sequence[OutputShard]) -> tuple[Packed, list[Packed], int]:

@@ -76,7 +76,7 @@ class NativePasses:
 
     def run(self, steps: LibrarySteps | None) -> tuple[list[Tensor], list[Tensor]]:
         """See `WholePasses.run`."""
-        self._shards = self._started()
+        self._shards = self._started(self._step.keeps and (self._batch.kind == "softmax" or steps is None))
         if self._batch.kind == "sigmoid":
             gradients = dict.fromkeys(self._shards, Gradients()) if steps is None else self._moved(steps, {})
             self._over(add_slopes, gradients, updates=steps is not None)
@@ -101,8 +101,8 @@ class NativePasses:
         finish(self._batch, [self._shards[shard].within(start, stop)], 1, [gradients])
         return weight_TH, bias_T
 
-    def _started(self) -> dict[int, OutputShard]:
-        """Return the shards before the first pass."""
+    def _started(self, keeps: bool) -> dict[int, OutputShard]:
+        """Return the shards before the first pass, which keep shares or slopes or do not."""
         step, output, num, shards = self._step, self._output, self._step.num_examples, {}
         is_softmax, start = self._batch.kind == "softmax", 0
         for (shard, part), size in zip(output.weight.parts.items(), self._sizes, strict=True):
@@ -116,7 +116,7 @@ class NativePasses:
                 examples_Z=self._examples_Z[own],
                 units_Z=step.targets.by_unit(shard).units_Z,
                 of_target_Z=None if self._pull_Z is None else self._pull_Z[own],
-                kept=torch.empty(self._batch.kept_numbers(units)) if step.keeps else None,
+                kept=torch.empty(self._batch.kept_numbers(units)) if keeps else None,
                 scales=torch.empty(self._batch.num_blocks(units), num) if is_softmax else None,
                 hidden_EH=torch.zeros(self._batch.direct_EH.shape),
                 total_E=torch.zeros(num, dtype=torch.float64),
