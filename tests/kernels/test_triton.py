@@ -2,7 +2,6 @@
 what torch's gives.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -18,9 +17,6 @@ LAUNCHERS = sorted(
     for path in (ROOT / "widenet/kernels/triton").glob("*.py")
     if "_kernel[" in path.read_text("utf-8")
 )
-
-PRODUCTS = {"output_products", "hidden_gradient", "weight_step"}
-"""Kernels that multiply by the matrix units of an H200."""
 TRAINING = """
 import torch
 from widenet import Network, Training, dataset_from_lists, train
@@ -61,10 +57,8 @@ def test_the_room_can_be_imported_without_it(optional, tmp_path):
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 @pytest.mark.parametrize("words", [[], pytest.param(["all"], marks=pytest.mark.long)], ids=str)
 def test_every_kernel_compiles_for_an_h200(words, tmp_path):
-    compiled = [json.loads(line) for line in program(["-m", "tests.kernels.hopper", *words], tmp_path)]
-    assert sorted({facts["kernel"] for facts in compiled}) == LAUNCHERS
-    for facts in compiled:
-        assert facts["products"] == (facts["kernel"] in PRODUCTS), facts
+    compiled = program(["-m", "tests.kernels.hopper", *words], tmp_path)
+    assert sorted({*compiled}) == LAUNCHERS
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ Operation = Literal[
 TABLE: dict[Operation, tuple[Runner, ...]] = {
     "gather_sum": ("triton", "native", "torch"),
     "row_update": ("triton", "native", "torch"),
-    "tile": ("triton", "native", "torch"),
+    "tile": ("native", "torch"),
     "fixed_sum": ("triton", "native", "torch"),
     "exact_sum": ("triton", "native", "torch"),
     "running_top_k": ("triton", "native", "torch"),
@@ -49,32 +49,6 @@ neighbour_means: similarities of units to the features of examples. cut: entries
 
 _NATIVE_TILE = ("sigmoid", "cross_entropy")
 
-TRITON_ACTIVATIONS = (
-    "closed softmax",
-    "sigmoid",
-    "tanh",
-    "relu",
-    "selu",
-    "softplus",
-    "softsign",
-    "linear",
-    "gelu",
-    "silu",
-    "leaky_relu",
-    "elu",
-)
-"""The activations of outputs that `triton/formulas.py` has."""
-TRITON_LOSSES = (
-    "cross_entropy",
-    "scaled_marginal_cross_entropy",
-    "data_scaled_marginal_cross_entropy",
-    "l1",
-    "l2",
-    "hinge",
-    "l2_hinge",
-    "cosine_contrastive",
-)
-"""The losses that `triton/formulas.py` has."""
 FUSED_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
 """The optimizers that `native/steps.cpp` and `triton/advance.py` have."""
 
@@ -87,14 +61,10 @@ def runner(operation: Operation, device: torch.device) -> Runner:
 def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
     """Return what runs "tile" for units of an activation, or of "closed softmax", and a loss, by their kinds.
 
-    torch has all kinds, Triton those that it has formulas of, and the native library two.
+    torch has all kinds, and the native library two.
     """
-    match runner("tile", device):
-        case "triton" if activation in TRITON_ACTIVATIONS and loss in TRITON_LOSSES:
-            return "triton"
-        case "native" if activation == "closed softmax" or (activation, loss) == _NATIVE_TILE:
-            return "native"
-    return "torch"
+    is_known = activation == "closed softmax" or (activation, loss) == _NATIVE_TILE
+    return runner("tile", device) if is_known else "torch"
 
 
 def step_runner(device: torch.device, optimizer: str) -> Runner:

@@ -224,7 +224,6 @@ def _output(
         half=layout.training.precision == "bfloat16"
         and not spec.weightless
         and not layout.of_output(spec.name).by_columns,
-        tf32=layout.training.precision == "tf32",
         repeats=spec.repeats,
     )
     if spec.neighbourhood is not None:

@@ -331,10 +331,6 @@ class Optimizer:
         """Return the same step for the native library to make; None if it does not."""
         return self._native_for(weight, step, bias_l2) if weight.is_contiguous() else None
 
-    def launched_steps(self, weight: Tensor, step: StepNumbers) -> "Steps | None":
-        """Return the same step for Triton's kernels; None if there is none."""
-        return self._launched_for(weight, step, None)
-
     def apply_to_rows(
         self,
         weight: Tensor,

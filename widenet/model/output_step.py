@@ -12,7 +12,6 @@ from widenet.kernels.bags import RowGradient
 from widenet.kernels.optimizer_steps import Stepped
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.losses import Loss
-from widenet.model.row_sum import RowSum
 from widenet.model.sweep import groups
 from widenet.model.targets import Targets, TileEntries
 from widenet.plan.shards import as_slice
@@ -61,13 +60,12 @@ class OutputStep:
         other_weight_E: Loss weights of other units, float32.
         tiles: Start and stop of each shard's tiles.
         keeps: Whether memory allows keeping logits and deltas between passes.
-        passes: The implementation of the passes over single tiles.
-        whole: Passes over all units at once, which take the place of these; None: there are none.
+        whole: Passes over all units at once; None: tiles are taken one by one.
         stands: For a sample, by shard, the number of units that each unit represents if it is no target,
             float32; None if all units take part.
         rows: None if units are activated one by one.
         shortening_E: Factors that shorten each example's gradient to its limit, float32.
-        logits: Kept logits [E, T], without the biases if `passes.adds_biases`.
+        logits: Kept logits [E, T].
         slopes: Loss and gradient to the logits [E, T] of tiles, before shortening.
         deltas: The gradient as an operand of products, and the gradient to the biases [T].
         edges: Positions of each tile's entries among its shard's.
@@ -81,7 +79,6 @@ class OutputStep:
     other_weight_E: Tensor
     tiles: list[list[tuple[int, int]]]
     keeps: bool
-    passes: "Passes"
     whole: "WholePasses | None" = None
     stands: dict[int, Tensor] | None = None
     rows: RowWise | None = None
@@ -130,13 +127,11 @@ class OutputStep:
         return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
 
     def tile_logits(self, place: Place, tile: Tile | None = None) -> Tensor:
-        """Return logits [E, T] of a tile, kept or recomputed; without the biases if the passes add them."""
+        """Return logits [E, T] of a tile, kept or recomputed."""
         kept = self.logits.pop(place, None)
         if kept is not None:
             return kept
         tile = tile or self.tile(place)
-        if self.passes.adds_biases:
-            return tile.products(self.direct_EH)
         logits_ET = tile.logits(self.direct_EH)
         if self.rows is not None and self.stands is not None:
             self._count_samples(logits_ET, place, self.stands)
@@ -182,28 +177,6 @@ class OutputStep:
         stands_T, places_Z = stands[shard][slice(*self.tiles[shard][index])], self.entries(place).places_Z
         own_Z = logits_ET.view(-1)[places_Z]
         logits_ET.add_(torch.where(stands_T > 0, stands_T.log(), _NEVER)).view(-1)[places_Z] = own_Z
-
-
-class Passes(Protocol):
-    """An implementation of the passes over a step's tiles, by torch or by compiled kernels."""
-
-    adds_biases: bool
-    """Whether the passes add the biases to the products themselves."""
-
-    def statistics(self, step: OutputStep, shard: int) -> RowSum:
-        """Return a shard's part of the divisor of a row-wise activation.
-
-        Under the closed form this also stores the targets' logits.
-        """
-
-    def delta(self, step: OutputStep, place: Place, tile: Tile) -> tuple[Tensor | float, Tensor, Tensor]:
-        """Return the loss of a tile, and the gradients to its logits and to its biases.
-
-        Under the closed form, the loss of all targets of a shard comes with its first tile.
-
-        Returns:
-            Loss [], gradient [E, T] as an operand of products, and float32 [T].
-        """
 
 
 class WholePasses(Protocol):

@@ -9,41 +9,46 @@ from widenet.model.output_step import OutputStep, Place, RowWise, unit_losses
 from widenet.model.row_sum import RowSum, divided
 
 
-class PlainPasses:
-    """See `Passes`."""
+def statistics(step: OutputStep, shard: int) -> RowSum:
+    """Return a shard's part of the divisor of a row-wise activation.
 
-    adds_biases = False
-
-    def statistics(self, step: OutputStep, shard: int) -> RowSum:
-        """See `Passes.statistics`."""
-        rows, device = step.rows, step.direct_EH.device
-        assert rows is not None
-        total = RowSum.empty(step.kind, step.num_examples, device)
+    Under the closed form this also stores the targets' logits.
+    """
+    rows, device = step.rows, step.direct_EH.device
+    assert rows is not None
+    total = RowSum.empty(step.kind, step.num_examples, device)
+    if rows.closed:
+        rows.target_logits[shard] = torch.zeros(step.targets.num_entries(shard), device=device)
+    for place in step.places(shard):
+        logits_ET = step.tile_logits(place)
         if rows.closed:
-            rows.target_logits[shard] = torch.zeros(step.targets.num_entries(shard), device=device)
-        for place in step.places(shard):
-            logits_ET = step.tile_logits(place)
-            if rows.closed:
-                entries = step.entries(place)
-                rows.target_logits[shard][entries.span] = logits_ET.view(-1)[entries.places_Z]
-            else:
-                step.keep_logits(place, logits_ET)
-            if step.kind != "softmax":
-                total.add(logits_ET)
-                continue
-            shares = _shares(logits_ET, in_place=rows.closed)
-            total.add_part(shares[1], shares[0].sum(dim=1))
-            if rows.closed and step.keeps:
-                rows.shares[place] = shares
-        return total
+            entries = step.entries(place)
+            rows.target_logits[shard][entries.span] = logits_ET.view(-1)[entries.places_Z]
+        else:
+            step.keep_logits(place, logits_ET)
+        if step.kind != "softmax":
+            total.add(logits_ET)
+            continue
+        shares = _shares(logits_ET, in_place=rows.closed)
+        total.add_part(shares[1], shares[0].sum(dim=1))
+        if rows.closed and step.keeps:
+            rows.shares[place] = shares
+    return total
 
-    def delta(self, step: OutputStep, place: Place, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Passes.delta`."""
-        kept = step.slopes.pop(place, None)
-        loss, delta_ET = kept or slopes(step, place, tile)
-        if step.shortening_E is not None:
-            delta_ET = delta_ET * step.shortening_E[:, None]
-        return loss, step.output.operand(delta_ET), delta_ET.sum(dim=0)
+
+def delta(step: OutputStep, place: Place, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss of a tile, and the gradients to its logits and to its biases.
+
+    Under the closed form, the loss of all targets of a shard comes with its first tile.
+
+    Returns:
+        Loss [], gradient [E, T] as an operand of products, and float32 [T].
+    """
+    kept = step.slopes.pop(place, None)
+    loss, delta_ET = kept or slopes(step, place, tile)
+    if step.shortening_E is not None:
+        delta_ET = delta_ET * step.shortening_E[:, None]
+    return loss, step.output.operand(delta_ET), delta_ET.sum(dim=0)
 
 
 def slopes(step: OutputStep, place: Place, tile: Tile) -> tuple[Tensor, Tensor]:

@@ -140,7 +140,4 @@ def _targets(output: WideOutput, values: Values, random: StepRandom) -> Choice |
         values = values.with_values(None)
     if output.sampler is not None:
         return output.sampler.choice(values, random)
-    targets, weight = Targets.of_sparse(values, output.weight.shards), output.weight
-    if weight.whole is not None and weight.host is None and (output.half or output.tf32):
-        targets.joined([*weight.parts], weight.shards.room)  # here, not where the device would launch it
-    return targets
+    return Targets.of_sparse(values, output.weight.shards)

@@ -65,20 +65,6 @@ class ByUnit:
         values_Z = None if part.values is None else part.values[order_Z]
         return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z)
 
-    @classmethod
-    def joined(cls, parts: Sequence["ByUnit"], room: int) -> "ByUnit":
-        """Return the entries of several shards; the units of each begin `room` after those before it."""
-        if len(parts) == 1:
-            return parts[0]
-        has_values = any(part.values_Z is not None for part in parts)
-        units_Z = torch.cat([part.units_Z + place * room for place, part in enumerate(parts)])
-        return cls(
-            torch.cat([part.examples_Z for part in parts]),
-            units_Z,
-            torch.cat([part.values_or_ones() for part in parts]) if has_values else None,
-            units_Z,
-        )
-
     def values_or_ones(self, span: slice = slice(None)) -> Tensor:
         """Return the values of a span of entries, float32."""
         units_Z = self.units_Z[span]

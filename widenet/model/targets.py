@@ -1,7 +1,6 @@
 """The targets of an output in one step, cut by shard and tile."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -38,14 +37,12 @@ class Targets:
         total_E: Sum of each example's stored values, float32.
         sparse: Sparse targets, by shard.
         dense_EL: Dense targets.
-        together: The results of `joined`.
     """
 
     num_E: Tensor
     total_E: Tensor
     sparse: list[ByUnit] | None = None
     dense_EL: Tensor | None = None
-    together: dict[tuple[int, ...], ByUnit] = field(default_factory=dict)
 
     @classmethod
     def of_sparse(cls, batch: SparseBatch, shards: Shards) -> "Targets":
@@ -84,23 +81,10 @@ class Targets:
         assert self.sparse is not None
         return self.sparse[shard]
 
-    def joined(self, shards: Sequence[int], room: int) -> ByUnit:
-        """Return the sparse targets of some shards as `ByUnit.joined`, computed once."""
-        key = tuple(shards)
-        if key not in self.together:
-            self.together[key] = ByUnit.joined([self.by_unit(shard) for shard in shards], room)
-        return self.together[key]
-
     def edges(self, shard: int, tiles: list[tuple[int, int]]) -> list[int]:
         """Return the first entry of each tile among the shard's sparse targets, then the end of the last."""
         assert self.sparse is not None
         return self.sparse[shard].edges([start for start, _ in tiles] + [tiles[-1][1]] if tiles else [])
-
-    def starts(self, shard: int, tile: tuple[int, int]) -> Tensor:
-        """Return the first entry of each unit of a tile among the shard's sparse targets, int64 [T + 1]."""
-        assert self.sparse is not None
-        units_Z = self.sparse[shard].units_Z
-        return torch.searchsorted(units_Z, torch.arange(tile[0], tile[1] + 1, device=units_Z.device))
 
     def entries(self, shard: int, tile: tuple[int, int], span: slice) -> TileEntries:
         """Return the sparse targets inside one tile, which are at `span` among those of the shard."""

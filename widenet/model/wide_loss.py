@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,22 +18,17 @@ from torch import Tensor
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.exchange import Pending
 from widenet.kernels.fixed_point import exact_sum, sum_by
-from widenet.kernels.table import Runner, tile_runner
-from widenet.model.fused_output import FusedOutput, takes
-from widenet.model.fused_tiles import FusedPasses
+from widenet.kernels.table import tile_runner
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
 from widenet.model.native_passes import NativePasses
 from widenet.model.output_step import LibrarySteps, OutputStep, RowWise, WholePasses, unit_losses
-from widenet.model.plain_tiles import PlainPasses, slopes
+from widenet.model.plain_tiles import delta, slopes, statistics
 from widenet.model.row_sum import divided, over_shards
 from widenet.model.sweep import in_turn
 from widenet.model.targets import Targets
 from widenet.plan.tiles import GRADIENT_NUMBERS, are_kept, tiles
 from widenet.spec.activations import ROW_WISE
-
-if TYPE_CHECKING:
-    from widenet.kernels.triton.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -43,16 +37,14 @@ class GradientSinks:
 
     Attributes:
         weight: Called with shard, start, stop and gradient [T, H] of each tile.
-        bias: Called with shard and gradient [R] of each shard, or with `WHOLE` and that of its rows.
+        bias: Called with shard and gradient [R] of each shard.
         library_steps: Returns the steps of the shards for passes that make them themselves, instead of
             calling `weight` and `bias`; None if there are none.
-        launched_steps: Returns the same in Triton's kernels, for all shards; None if there are none.
     """
 
     weight: Callable[[int, int, int, Tensor | RowGradient], None]
     bias: Callable[[int, Tensor], None]
     library_steps: Callable[[], LibrarySteps | None] = lambda: None
-    launched_steps: Callable[[], "Steps | None"] = lambda: None
 
 
 def output_step(
@@ -90,15 +82,11 @@ def output_step(
         other_weight_E=other_weight_E,
         tiles=cut,
         keeps=are_kept(len(direct_EH), units_here, device, output.kept_bytes),
-        passes=PlainPasses(),
         stands=stands,
         rows=rows,
     )
-    match _runner(step):
-        case "triton":
-            step.passes = FusedPasses()
-        case "native":
-            step.whole = NativePasses(step)
+    if _is_native(step):
+        step.whole = NativePasses(step)
     return step
 
 
@@ -107,10 +95,6 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
 
     Without sinks, `gradient` gives the weight gradients afterwards.
     """
-    if sinks is not None and takes(step):
-        steps = sinks.launched_steps()
-        if steps is not None:
-            return FusedOutput(step).run(sinks.bias, steps)
     limit = step.output.spec.delta_norm
     with passes(step.output, updates=sinks is not None, gives_slopes=step.whole is None):
         if step.whole is not None:
@@ -188,24 +172,21 @@ def gradient(step: OutputStep, shard: int, first: int, last: int) -> tuple[Tenso
     place = shard, first
     tile = step.tile(place)
     kept = step.deltas.pop(place, None)
-    delta_ET, bias_T = kept or step.passes.delta(step, place, tile)[1:]
+    delta_ET, bias_T = kept or delta(step, place, tile)[1:]
     if not step.output.weight.trained:
         return delta_ET.new_zeros(0), bias_T
     return tile.weight_gradient(step.direct_EH, delta_ET), bias_T
 
 
-def _runner(step: OutputStep) -> Runner:
-    """Return what runs the passes of a step."""
+def _is_native(step: OutputStep) -> bool:
+    """Return whether the native library makes a step."""
     output, spec, rows = step.output, step.output.spec, step.rows
     is_plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None
-    if not is_plain or step.stands is not None or step.targets.sparse is None:
-        return "torch"
-    if rows is not None and not rows.closed:
-        return "torch"
-    kind = "closed softmax" if rows is not None else spec.activation.kind
-    found = tile_runner(step.direct_EH.device, kind, spec.loss.kind)
     has_vectors = not spec.weightless and output.features is None
-    return found if found != "native" or has_vectors else "torch"
+    if not (is_plain and has_vectors) or step.stands is not None or step.targets.sparse is None:
+        return False
+    kind = "closed softmax" if rows is not None and rows.closed else spec.activation.kind
+    return tile_runner(step.direct_EH.device, kind, spec.loss.kind) == "native"
 
 
 def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[Tensor, Tensor]:
@@ -217,7 +198,7 @@ def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[T
     bias_R = torch.empty(step.output.weight.shards.size(shard), device=gradient_EH.device)
     for place in step.places(shard, updates=sinks is not None):
         (start, stop), tile = step.tiles[shard][place[1]], step.tile(place)
-        tile_loss, delta_ET, bias_T = step.passes.delta(step, place, tile)
+        tile_loss, delta_ET, bias_T = delta(step, place, tile)
         loss = loss + tile_loss
         tile.add_direct_gradient(gradient_EH, delta_ET)
         if sinks is not None:
@@ -241,7 +222,7 @@ def _as_tensor(loss: Tensor | float, gradient_EH: Tensor) -> Tensor:
 def _add_statistics(step: OutputStep, rows: RowWise) -> None:
     """Compute the divisor of a row-wise activation, in a pass over all tiles."""
     exchange, where = step.output.exchange, step.output.where
-    sums = exchange.each(lambda shard: step.passes.statistics(step, shard))
+    sums = exchange.each(lambda shard: statistics(step, shard))
     rows.total_E = over_shards(sums, exchange, where)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,9 +18,6 @@ from widenet.model.part import Part
 from widenet.model.rule import StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
-
-if TYPE_CHECKING:
-    from widenet.kernels.triton.steps import Steps
 
 WHOLE = -1
 """In the place of a shard: all shards of a process, as rows of `WideWeight.whole`."""
@@ -166,12 +162,6 @@ class WideWeight:
         part = self.parts[shard]
         made = rule.library_step(part.weight, step, self.l2 if self.is_bias else None)
         return None if made is None else Stepped(part.weight, [*part.state.values()], made)
-
-    def launched_steps(self, rule: Optimizer, step: StepNumbers) -> "Steps | None":
-        """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""
-        if self._waits_for_tiles:
-            return None
-        return rule.launched_steps(torch.empty(0, device=self.device), step)
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Optimizer, step: StepNumbers) -> None:
         """Make a step of the touched rows of a shard, or of `WHOLE`; a bias is a row of one number.

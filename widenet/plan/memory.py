@@ -27,8 +27,6 @@ PROGRAM_BYTES = {"cpu": 480_000_000, "cuda": 1_000_000_000}
 """Python, torch and their libraries: measured by `python -m benchmarks memory`, assumed for a CUDA device."""
 _LANES, _APART = 32, 16
 """Numbers in a row of kept logits: a multiple of the most lanes, and some beside them."""
-_FUSED_BLOCK, _FUSED_PART = 128, 64
-"""Units and examples of which `model.fused_output` keeps a sum."""
 
 WORDS = {
     "state": "optimizer state",
@@ -330,21 +328,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
         + together * columns * ((5 if half else 4) + len(job.training.optimizer.state))
     )
     at_work = min(job.num_threads, job.num_held(process)) * tile
-    if job.device != "cpu" and job.training.precision != "float32":
-        at_work = max(at_work, _fused_tiles(job, shard, units, columns, process))
     return at_work + _exact_sum(job, job.vectors(layer.name), weight.incoming, process)
-
-
-def _fused_tiles(job: Job, shard: int, units: int, columns: int, process: int) -> int:
-    """Return the bytes of one tile of all shards in kernels that multiply: see `model.fused_output`.
-
-    These are gradients to logits and the units' vectors, both as operands; sums over parts of the examples;
-    a softmax's statistics of blocks of units; and a gradient to the hidden vectors for each shard.
-    """
-    num, width = job.num_examples, 2 if job.training.precision == "bfloat16" else 4
-    tile = (units + _FUSED_BLOCK) * (width * (num + columns + _FUSED_BLOCK) + 4 * (num // _FUSED_PART + 1))
-    statistics = 8 * num * (shard // _FUSED_BLOCK + shard // max(units, 1) + 2)
-    return job.num_held(process) * (tile + statistics + 4 * num * columns)
 
 
 def _on_sparse_input(job: Job, layer: OutputLayer, weight: Weight, process: int) -> int:

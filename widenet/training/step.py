@@ -171,7 +171,6 @@ def _updating(output: WideOutput, rule: Optimizer, numbers: StepNumbers) -> Grad
         weight,
         bias,
         lambda: library_steps(output, rule, numbers, numbers),
-        lambda: output.weight.launched_steps(rule, numbers),
     )
 
 

@@ -15,26 +15,7 @@ elif not torch.cuda.is_available():
     # Triton asks when it is imported, and when a kernel is defined; nobody else in this process is to be
     # interpreted.
     os.environ["TRITON_INTERPRET"] = "1"
-    for name in (
-        "attention",
-        "fixed_point",
-        "hidden_gradient",
-        "output_products",
-        "running_top_k",
-        "shard_losses",
-        "softmax_delta",
-        "softmax_merge",
-        "softmax_pulls",
-        "softmax_sums",
-        "softmax_tile",
-        "steps",
-        "target_deltas",
-        "target_logits",
-        "target_products",
-        "tile_others",
-        "tile_targets",
-        "weight_step",
-    ):
+    for name in ("attention", "fixed_point", "running_top_k", "steps"):
         import_module(f"widenet.kernels.triton.{name}")
 
     del os.environ["TRITON_INTERPRET"]

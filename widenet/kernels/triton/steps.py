@@ -9,9 +9,7 @@ from widenet.kernels.bags import RowGradient
 from widenet.kernels.optimizer_steps import Penalties
 from widenet.kernels.triton.many_steps import many_steps
 from widenet.kernels.triton.row_step import row_step
-from widenet.kernels.triton.span import Span
 from widenet.kernels.triton.tile_step import tile_step
-from widenet.kernels.triton.weight_step import weight_step
 
 
 @dataclass(frozen=True)
@@ -35,12 +33,6 @@ class Steps:
     def tiles(self, weights: Sequence[tuple[Tensor, Tensor, Sequence[Tensor]]]) -> None:
         """Make the step of several weights, given as weight, gradient and states; see `tile`."""
         many_steps(self.kind, weights, self.penalties, self.constants)
-
-    def output(
-        self, weight_RH: Tensor, states: Sequence[Tensor], delta_EC: Tensor, direct_EK: Tensor, span: Span
-    ) -> None:
-        """Make the step of an output's tile from its deltas; see `weight_step`."""
-        weight_step(self.kind, weight_RH, states, self.penalties, self.constants, delta_EC, direct_EK, span)
 
     def rows(
         self,

@@ -30,7 +30,6 @@ class WideOutput:
         and its rows are not described.
     known: shards of the units that take part in the loss; None if all do.
     half: a training step's matrix products take operands rounded to bfloat16.
-    tf32: on CUDA they round float32 operands to TF32.
     sampler: draws the units of a step; None if all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
     neighbourhood: the term that evaluation and recommendations add to the logits.
@@ -46,7 +45,6 @@ class WideOutput:
     updates_at_once: bool = True
     known: Shards | None = None
     half: bool = False
-    tf32: bool = False
     sampler: Sampler | None = None
     kept_bytes: int | None = None
     neighbourhood: Neighbourhood | None = None
