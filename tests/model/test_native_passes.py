@@ -1,10 +1,13 @@
 """Without the native library, torch's operations take the place of its passes over tiles."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
 from tests.model.test_wide_loss import document, name_of, targets_of
-from tests.model.twin import assert_step_matches_twin, random_batch, sparse
+from tests.model.twin import Real, assert_step_matches_twin, random_batch, sparse
 from widenet.kernels import table
 from widenet.model.native_passes import NativePasses
 
@@ -28,3 +31,22 @@ def test_a_step_without_the_library_is_that_of_the_dense_twin(loss, activation, 
     assert_step_matches_twin(
         document(loss, activation), {"in": sparse(23), "out": facts}, batch, {"shards": 3}
     )
+
+
+def test_what_a_step_keeps_is_free_when_it_ends(monkeypatch):
+    made, init = [], NativePasses.__init__
+
+    def noted(self, step):
+        init(self, step)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(NativePasses, "__init__", noted)
+    generator = torch.Generator().manual_seed(5)
+    facts, targets = targets_of("sparse", generator, 7, 37, "cross_entropy")
+    batch = {"in": random_batch(generator, 7, 23, 6), "out": targets}
+    gc.disable()
+    try:
+        Real(document("cross_entropy", "softmax"), {}, {"in": sparse(23), "out": facts}).step(batch, None)
+        assert [own() for own in made] == [None]
+    finally:
+        gc.enable()

@@ -9,7 +9,7 @@ p * sum(pulls) - pull.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -86,7 +86,7 @@ def output_step(
         rows=rows,
     )
     if _is_native(step):
-        step.whole = NativePasses(step)
+        step.whole = NativePasses(replace(step))  # not itself: memory is free as soon as nobody uses the step
     return step
 
 
