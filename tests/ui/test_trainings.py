@@ -154,7 +154,7 @@ def test_a_training_outlives_the_pages_and_the_next_ones_stop_it(right, trained,
 def sleeper(tmp_path):
     """A process that pages seem to have started for the run "mine"; it says when it is asked to end."""
     code = (
-        "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('asked', flush=True))\n"
+        "import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: os.write(1, b'asked\\n'))\n"
         "print('ready', flush=True)\nwhile True: time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
