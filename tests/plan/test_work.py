@@ -92,6 +92,7 @@ def counted(job, batch=None):
 def products_of_torch(monkeypatch):
     """Products of the native library, which torch does not see, are torch's."""
     monkeypatch.setattr("widenet.kernels.table.library", lambda: None)
+    monkeypatch.setattr("widenet.plan.work.by_library", lambda *_: False)
 
 
 @pytest.mark.usefixtures("products_of_torch")

@@ -183,11 +183,15 @@ def _passes(job: Job, output: OutputLayer, process: int) -> int:
     row_wise = output.activation.kind in ROW_WISE
     closed = output.activation.kind == "softmax" and output.loss.kind.endswith("cross_entropy")
     limited = job.training.gradient_norm_limit is not None and output.sample is None
+    trained = job.layout.of_output(output.name).trained
+    if by_library(job, output):
+        recomputed = (closed or waits(job, output)) and not keeps(job, output, process)
+        return 2 + (trained + recomputed) * (1 + limited)
     again = 0
     if not keeps(job, output, process):
         again = (1 if closed else 2 if row_wise else 0) + (1 if waits(job, output) else 0)
         again += 1 if output.delta_norm is not None else 0
-    return 2 + job.layout.of_output(output.name).trained + again + (2 if limited else 0)
+    return 2 + trained + again + (2 if limited else 0)
 
 
 def summed_bytes(job: Job) -> Iterator[int]:
