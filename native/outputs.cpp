@@ -146,7 +146,7 @@ class Worker {
       : batch_(batch), direct_(direct), inner_(batch.inner), half_((inner_ + 1) / 2), row_(row_of(batch.examples)),
         pairs_row_(pairs_row_of(batch.examples)), wide_(panels(inner_) * kPanel), most_(units_of_block(batch.examples)),
         logits_(most_ * (halves ? kPanel : row_)), own_(most_ * inner_), operand_(most_ * (halves ? kPanel : wide_)),
-        gradient_(most_ * wide_), scaled_(batch.examples * kPanel), hidden_(batch.examples * wide_), factors_(row_),
+        gradient_(most_ * wide_), scaled_(batch.examples * kPanel), hidden_(wide_ == inner_ ? 0 : batch.examples * wide_), factors_(row_),
         bias_gradient_(most_), shares_(halves ? most_ * pairs_row_ : 0), by_units_(halves ? most_ / 2 * row_ : 0),
         own_pairs_(halves ? most_ * half_ : 0), operand_pairs_(halves ? most_ / 2 * wide_ : 0),
         scaled_pairs_(halves ? (batch.examples + 1) / 2 * kPanel : 0), ends_(panels(batch.examples) + 2) {}
@@ -178,7 +178,7 @@ class Worker {
         shard.totals[e] += sums[e];
         if (is_same) continue;
         float factor = exponential(before[e] - peaks[e]);
-        for (int64_t h = 0; h < wide_; h++) hidden_.get()[e * wide_ + h] *= factor;
+        for (int64_t h = 0; h < wide_; h++) hidden_of(shard)[e * wide_ + h] *= factor;
       }
       add_hidden(shard, block);
     });
@@ -435,8 +435,11 @@ class Worker {
   // What turns the shares of a softmax, divided by the exponential of a peak, into slopes but for the pulls.
   float factor_of(float peak, int64_t e) const { return batch_.other[e] * exponential(peak - batch_.one[e]); }
 
+  // The gradient to the batch's vectors with whole panels in a row: in place, or a copy.
+  float* hidden_of(const Shard& shard) const { return wide_ == inner_ ? shard.hidden : hidden_.get(); }
+
   void read_hidden(const Shard& shard) {
-    for (int64_t e = 0; e < batch_.examples; e++) {
+    for (int64_t e = 0; wide_ != inner_ && e < batch_.examples; e++) {
       float* to = hidden_.get() + e * wide_;
       std::copy_n(shard.hidden + e * inner_, inner_, to);
       std::fill(to + inner_, to + wide_, 0.f);
@@ -444,13 +447,14 @@ class Worker {
   }
 
   void write_hidden(const Shard& shard) const {
-    for (int64_t e = 0; e < batch_.examples; e++) std::copy_n(hidden_.get() + e * wide_, inner_, shard.hidden + e * inner_);
+    for (int64_t e = 0; wide_ != inner_ && e < batch_.examples; e++)
+      std::copy_n(hidden_.get() + e * wide_, inner_, shard.hidden + e * inner_);
   }
 
   // hidden += shares.T @ vectors
   void add_hidden(const Shard& shard, const Block& block) {
     for (int64_t panel = 0; panel < panels(inner_); panel++) {
-      float* to = hidden_.get() + panel * kPanel;
+      float* to = hidden_of(shard) + panel * kPanel;
       if constexpr (halves)
         multiply_pairs<true>(by_units_.get(), 1, row_, batch_.examples, operand_pairs_.get() + panel * kPanel * (most_ / 2),
                              (block.units + 1) / 2, to, wide_);
