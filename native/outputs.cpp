@@ -477,6 +477,14 @@ class Worker {
     give(gradients, block, block.first - shard.first);
   }
 
+  float share_of(const Shard& shard, const Block& block, int64_t t, int64_t e) const {
+    if constexpr (halves) {
+      uint32_t pair = pairs_of(shard, block)[t * pairs_row_ + e / 2];
+      return number(e % 2 ? pair & 0xFFFF0000u : pair << 16);
+    }
+    return shares_of(shard, block)[t * row_ + e];
+  }
+
   void fill_bias_gradient(const Shard& shard, const Block& block, const float* factors) {
     std::vector<float> row(halves ? batch_.examples + 1 : 0);
     for (int64_t t = 0; t < block.units; t++) {
@@ -511,9 +519,17 @@ class Worker {
       }
     }
     for (int64_t n = block.low; batch_.is_softmax && n < block.high; n++) {
-      float* gradient = gradient_.get() + (shard.entry_units[n] - block.first) * wide_;
-      const float* direct = batch_.direct + shard.entry_examples[n] * inner_;
-      for (int64_t h = 0; h < inner_; h++) gradient[h] -= shard.of_targets[n] * direct[h];
+      int64_t t = shard.entry_units[n] - block.first, e = shard.entry_examples[n];
+      float* gradient = gradient_.get() + t * wide_;
+      const float* direct = batch_.direct + e * inner_;
+      float pull = shard.of_targets[n], share = batch_.rounds ? share_of(shard, block, t, e) : 0.f;
+      for (int64_t h = 0; !batch_.rounds && h < inner_; h++) gradient[h] -= pull * direct[h];
+      // The product's own term, which is rounded, would not cancel a pull: it is taken back.
+      for (int64_t h = 0; batch_.rounds && h < inner_; h++) {
+        float scaled = factors[e] * direct[h], rounded;
+        round_to_bfloat16(&scaled, &rounded, 1);
+        gradient[h] += (share * scaled - pull * direct[h]) - share * rounded;
+      }
     }
   }
 

@@ -76,32 +76,16 @@ class Case:
 
     def logits(self, half):
         """The logits of a softmax's targets, by the library."""
-        logits_Z, examples = torch.zeros(len(self.units_Z)), len(self.direct_EH)
         batch = OutputBatch(self.kind, self.direct_EH, self.tile, half)
-        shard = OutputShard(
-            self.weight_RH,
-            None,
-            self.bias_R,
-            (0, len(self.weight_RH)),
-            self.examples_Z,
-            self.units_Z,
-            None,
-            None,
-            torch.empty(batch.num_blocks(len(self.weight_RH)), examples),
-            torch.zeros_like(self.direct_EH),
-            torch.zeros(examples, dtype=torch.float64),
-            torch.full((examples,), -torch.inf),
-            logits_Z,
-        )
+        shard = self.shard(batch, keeps=False)
         add_shares(batch, [shard], 1)
-        return logits_Z
+        return shard.logits_Z
 
-    def made(self, keeps=True, span=None, num_threads=1, half=False):
-        """Loss and gradients to the vectors, weights and biases, by the library; `span`: tiles at a time."""
+    def shard(self, batch, keeps):
+        """The shard before its passes."""
         (examples, inner), units = self.direct_EH.shape, len(self.weight_RH)
         is_softmax = self.kind == "softmax"
-        batch = OutputBatch(self.kind, self.direct_EH, self.tile, half, self.weight_E, self.weight_E)
-        shard = OutputShard(
+        return OutputShard(
             self.weight_RH,
             torch.empty(units) if self.cosine else None,
             self.bias_R,
@@ -116,29 +100,43 @@ class Case:
             torch.full((examples,), -torch.inf),
             torch.zeros(len(self.units_Z)),
         )
-        spans = [*pairwise([*range(0, units, self.tile * (span or units)), units])]
-        pieces = [shard.within(*each) for each in spans]
-        if is_softmax:
-            for piece in pieces:
-                add_shares(batch, [piece], num_threads)
-            total_E = shard.peak_E.double() + shard.total_E.log()
+
+    def made(self, keeps=True, span=None, num_threads=1, half=False):
+        """Loss and gradients to the vectors, weights and biases, by the library.
+
+        `span`: tiles at a time; `num_threads`: also the number of equal shards, of which the last is given.
+        """
+        examples, units = len(self.direct_EH), len(self.weight_RH)
+        batch = OutputBatch(self.kind, self.direct_EH, self.tile, half, self.weight_E, self.weight_E)
+        shards = [self.shard(batch, keeps) for _ in range(num_threads)]
+        own, spans = shards[-1], [*pairwise([*range(0, units, self.tile * (span or units)), units])]
+        if self.kind == "softmax":
+            for each in spans:
+                add_shares(batch, [shard.within(*each) for shard in shards], num_threads)
+            total_E = own.peak_E.double() + own.total_E.log()
             pull_Z = self.values_Z * self.weight_E[self.examples_Z]
-            shard.of_target_Z.copy_(pull_Z)
-            loss = -(pull_Z * (shard.logits_Z - total_E[self.examples_Z])).sum()
+            for shard in shards:
+                shard.of_target_Z.copy_(pull_Z)
+            loss = -(pull_Z * (own.logits_Z - total_E[self.examples_Z])).sum()
             sum_E = torch.zeros(examples).index_add_(0, self.examples_Z, pull_Z)
             batch = replace(batch, one_E=total_E.float(), other_E=sum_E)
-            finish_hidden(batch, [shard], num_threads)
+            finish_hidden(batch, shards, num_threads)
         else:
-            for piece in pieces:
-                add_slopes(batch, [piece], num_threads, [Gradients()])
-            loss = shard.total_E.sum()
+            for each in spans:
+                pieces = [shard.within(*each) for shard in shards]
+                add_slopes(batch, pieces, num_threads, [Gradients()] * num_threads)
+            loss = own.total_E.sum()
         weight_RH, bias_R = torch.empty_like(self.weight_RH), torch.empty(units)
-        for piece, (start, stop) in zip(pieces, spans, strict=True):
-            gradients = Gradients(
-                touched=self.touched, weight_TH=weight_RH[start:stop], bias_T=bias_R[start:stop]
-            )
-            finish(batch, [piece], num_threads, [gradients])
-        return loss, shard.hidden_EH, weight_RH, bias_R
+        for start, stop in spans:
+            given = [
+                Gradients(
+                    touched=self.touched, weight_TH=torch.empty_like(own_TH), bias_T=torch.empty(len(own_TH))
+                )
+                for own_TH in [weight_RH[start:stop]] * num_threads
+            ]
+            finish(batch, [shard.within(start, stop) for shard in shards], num_threads, given)
+            weight_RH[start:stop], bias_R[start:stop] = given[-1].weight_TH, given[-1].bias_T
+        return loss, own.hidden_EH, weight_RH, bias_R
 
     def defined(self):
         """The same by autograd in float64."""
@@ -204,6 +202,19 @@ def test_rounded_operands_change_little(seed):
     case.direct_EH = case.direct_EH.bfloat16().float()
     for found, expected in zip(case.made(half=True), case.made(), strict=True):
         assert found.numel() == 0 or float((found - expected).norm() / expected.norm().clamp_min(1e-3)) < 0.03
+
+
+def test_rounding_leaves_the_gradient_of_a_target_that_is_nearly_certain():
+    case = Case.drawn(2, "softmax", 24, 32, 90)
+    case.cosine, case.bias_R, case.direct_EH = False, None, case.direct_EH.bfloat16().float()
+    case.weight_RH = (0.02 * case.weight_RH).bfloat16().float()
+    case.examples_Z, case.units_Z = torch.arange(24), torch.arange(24)
+    case.values_Z, none = torch.ones(24), torch.zeros(0, dtype=torch.int64)
+    case.touched = RowGradient(none, torch.zeros(1, dtype=torch.int64), none, None, case.direct_EH)
+    own_EH = case.direct_EH / case.direct_EH.square().sum(dim=1, keepdim=True)
+    case.weight_RH[:24] = (10 * own_EH).bfloat16().float()  # of probability .99 and more
+    found, expected = case.made(half=True)[2][:24].double(), case.defined()[2][:24]
+    assert float((found - expected).norm() / expected.norm()) < 0.02
 
 
 @pytest.mark.parametrize("units", [1, 7, 64, 338, 512, 70_000])

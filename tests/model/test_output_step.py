@@ -8,7 +8,7 @@ from widenet.kernels import reference, table
 from widenet.model.layers.output import WideOutput
 from widenet.model.part import Part
 from widenet.model.targets import Targets
-from widenet.model.wide_loss import GradientSinks, output_step, run
+from widenet.model.wide_loss import GradientSinks, gradient, output_step, run
 from widenet.model.wide_weight import WideWeight
 from widenet.parallel.local import LocalExchange
 from widenet.plan.shards import Shards, as_slice
@@ -63,9 +63,11 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
         targets = Targets.of_sparse(batch, shards)
     else:
         targets = Targets.of_dense_as_sparse(batch, shards) if closed else Targets.of_dense(batch)
-    loss, gradient_EH = run(
-        output_step(wide, direct_EH, targets, weight_E), GradientSinks(take, take_biases)
-    ).result()
+    step = output_step(wide, direct_EH, targets, weight_E)
+    sinks = GradientSinks(take, take_biases)
+    loss, gradient_EH = run(step, sinks if step.whole is None else None).result()
+    for shard in range(0 if step.whole is None else shards.count):
+        gradient_LH[cut[shard]], gradient_L[cut[shard]] = gradient(step, shard, 0, len(step.tiles[shard]))
     return loss, gradient_EH, gradient_LH, gradient_L
 
 

@@ -60,6 +60,16 @@ def moved(monkeypatch):
 CASES = {name: SETTINGS[name] for name in ("sgd, l2", "nesterov", "adam, tied")} | {
     name: MORE[name] for name in ("adam, cosine", "adam, linear_max", "rmsprop, two outputs")
 }
+CASES["rmsprop, sigmoid with limited rows"] = (
+    {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "mid", "units": 8, "activation": "tanh"},
+            {"name": "out", "kind": "output", "field": "items", "activation": "sigmoid", "weight_norm": 0.5},
+        ]
+    },
+    {"optimizer": "rmsprop", "batch_size": 5},
+)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,7 +6,7 @@ shards are known, the gradient to the incoming vectors is these sums times one f
 pulls of the targets, and that of the weights is the product of the shares with vectors scaled by such a
 factor. A sigmoid's slopes are known at once.
 
-Every sum has one order, so no bit depends on threads, or on how many units are taken at a time.
+Every sum has one order, so no bit depends on threads, or on how many tiles are at hand.
 """
 
 from collections.abc import Sequence

@@ -40,8 +40,8 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
 }
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
 
-gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
-tile's logits. ranking: logits outside training, their best units, and the divisors of a softmax.
+gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: a step of an
+output. ranking: logits outside training, their best units, and the divisors of a softmax.
 neighbour_means: similarities of units to the features of examples. cut: entries by shard. stable_sort: also
 `grouped`. attention: also its gradients.
 """

@@ -31,19 +31,14 @@ def library_steps(
 ) -> LibrarySteps | None:
     """Return the steps that the library makes of an output's weights and biases; None if it makes none."""
     weight, bias = output.weight, output.bias
-    moved = None if bias is None or not bias.trained else bias
 
     def steps(shard: int) -> tuple[Stepped | None, Stepped | None]:
-        of_bias = None if moved is None else moved.stepped(shard, rule, of_biases)
+        of_bias = None if bias is None else bias.stepped(shard, rule, of_biases)
         return weight.stepped(shard, rule, of_weights), of_bias
 
-    def all_steps(shard: int) -> tuple[Stepped, Stepped | None]:
-        own, of_bias = steps(shard)
-        assert own is not None
-        return own, of_bias
-
     own, of_bias = steps(next(iter(weight.parts)))
-    return None if own is None or (of_bias is None and moved is not None) else all_steps
+    is_missing = bias is not None and bias.trained and of_bias is None
+    return None if is_missing or (weight.trained and own is None) else steps
 
 
 class NativePasses:
@@ -87,7 +82,10 @@ class NativePasses:
             finish_hidden(self._batch, [*self._shards.values()], self._output.exchange.num_threads)
             if steps is not None:
                 self.finish(steps)
-        return losses, [own.hidden_EH for own in self._shards.values()]
+        gradients_EH = [own.hidden_EH for own in self._shards.values()]
+        if steps is not None:
+            self._shards = {}  # what they keep is used
+        return losses, gradients_EH
 
     def finish(self, steps: LibrarySteps, touched: Mapping[int, RowGradient] | None = None) -> None:
         """See `WholePasses.finish`."""

@@ -204,8 +204,8 @@ class WholePasses(Protocol):
         """
 
 
-LibrarySteps = Callable[[int], tuple[Stepped, Stepped | None]]
-"""Returns the steps of a shard's weights and biases."""
+LibrarySteps = Callable[[int], tuple[Stepped | None, Stepped | None]]
+"""Returns the steps of a shard's weights and biases; None for frozen or missing ones."""
 
 _NEVER = -math.inf
 """Added to a logit to exclude its unit from a softmax. Its exponential takes a third of that of -1e30."""

@@ -10,7 +10,6 @@ p * sum(pulls) - pull.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ from widenet.kernels.table import tile_runner
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
 from widenet.model.native_passes import NativePasses
-from widenet.model.output_step import LibrarySteps, OutputStep, RowWise, WholePasses, unit_losses
+from widenet.model.output_step import LibrarySteps, OutputStep, RowWise, unit_losses
 from widenet.model.plain_tiles import delta, slopes, statistics
 from widenet.model.row_sum import divided, over_shards
 from widenet.model.sweep import in_turn
@@ -38,13 +37,13 @@ class GradientSinks:
     Attributes:
         weight: Called with shard, start, stop and gradient [T, H] of each tile.
         bias: Called with shard and gradient [R] of each shard.
-        library_steps: Returns the steps of the shards for passes that make them themselves, instead of
-            calling `weight` and `bias`; None if there are none.
+        library_steps: The steps of the shards for passes that make them themselves, instead of calling
+            `weight` and `bias`; such passes need them.
     """
 
     weight: Callable[[int, int, int, Tensor | RowGradient], None]
     bias: Callable[[int, Tensor], None]
-    library_steps: Callable[[], LibrarySteps | None] = lambda: None
+    library_steps: LibrarySteps | None = None
 
 
 def output_step(
@@ -98,7 +97,7 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
     limit = step.output.spec.delta_norm
     with passes(step.output, updates=sinks is not None, gives_slopes=step.whole is None):
         if step.whole is not None:
-            losses, gradients = _run(step, step.whole, sinks)
+            losses, gradients = step.whole.run(None if sinks is None else sinks.library_steps)
             return step.output.exchange.start_sum(losses, gradients, where=step.output.where)
         if step.rows is not None:
             _add_statistics(step, step.rows)
@@ -108,27 +107,6 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
         results = step.output.exchange.each(lambda shard: _sweep(step, shard, sinks))
     losses, gradients = [loss for loss, _ in results], [gradient for _, gradient in results]
     return step.output.exchange.start_sum(losses, gradients, where=step.output.where)
-
-
-def _run(
-    step: OutputStep, whole: WholePasses, sinks: GradientSinks | None
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Return every shard's loss and gradient to the incoming vectors; fill the sinks."""
-    steps = None if sinks is None else sinks.library_steps()
-    results = whole.run(steps)
-    if sinks is not None and steps is None:
-        step.output.exchange.each(partial(_give, step, whole, sinks))
-    return results
-
-
-def _give(step: OutputStep, whole: WholePasses, sinks: GradientSinks, shard: int) -> None:
-    """Fill the sinks with the gradients of a shard."""
-    starts = step.starts(shard)
-    bias_R = torch.zeros(step.output.weight.shards.size(shard))
-    for first, last in step.spans(shard, rows_together(step), updates=True):
-        weight_TH, bias_R[starts[first] : starts[last]] = whole.gradient(shard, starts[first], starts[last])
-        sinks.weight(shard, starts[first], starts[last], weight_TH)
-    sinks.bias(shard, bias_R)
 
 
 def passes(

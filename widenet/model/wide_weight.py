@@ -144,7 +144,7 @@ class WideWeight:
         rule: Optimizer,
         step: StepNumbers,
     ) -> None:
-        """Make a step of the rows [start, stop) of a shard or `WHOLE`, or of touched columns in all rows."""
+        """Make a step of the rows [start, stop) of a shard, or of touched columns in all rows."""
         if not self.trained:
             return
         if isinstance(gradient, RowGradient):

@@ -211,14 +211,22 @@ class Layout:
         return any(own.describes == weight for own in self.weights.values())
 
     def waits(self, output: str) -> bool:
-        """Return whether an output's weight is updated only when the whole step's gradient is known."""
+        """Return whether an output's weight is updated only when the whole step's gradient is known.
+
+        Or its rows are shortened, which passes over units leave to the update.
+        """
         weight = self.links[output, ""].weight
-        return self.weights[weight].trained and (self.is_shared(output) or self.is_described(weight))
+        is_limited = self.weights[weight].norm_limit is not None
+        return self.weights[weight].trained and (is_limited or self._has_users(output))
+
+    def _has_users(self, output: str) -> bool:
+        """Return whether others use an output's weight, or describe it."""
+        return self.is_shared(output) or self.is_described(self.links[output, ""].weight)
 
     def owns(self, output: str) -> bool:
         """Return whether an output trains a weight of its own that nothing else uses."""
         is_own = self.links[output, ""].weight == output
-        return is_own and self.weights[output].trained and not self.waits(output)
+        return is_own and self.weights[output].trained and not self._has_users(output)
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:

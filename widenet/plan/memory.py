@@ -328,6 +328,9 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
         + together * columns * ((5 if half else 4) + len(job.training.optimizer.state))
     )
     at_work = min(job.num_threads, job.num_held(process)) * tile
+    if job.weights_in == "disk" and layer.activation.kind == "softmax" and by_library(job, layer):
+        share = job.num_held(process) / job.training.shards  # copies of the targets' vectors
+        at_work += 4 * columns * round(num * job.targets_of(layer) * share)
     return at_work + _exact_sum(job, job.vectors(layer.name), weight.incoming, process)
 
 

@@ -12,6 +12,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.kernels.bits import choose_bits
 from widenet.kernels.exchange import Exchange
+from widenet.kernels.native import multiplies_bfloat16
 from widenet.kernels.scratch import Scratch
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
@@ -231,8 +232,8 @@ def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: W
 
 def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[str]:
     """A sentence for each reason why training is slower than it could be here."""
-    if training.precision == "bfloat16" and device.type == "cpu":
-        yield "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
+    if training.precision == "bfloat16" and device.type == "cpu" and not multiplies_bfloat16():
+        yield "This CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "widenet was installed without its native library: torch makes all passes, which takes longer."
     if training.checkpoints.within_epochs and job.weights_in != "device":

@@ -94,8 +94,9 @@ def _launched_step(network: Network, rule: Optimizer, step: Step, ahead: ExitSta
                 pending.append(samples[name].start())
                 continue
             wide = output_step(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
-            at_once = step.updates_at_once(output)
-            pending.append(run(wide, _updating(output, rule, numbers) if at_once else None))
+            sinks = _updating(output, rule, numbers)
+            at_once = step.updates_at_once(output) and (wide.whole is None or sinks.library_steps is not None)
+            pending.append(run(wide, sinks if at_once else None))
             if not at_once:
                 deferred[name] = wide
     results = [result.result() for result in pending]
@@ -167,11 +168,7 @@ def _updating(output: WideOutput, rule: Optimizer, numbers: StepNumbers) -> Grad
         if output.bias is not None:
             output.bias.update_tile(shard, 0, len(gradient), gradient, rule, numbers)
 
-    return GradientSinks(
-        weight,
-        bias,
-        lambda: library_steps(output, rule, numbers, numbers),
-    )
+    return GradientSinks(weight, bias, library_steps(output, rule, numbers, numbers))
 
 
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
