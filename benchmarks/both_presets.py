@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.places import presets
 from widenet import Dataset, Model, train
 from widenet.metrics.ranking import Metrics
+from widenet.runs.term_search import set_terms
 
 
 def both_presets(
@@ -29,5 +30,5 @@ def both_presets(
     model: Model = train(network, {**document, **changes}, dataset, run)
     yield "neighbours", model.evaluate(dataset, ks=ks)
     for output in model.network.outputs.values():
-        output.neighbourhood = None
+        set_terms(model.network, output.spec.name, neighbourhood=None)
     yield "best", model.evaluate(dataset, ks=ks)

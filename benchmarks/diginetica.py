@@ -18,7 +18,7 @@ from benchmarks.usual import default_documents
 from widenet import Dataset, Model, ingest
 from widenet.data.manifest import Part
 from widenet.plan.machine import available_threads
-from widenet.runs.term_search import words_of
+from widenet.runs.term_search import set_terms, words_of
 from widenet.spec.layers import Neighbourhood as Term
 
 SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"
@@ -147,16 +147,16 @@ def _term(text: str) -> Term | None:
 def _print_rankings(name: str, model: Model, folder: Path, asked: argparse.Namespace) -> None:
     """Print a row for each other "repeats" and each other "neighbourhood" of a trained model's output."""
     [output] = model.network.outputs.values()
-    repeats = output.repeats
+    repeats = output.spec.repeats
 
     def show(setting: str) -> None:
         cells = _ranked(model, folder)
         print(f"| widenet, {name}, {setting} | {cells} | - | - | - |", flush=True)
 
     for numbers in asked.repeats:
-        output.repeats = numbers
+        set_terms(model.network, output.spec.name, repeats=numbers)
         show("repeats none" if numbers is None else f"repeats {', '.join(f'{each:g}' for each in numbers)}")
-    output.repeats = repeats
+    set_terms(model.network, output.spec.name, repeats=repeats)
     for other in asked.terms:
         count_term(model.network, Dataset.open(folder / "train"), other)
         show("term none" if other is None else words_of(other))

@@ -19,7 +19,8 @@ from widenet.metrics.ranking import Metrics
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.runs.term_search import set_term
+from widenet.predict.terms import count_neighbours
+from widenet.runs.term_search import set_terms
 from widenet.spec.layers import Neighbourhood as Term
 
 PRESETS = "gowalla", "goodbooks"
@@ -159,9 +160,8 @@ def prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
 def count_term(network: Network, dataset: Dataset, term: Term | None) -> None:
     """Give the output of a trained network another neighbourhood term, or none; the weights stay."""
     [(name, output)] = network.outputs.items()
-    set_term(network, name, term)
-    if output.neighbourhood is not None:
-        output.neighbourhood.count(dataset)
+    set_terms(network, name, neighbourhood=term)
+    count_neighbours(output, dataset)
 
 
 def _set_temperature(network: Network, temperature: float) -> None:

@@ -11,8 +11,9 @@ from benchmarks import days, goodbooks, gowalla
 from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, Model, ingest, split, train
 from widenet.data.invented_books import write_catalogue_csv
+from widenet.predict.terms import count_neighbours
 from widenet.runs.documents import documents
-from widenet.runs.term_search import set_term
+from widenet.runs.term_search import set_terms
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_directory import RunDirectory
 
@@ -71,9 +72,8 @@ def _trained(both: Documents, data: Dataset, out: Path, most_units: int | None) 
 def _unfit(model: Model, data: Dataset) -> None:
     """Give a model the term that its training began with."""
     name, [before] = "next", RunDirectory.open(model.run.path).network.outputs
-    set_term(model.network, name, before.neighbourhood)
-    if (own := model.network.outputs[name].neighbourhood) is not None:
-        own.count(data)
+    set_terms(model.network, name, neighbourhood=before.neighbourhood)
+    count_neighbours(model.network.outputs[name], data)
 
 
 def _measured(model: Model, seconds: float | None, data: Dataset) -> str:

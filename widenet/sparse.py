@@ -87,13 +87,13 @@ class SparseBatch:
         return SparseBatch(indptr_of(counts), keys_Z & (2**32 - 1))
 
     def distinct_in_order(self) -> "SparseBatch":
-        """Return the batch with each index of an example only where it occurs last, without values."""
+        """Return the batch with each index of an example only where it occurs last."""
         keys_Z, order_Z = torch.sort(self._keys(), stable=True)
         is_last_Z = torch.ones_like(keys_Z, dtype=torch.bool)
         is_last_Z[:-1] = keys_Z[1:] != keys_Z[:-1]
         kept_Z = torch.empty_like(is_last_Z)
         kept_Z[order_Z] = is_last_Z
-        return self.with_values(None).keep(kept_Z)
+        return self.keep(kept_Z)
 
     def _keys(self) -> Tensor:
         """Return example and index of each entry as one integer, int64 [Z].

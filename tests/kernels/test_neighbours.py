@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels.neighbour_means import neighbour_means
-from widenet.model import neighbourhood
-from widenet.model.neighbourhood import EMPTY, History, Neighbourhood
-from widenet.parallel.local import LocalExchange
-from widenet.plan.shards import Shards
+from widenet.kernels import neighbour_lists
+from widenet.kernels.neighbour_lists import EMPTY, FRACTION_BITS, NeighbourLists
 from widenet.sparse import SparseBatch
-from widenet.spec.layers import OutputLayer
 
-BITS = 40
+BITS = FRACTION_BITS
 TILES = [(0, 53), (0, 1), (17, 20), (52, 1), (3, 50)]
 
 
@@ -58,29 +54,25 @@ def test_every_mean_is_that_of_exact_sums(start, units, weighted):
     }
     weight_E = torch.tensor([weight_of(row) for row in rows], dtype=torch.float64)
     history = SparseBatch.from_lists(rows, [[weights[feature] for feature in row] for row in rows])
-    cell_N, mean_N = neighbour_means(history, weight_E, key_Z, similarity_Z, size, start, units, BITS)
+    cell_N, mean_N = NeighbourLists(range(size), key_Z, similarity_Z).means(history, weight_E, start, units)
     assert dict(zip(cell_N.tolist(), mean_N.tolist(), strict=True)) == means
     assert len(cell_N) == len(means)
 
 
-@pytest.mark.parametrize("shard", [0, 2])
-def test_the_terms_have_the_bits_of_torch(shard, monkeypatch):
-    rng = np.random.default_rng(shard)
-    term = {"weight": 0.7, "floor": 0.003, "neighbours": 9}
-    layer = OutputLayer(kind="output", name="out", field="items", neighbourhood=term)
-    own = Neighbourhood(layer, Shards(200, 3), LocalExchange(3), torch.device("cpu"))
-    part, size = own.parts[shard], own.shards.size(shard)
-    part.key_Z, part.similarity_Z = neighbours_of(rng, 200, size)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_means_have_the_bits_of_torch(weighted, monkeypatch):
+    rng = np.random.default_rng(weighted)
+    size = 67
     history = SparseBatch.from_lists(rows_of(rng, 200, 40))
     weights = torch.from_numpy(rng.random(history.num_entries, dtype=np.float32))
-    history = History.of(history.with_values(weights if shard else None))
+    history = history.with_values(weights if weighted else None)
+    weight_E = torch.from_numpy(rng.random(41) + 1)
+    lists = NeighbourLists(range(2, 200, 3), *neighbours_of(rng, 200, size))
     for start, units in ((0, size), (5, 37), (size - 1, 1)):
-        before = torch.from_numpy(rng.standard_normal((41, units), dtype=np.float32))
         found = []
         for runner in ("native", "torch"):
-            monkeypatch.setattr(neighbourhood, "runner", lambda *_, runner=runner: runner)
-            found.append(before.clone())
-            own.add(found[-1], history, shard, start)
-        assert torch.equal(found[0][-1], before[-1])  # of an example without features
-        assert not torch.equal(found[0], before) or units == 1
-        assert torch.equal(found[0].view(torch.int32), found[1].view(torch.int32))
+            monkeypatch.setattr(neighbour_lists, "runner", lambda *_, runner=runner: runner)
+            cell_N, mean_N = lists.means(history, weight_E, start, units)
+            found.append(dict(zip(cell_N.tolist(), mean_N.tolist(), strict=True)))
+        assert found[0] == found[1]
+        assert len(found[0]) > 0 or units == 1

@@ -4,6 +4,7 @@ import pytest
 
 from tests.starts import CATALOGUES, OLD, grown
 from tests.trainings import books, tied_near
+from widenet.predict.terms import table_of
 from widenet.runs import Model, train
 
 TRAINING = {"epochs": 1, "batch_size": 16, "shards": 3}
@@ -23,7 +24,10 @@ def nearest(model, ids):
     return {
         names[unit]: {names[one]: near for one, near in zip(*row, strict=True) if one < output.width}
         for unit, row in enumerate(
-            zip(*(each.tolist() for each in output.neighbourhood.table()), strict=True)
+            zip(
+                *(each.tolist() for each in table_of(output)),
+                strict=True,
+            )
         )
     }
 

@@ -32,6 +32,7 @@ from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
 from widenet.model.quantized_part import directions
+from widenet.predict.terms import table_of
 from widenet.regular_files import check_new
 from widenet.runs import Model
 from widenet.stores.durable import appearing_together
@@ -181,8 +182,8 @@ def _weights(network: Network) -> Iterator[_Weight]:
             length_L = torch.cat([rows.norm(dim=1) for rows in _rows(network, weight)])
             yield _whole(f"{name} lengths", torch.where(length_L <= SHORTEST, 0.0, 1 / length_L))
     for name, output in network.outputs.items():
-        if output.neighbourhood is not None:
-            neighbour_LK, similarity_LK = output.neighbourhood.table()
+        if output.spec.neighbourhood is not None:
+            neighbour_LK, similarity_LK = table_of(output)
             yield _whole(neighbours_name(name), neighbour_LK, "<i4")
             yield _whole(similarities_name(name), similarity_LK)
 

@@ -18,7 +18,6 @@ from widenet.model.host_memory import HostMemory
 from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
-from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
@@ -224,10 +223,8 @@ def _output(
         half=layout.training.precision == "bfloat16"
         and not spec.weightless
         and not layout.of_output(spec.name).by_columns,
-        repeats=spec.repeats,
     )
-    if spec.neighbourhood is not None:
-        output.neighbourhood = Neighbourhood(spec, output.weight.shards, exchange, output.weight.device)
+    output.empty_lists()
     return output
 
 

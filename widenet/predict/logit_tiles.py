@@ -10,7 +10,6 @@ from widenet.kernels import best_units
 from widenet.kernels.table import runner
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
-from widenet.model.neighbourhood import Repeats
 from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.preparation import Values
@@ -18,6 +17,7 @@ from widenet.model.quantized_part import QuantizedPart
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sweep import in_turn
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
+from widenet.predict.terms import terms_of
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 
@@ -70,22 +70,19 @@ class Tiles:
             self.query = best_units.Query.of(direct_EH[:num], output.weight.in_8_bits)
         step = self.rows if self.multiplies else max(num, 1)
         self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
-        places = torch.arange(num, device=direct_EH.device)
+        places = torch.arange(num)
         own = [] if history is None else [history.take(places[block]) for block in self.blocks]
-        term = output.neighbourhood
-        self.together = [] if term is None else [term.history(block) for block in own]
-        numbers = output.repeats
-        self.repeats = [Repeats.of(block, numbers, self.shards) for block in own] if numbers else []
+        self.terms = [terms_of(output, block) for block in own]
 
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
         """Return the tiles of an output for a batch."""
         activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
         output, history = network.output_for(name, activity), None
-        if output.adds_terms:
+        if output.spec.term is not None:
             values = fields[output.spec.field]
             assert isinstance(values, SparseBatch)
-            history = values.to(network.device)
+            history = values.to("cpu")
         return cls(output, network.direct(output, activity), num_examples(fields), history)
 
     def of_rows(self, rows: Tensor) -> "Tiles":
@@ -93,7 +90,7 @@ class Tiles:
         output, rows = self.output, rows.to(self.direct_EH.device)
         if output.features is not None:
             output = replace(output, features=output.features.take(rows))
-        history = None if self.history is None else self.history.take(rows)
+        history = None if self.history is None else self.history.take(rows.cpu())
         return Tiles(output, filled(self.direct_EH[rows], self.rows), len(rows), history)
 
     def cut(self, shard: int) -> Iterator[tuple[int, int]]:
@@ -112,10 +109,8 @@ class Tiles:
         """Yield the logits of a tile of one of this process's shards, float32 [B, T], for each block."""
         for number, block in enumerate(self.blocks):
             logits_BT = self._products(block, shard, start, stop)
-            if self.output.neighbourhood is not None:
-                self.output.neighbourhood.add(logits_BT, self.together[number], shard, start)
-            if self.repeats:
-                self.repeats[number].add(logits_BT, shard, start)
+            for term in self.terms[number] if self.terms else ():
+                term(logits_BT, shard, start)
             yield logits_BT
 
     def _products(self, block: slice, shard: int, start: int, stop: int) -> Tensor:

@@ -5,9 +5,9 @@ from torch import Tensor
 
 from widenet.errors import FitError
 from widenet.model.layers.input import scaled
-from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
+from widenet.predict.terms import NearFeatures
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 
@@ -55,19 +55,16 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     own = None
     if shard in output.weight.parts:
         logits_E1 = output.tile(shard, row, row + 1).products(inputs_EH)
-        own = torch.cat([logits_E1[:, 0], _of_term(output, example.to(network.device), shard, row)])
+        term_Z = logits_E1.new_zeros(example.num_entries)
+        if output.spec.neighbourhood is not None:
+            term = NearFeatures(output.spec.neighbourhood, output.lists, example.to(network.device))
+            term_Z = term.shares(shard, row)
+        own = torch.cat([logits_E1[:, 0], term_Z])
     shape = (batch.num_examples + example.num_entries,)
     found = output.exchange.fetch(shard, own, shape, network.device, output.where).double()
     logit_E, term_Z = found[: batch.num_examples], found[batch.num_examples :]
     share_Z: Tensor = (logit_E[1:-1] - logit_E[-1]) * ratio_Z1[:, 0] + term_Z
     return share_Z.cpu()
-
-
-def _of_term(output: WideOutput, example: SparseBatch, shard: int, row: int) -> Tensor:
-    """Return what each feature has of a unit's neighbourhood term, float32 [Z]."""
-    if output.neighbourhood is None:
-        return torch.zeros(example.num_entries, device=example.indices.device)
-    return output.neighbourhood.shares(example, shard, row)
 
 
 def why_no_shares(spec: NetworkSpec) -> str | None:

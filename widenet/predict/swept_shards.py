@@ -20,7 +20,7 @@ def is_sweepable(tiles: Tiles, divides: bool) -> bool:
         tiles: The output's tiles.
         divides: Whether the scores have a divisor.
     """
-    if tiles.query is None or tiles.output.adds_terms:
+    if tiles.query is None or tiles.output.spec.term is not None:
         return False
     return not divides or tiles.activation.kind == "softmax"
 

@@ -13,11 +13,11 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.together import Neighbours
 from widenet.metrics.resampling import intervals
-from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.neighbour_lists import TRIED
+from widenet.predict.terms import counted, take_neighbours
 from widenet.randomness import stream
 from widenet.runs.run_arguments import CHOOSING_USERS
 from widenet.spec.layers import Neighbourhood as Term
@@ -155,15 +155,21 @@ def _halves(dataset: Dataset, wanted: str, users: int) -> tuple[np.ndarray, np.n
     return np.sort(drawn[:number]), np.sort(drawn[number : 2 * number])
 
 
-def set_term(network: Network, name: str, term: Term | None) -> None:
-    """Give an output of a trained network another term, whose neighbours are unknown, or none."""
+def set_terms(network: Network, name: str, **terms: Any) -> None:
+    """Give an output of a trained network other terms; the neighbours of a new one are unknown.
+
+    Args:
+        network: The network.
+        name: Name of the output.
+        terms: New values of the layer's `neighbourhood` or `repeats`.
+    """
     output = network.outputs[name]
-    own: OutputLayer = output.spec.model_copy(update={"neighbourhood": term})
+    own: OutputLayer = output.spec.model_copy(update=terms)
     layers = tuple(own if layer is output.spec else layer for layer in network.spec.layers)
     spec = network.spec.model_copy(update={"layers": layers})
     network.layout, output.spec = replace(network.layout, network=spec), own
-    known = output.weight.shards, network.exchange, network.device
-    output.neighbourhood = None if term is None else Neighbourhood(own, *known)
+    if "neighbourhood" in terms:
+        output.empty_lists()
 
 
 @dataclass
@@ -186,18 +192,16 @@ class _Trial:
 
     def set(self, term: Term | None) -> None:
         """Give the output a term, or none."""
-        set_term(self.network, self.name, term)
-        own, exchange = self.network.outputs[self.name].neighbourhood, self.network.exchange
-        if own is None:
+        set_terms(self.network, self.name, neighbourhood=term)
+        output, each = self.network.outputs[self.name], self.network.exchange.each
+        if term is None:
             return
-        if own.spec.order not in self.found:
-            found = dict(exchange.each(lambda shard: (shard, own.found(self.dataset, shard, self.most))))
+        if term.order not in self.found:
+            found = dict(each(lambda shard: (shard, counted(output, self.dataset, shard, self.most))))
             counts = next(iter(found.values())).counts  # equal in all of them: kept once
-            self.found[own.spec.order] = {
-                shard: replace(each, counts=counts) for shard, each in found.items()
-            }
-        known = self.found[own.spec.order]
-        exchange.each(lambda shard: own.take(shard, known[shard].nearest(own.spec.neighbours)))
+            self.found[term.order] = {shard: replace(own, counts=counts) for shard, own in found.items()}
+        known = self.found[term.order]
+        each(lambda shard: take_neighbours(output, shard, known[shard].nearest(term.neighbours)))
 
     def of(self, rows: np.ndarray, term: Term | None) -> Choice:
         """Measure some users with a term, or without one."""

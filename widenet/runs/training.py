@@ -35,6 +35,7 @@ from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
 from widenet.plan.streaming import NAMES
+from widenet.predict.terms import count_neighbours
 from widenet.runs.documents import run_of, start_of
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
@@ -196,8 +197,7 @@ def built(
         network = build(job.layout, exchange, device, counts, place, attributes)
         for output in network.outputs.values():
             output.kept_bytes = job.kept_bytes
-            if output.neighbourhood is not None:
-                output.neighbourhood.count(dataset)
+            count_neighbours(output, dataset)
         network.prepare_training(rule)
         return network
 

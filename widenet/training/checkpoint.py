@@ -184,7 +184,7 @@ def fingerprint(network: Network) -> str:
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))
     own = {file: [*map(digest_of, tensors.values())] for file, tensors in neighbourhood_files(network)}
-    if any(output.neighbourhood is not None for output in network.outputs.values()):
+    if any(output.lists for output in network.outputs.values()):
         everyone = network.exchange.collect(own, "neighbourhoods")
         for name, output in network.outputs.items():
             if (term := output.spec.neighbourhood) is not None:
@@ -244,10 +244,8 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
 def neighbourhood_files(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield the files of outputs with a neighbourhood, one per shard; training does not change them."""
     for number, output in enumerate(network.outputs.values()):
-        if output.neighbourhood is not None:
-            count = output.neighbourhood.shards.count
-            for shard, part in output.neighbourhood.parts.items():
-                yield neighbourhood_file(number, shard, count), part.tensors()
+        for shard, lists in output.lists.items():
+            yield neighbourhood_file(number, shard, output.weight.shards.count), lists.tensors()
 
 
 def neighbourhood_file(number: int, shard: int, count: int) -> str:

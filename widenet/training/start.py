@@ -10,7 +10,7 @@ from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
-from widenet.model.neighbourhood import EMPTY
+from widenet.kernels.neighbour_lists import NeighbourLists
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout
@@ -164,27 +164,24 @@ def keep_neighbours(
     """
     names = [output.name for output in before.network.outputs]
     for output in outputs_near(before.network, network.spec):
-        term = network.outputs[output.name].neighbourhood
-        assert term is not None
-        shards = before.shards(before.units[output.name])
-        origin = torch.from_numpy(origin_of(output.field, shards.width, term.shards.width))
+        assert output.neighbourhood is not None
+        shards, places = before.shards(before.units[output.name]), output.neighbourhood.neighbours
+        own = network.outputs[output.name]
+        origin = torch.from_numpy(origin_of(output.field, shards.width, own.width))
         now = torch.full((shards.width,), -1)
         now[origin[origin >= 0]] = torch.nonzero(origin >= 0)[:, 0]
-        units, neighbours, similarities = [], [], []
+        kept = []
         for shard in range(shards.count):
-            size = shards.size(shard)
-            places = size * term.spec.neighbours
-            keys, similarity_Z = torch.empty(places, dtype=torch.int64), torch.empty(places)
-            file = neighbourhood_file(names.index(output.name), shard, shards.count)
-            model.fill(file, {"key": keys, "similarity": similarity_Z})
-            key_Z = keys[keys != EMPTY]
-            unit_Z, neighbour_Z = now[shard + key_Z % size * shards.count], now[key_Z // size]
+            lists = NeighbourLists.blank(shards.units(shard), places, torch.device("cpu"))
+            model.fill(neighbourhood_file(names.index(output.name), shard, shards.count), lists.tensors())
+            unit_Z, neighbour_Z, similarity_Z = lists.entries()
+            unit_Z, neighbour_Z = now[unit_Z], now[neighbour_Z]
             is_known_Z = (unit_Z >= 0) & (neighbour_Z >= 0)
-            is_known_Z &= torch.isin(unit_Z % term.shards.count, torch.tensor([*term.parts]))
-            units.append(unit_Z[is_known_Z])
-            neighbours.append(neighbour_Z[is_known_Z])
-            similarities.append(similarity_Z[: len(key_Z)][is_known_Z])
-        term.replace(origin >= 0, torch.cat(units), torch.cat(neighbours), torch.cat(similarities))
+            kept.append((unit_Z[is_known_Z], neighbour_Z[is_known_Z], similarity_Z[is_known_Z]))
+        for lists in own.lists.values():
+            counted = lists.entries()
+            is_new_Z = origin[counted[0]] < 0
+            lists.fill(*map(torch.cat, zip(*kept, [each[is_new_Z] for each in counted], strict=True)))
 
 
 _MOVED = "moved"

@@ -1,6 +1,6 @@
 """The output layer: a wide weight, its biases, and the logits of a tile."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -9,9 +9,9 @@ from torch.nn.functional import pad
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.exchange import Exchange
+from widenet.kernels.neighbour_lists import NeighbourLists
 from widenet.kernels.quantized import dequantized, quantized_logits
 from widenet.model.losses import Loss, loss_of
-from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
 from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
@@ -32,8 +32,7 @@ class WideOutput:
     half: a training step's matrix products take operands rounded to bfloat16.
     sampler: draws the units of a step; None if all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
-    neighbourhood: the term that evaluation and recommendations add to the logits.
-    repeats: what they add to the logits of features that a sequence has already; see the layer's `repeats`.
+    lists: the neighbours of its units, by shard, for rankings alone; saved with the weights.
     features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0].
         touched: in training, the same by feature, for every shard at hand.
     """
@@ -47,8 +46,7 @@ class WideOutput:
     half: bool = False
     sampler: Sampler | None = None
     kept_bytes: int | None = None
-    neighbourhood: Neighbourhood | None = None
-    repeats: Sequence[float] | None = None
+    lists: dict[int, NeighbourLists] = field(default_factory=dict)
     features: SparseBatch | None = None
     touched: Mapping[int, Touched] | None = None
 
@@ -56,11 +54,6 @@ class WideOutput:
     def width(self) -> int:
         """L."""
         return self.weight.shards.width
-
-    @property
-    def adds_terms(self) -> bool:
-        """Whether evaluation and recommendations add terms of the example's features to the logits."""
-        return self.neighbourhood is not None or self.repeats is not None
 
     @property
     def where(self) -> str:
@@ -89,6 +82,16 @@ class WideOutput:
     def operand(self, values: Tensor) -> Tensor:
         """Float32 values as a training step's products take them."""
         return rounded(values) if self.half else values
+
+    def empty_lists(self) -> None:
+        """Make lists without neighbours, as many places as the layer says."""
+        term, units, device = self.spec.neighbourhood, self.weight.shards.units, self.weight.device
+        self.lists = {}
+        if term is not None:
+            places = term.neighbours
+            self.lists = dict(
+                self.exchange.each(lambda shard: (shard, NeighbourLists.blank(units(shard), places, device)))
+            )
 
     def set_unknown_biases(self) -> None:
         """Give the units that take no part in the loss the smallest bias of the others.

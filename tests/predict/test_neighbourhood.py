@@ -5,12 +5,14 @@ import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.model import neighbourhood as module
+from widenet.kernels import neighbour_lists as module
+from widenet.kernels.neighbour_lists import NeighbourLists
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
 from widenet.predict.logit_tiles import layer_values
+from widenet.predict.terms import table_of, terms_of
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -181,22 +183,22 @@ def test_any_number_of_processes_finds_the_same_in_order(order, clicks, groups, 
     assert used_along(tmp_path / "without order", clicks.path)[1] != alone[1]
 
 
-def terms_of(model, rows, shard):
-    term = model.network.outputs["out"].neighbourhood
-    found = torch.zeros(len(rows), term.shards.size(shard))
+def logits_of_term(model, rows, shard):
+    output = model.network.outputs["out"]
+    found = torch.zeros(len(rows), output.weight.shards.size(shard))
     with fixed_arithmetic():
-        history = term.history(SparseBatch.from_lists(rows))
-        term.add(found[:, :4], history, shard, 0)
-        term.add(found[:, 4:], history, shard, 4)
+        [term] = terms_of(output, SparseBatch.from_lists(rows))
+        term(found[:, :4], shard, 0)
+        term(found[:, 4:], shard, 4)
     return found
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_an_example_has_the_same_bits_in_every_batch(shard, model):
-    together = terms_of(model, ROWS, shard)
+    together = logits_of_term(model, ROWS, shard)
     assert together.any()
     for start, stop in [(0, 1), (5, 6), (10, 77)]:
-        assert torch.equal(terms_of(model, ROWS[start:stop], shard), together[start:stop])
+        assert torch.equal(logits_of_term(model, ROWS[start:stop], shard), together[start:stop])
 
 
 def used(out, data):
@@ -223,26 +225,23 @@ def test_any_number_of_processes_trains_and_reads_the_same_model(model, plain, d
 def test_a_table_of_all_units_says_what_the_shards_hold(kind, model, data, tmp_path):
     if kind == "few places":
         model = train(network(**TERM | {"neighbours": 3}), TRAINING, data, tmp_path / "few")
-    term = model.network.outputs["out"].neighbourhood
-    neighbours, similarities = (each.numpy() for each in term.table())
-    for unit in range(WIDTH):
-        shard, row = unit % SHARDS, unit // SHARDS
-        part, size = term.parts[shard], term.shards.size(shard)
-        held = {
-            key // size: similarity
-            for key, similarity in zip(part.key_Z.tolist(), part.similarity_Z.tolist(), strict=True)
-            if key < WIDTH * size and key % size == row
-        }
-        count = len(held)
-        assert dict(zip(neighbours[unit, :count].tolist(), similarities[unit].tolist(), strict=False)) == held
-        assert (neighbours[unit, count:] == WIDTH).all()
-        assert (similarities[unit, count:] == 0).all()
-    before = {shard: part.tensors() for shard, part in term.parts.items()}
-    for shard in term.parts:
-        term.parts[shard] = term._blank(shard, torch.device("cpu"))
-    term.fill(torch.from_numpy(neighbours), torch.from_numpy(similarities))
-    for shard, part in term.parts.items():
-        assert all(torch.equal(part.tensors()[name], tensor) for name, tensor in before[shard].items())
+    output = model.network.outputs["out"]
+    places = output.spec.neighbourhood.neighbours
+    neighbours, similarities = table_of(output)
+    for lists in output.lists.values():
+        held = {}
+        for unit, neighbour, similarity in zip(*(each.tolist() for each in lists.entries()), strict=True):
+            held.setdefault(unit, {})[neighbour] = similarity
+        for unit in lists.units:
+            count = len(held.get(unit, {}))
+            found = dict(zip(neighbours[unit, :count].tolist(), similarities[unit].tolist(), strict=False))
+            assert found == held.get(unit, {})
+            assert (neighbours[unit, count:] == WIDTH).all()
+            assert (similarities[unit, count:] == 0).all()
+        other = NeighbourLists.blank(lists.units, places, torch.device("cpu"))
+        unit_Z, place_Z = torch.nonzero(neighbours < WIDTH, as_tuple=True)
+        other.fill(unit_Z, neighbours[unit_Z, place_Z], similarities[unit_Z, place_Z])
+        assert all(map(torch.equal, other.tensors().values(), lists.tensors().values()))
 
 
 def test_a_plan_counts_its_places(data):

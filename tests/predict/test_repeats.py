@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.model.neighbourhood import Repeats
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.plan.shards import Shards
 from widenet.predict.logit_tiles import layer_values
+from widenet.predict.terms import repeated
 from widenet.predict.top_k import top_k
 from widenet.runs import Model, train
-from widenet.sparse import SparseBatch, indptr_of
+from widenet.sparse import SparseBatch
 
 WIDTH, SHARDS = 29, 3
 ROWS = [
@@ -71,25 +70,16 @@ def test_every_feature_of_a_sequence_gets_the_number_of_its_newest_position(mode
 
 
 @pytest.mark.parametrize("width", [1, 7, 2**32 - 1])
-def test_the_numbers_of_random_sequences_are_those_of_a_sort_by_pairs(width):
+def test_the_numbers_of_random_sequences_are_those_of_their_newest_positions(width):
     random = torch.Generator().manual_seed(width % 100)
-    counts = torch.randint(0, 40, (50,), generator=random)
-    history = SparseBatch(
-        indptr_of(counts), torch.randint(max(0, width - 9), width, (int(counts.sum()),), generator=random)
-    )
-    numbers, shards = [0.5, -1.0, 2.0], Shards(width, 3)
-    found = Repeats.of(history, numbers, shards).parts
-    example_Z = history.example_of_entry()
-    pairs_2U, places_Z = torch.stack([example_Z, history.indices]).unique(dim=1, return_inverse=True)
-    newest = {}
-    for entry, place in enumerate(places_Z.tolist()):
-        newest[place] = int(history.indptr[example_Z[entry] + 1]) - 1 - entry
-    for shard, part in enumerate(found):
-        own = pairs_2U[1] % 3 == shard
-        assert part.example_of_entry().tolist() == pairs_2U[0, own].tolist()
-        assert part.indices.tolist() == (pairs_2U[1, own] // 3).tolist()
-        backs = [newest[place] for place in own.nonzero()[:, 0].tolist()]
-        assert part.values.tolist() == [numbers[min(back, 2)] for back in backs]
+    rows = [torch.randint(max(0, width - 9), width, (size,), generator=random).tolist() for size in range(50)]
+    numbers = [0.5, -1.0, 2.0]
+    found = repeated(SparseBatch.from_lists(rows), numbers)
+    for row, start, stop in zip(rows, found.indptr.tolist(), found.indptr[1:].tolist(), strict=False):
+        newest = {feature: len(row) - 1 - place for place, feature in enumerate(row)}
+        assert dict(
+            zip(found.indices[start:stop].tolist(), found.values[start:stop].tolist(), strict=True)
+        ) == {feature: numbers[min(back, 2)] for feature, back in newest.items()}
 
 
 def test_training_and_its_loss_are_those_without_them(model, plain):
