@@ -93,9 +93,8 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     from benchmarks.synthetic import draw_histories
     from widenet.kernels.bags import gather_sum, row_gradient
     from widenet.kernels.rows import roomy
-    from widenet.model.optimizers import Optimizer
+    from widenet.model.optimizers import Optimizer, StepNumbers
     from widenet.model.part import Part
-    from widenet.model.rule import StepNumbers
     from widenet.model.sharding import split
     from widenet.model.wide_weight import WideWeight
     from widenet.parallel.local import LocalExchange

@@ -17,9 +17,8 @@ from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
-from widenet.model.optimizers import Optimizer
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
-from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation

@@ -9,7 +9,7 @@ from tests.model.twin import Real, assert_step_matches_twin, dense_field, random
 from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED, SIZES, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import StepNumbers
 from widenet.spec.network import NetworkSpec
 from widenet.training.step import Step, train_step
 

@@ -8,11 +8,10 @@ from widenet.kernels import reference, table
 from widenet.model.layers.output import WideOutput
 from widenet.model.part import Part
 from widenet.model.targets import Targets
-from widenet.model.wide_loss import GradientSinks, gradient, output_step, run
+from widenet.model.wide_loss import output_passes, start
 from widenet.model.wide_weight import WideWeight
 from widenet.parallel.local import LocalExchange
 from widenet.plan.shards import Shards, as_slice
-from widenet.spec.activations import ROW_WISE
 from widenet.spec.network import NetworkSpec
 
 E, H, L = 7, 5, 37
@@ -51,23 +50,14 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     bias = WideWeight(shards, {s: Part(bias_L[rows].clone()) for s, rows in enumerate(cut)})
     wide = WideOutput(output, weight, bias, LocalExchange(3, 1))
     gradient_LH, gradient_L = torch.zeros_like(weight_LH), torch.zeros_like(bias_L)
-
-    def take(shard, start, stop, gradient_TH):
-        gradient_LH[cut[shard]][start:stop] = gradient_TH
-
-    def take_biases(shard, gradient_R):
-        gradient_L[cut[shard]] = gradient_R
-
-    closed = output.activation.kind in ROW_WISE and wide.loss.slope_of_logit
-    if not isinstance(batch, torch.Tensor):
-        targets = Targets.of_sparse(batch, shards)
-    else:
-        targets = Targets.of_dense_as_sparse(batch, shards) if closed else Targets.of_dense(batch)
-    step = output_step(wide, direct_EH, targets, weight_E)
-    sinks = GradientSinks(take, take_biases)
-    loss, gradient_EH = run(step, sinks if step.whole is None else None).result()
-    for shard in range(0 if step.whole is None else shards.count):
-        gradient_LH[cut[shard]], gradient_L[cut[shard]] = gradient(step, shard, 0, len(step.tiles[shard]))
+    is_dense = isinstance(batch, torch.Tensor)
+    targets = Targets.of_dense(batch, shards) if is_dense else Targets.of_sparse(batch, shards)
+    passes = output_passes(wide, direct_EH, targets, weight_E)
+    loss, gradient_EH = start(passes, None).result()
+    for shard, bounds in enumerate(passes.step.tiles):
+        for tile, (first, last) in enumerate(bounds):
+            found = passes.gradient(shard, tile, tile + 1)
+            gradient_LH[cut[shard]][first:last], gradient_L[cut[shard]][first:last] = found
     return loss, gradient_EH, gradient_LH, gradient_L
 
 

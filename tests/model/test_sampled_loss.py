@@ -13,9 +13,10 @@ from tests.model.twin import (
     sparse,
     stands_of,
 )
-from widenet.model.rule import StepNumbers
-from widenet.model.sampled_loss import sampled
+from widenet.model.optimizers import StepNumbers
+from widenet.model.sampled_loss import gradients_of_rows, sampled
 from widenet.model.step_random import StepRandom
+from widenet.model.wide_loss import start
 from widenet.sparse import SparseBatch
 
 WIDTH, EXAMPLES = 61, 9
@@ -176,12 +177,13 @@ def steps(sample, output, asked, many_draws):
     found = []
     for random in many_draws:
         choice = out.sampler.choice(asked, random)
-        loss = sampled(out, direct_EH, choice, weight_E, real.rule, StepNumbers(1, real.rates))
-        total, gradient_EH = loss.start().result()
+        passes = sampled(out, direct_EH, choice, weight_E, real.rule, StepNumbers(1, real.rates))
+        total, gradient_EH = start(passes, None).result()
+        rows_of_weight, rows_of_bias = gradients_of_rows(passes, choice.units)
         weight_LH, bias_L = torch.zeros(WIDTH, 6), torch.zeros(WIDTH)
-        for shard, touched in loss.rows_of_weight.items():
+        for shard, touched in rows_of_weight.items():
             units_U = torch.tensor(out.weight.shards.units(shard))[touched.features_U]
-            weight_LH[units_U], bias_L[units_U] = touched.rows(), loss.rows_of_bias[shard].rows()[:, 0]
+            weight_LH[units_U], bias_L[units_U] = touched.rows(), rows_of_bias[shard].rows()[:, 0]
         found.append(torch.cat([total[None], gradient_EH.flatten(), weight_LH.flatten(), bias_L]).double())
     return torch.stack(found)
 

@@ -11,8 +11,7 @@ from tests.model.spatial_twin import FOLLOWING, PER_CHANNEL, convolved, normaliz
 from tests.rows import all_rows
 from widenet.kernels.reference import activation, example_losses
 from widenet.model.build import build
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind

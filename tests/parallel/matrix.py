@@ -10,8 +10,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.plan.binding import bind
 from widenet.predict.top_k import Filter, top_k

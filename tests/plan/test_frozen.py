@@ -12,8 +12,7 @@ from widenet.data.stream import Stream
 from widenet.kernels.scratch import Scratch
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation

@@ -9,8 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.sequences import EMBEDDED, NEXT, attention, gru
 from widenet.model.build import build
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan import tiles

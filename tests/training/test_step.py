@@ -11,8 +11,7 @@ import torch
 
 from tests.scripts import Script
 from widenet.model.build import build
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind

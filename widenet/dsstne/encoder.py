@@ -20,8 +20,7 @@ from widenet.dsstne.train import SEED, network_of, outputs_of, train
 from widenet.errors import DataError, DocumentError, NumericsError
 from widenet.model.build import build
 from widenet.model.network import Network
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import fixed_arithmetic

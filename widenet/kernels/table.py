@@ -46,9 +46,6 @@ neighbour_means: similarities of units to the features of examples. cut: entries
 `grouped`. attention: also its gradients.
 """
 
-
-_NATIVE_TILE = ("sigmoid", "cross_entropy")
-
 FUSED_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
 """The optimizers that `native/steps.cpp` and `triton/advance.py` have."""
 
@@ -56,15 +53,6 @@ FUSED_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadel
 def runner(operation: Operation, device: torch.device) -> Runner:
     """Return what runs an operation on a device."""
     return next(candidate for candidate in TABLE[operation] if _runs(candidate, device))
-
-
-def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
-    """Return what runs "tile" for units of an activation, or of "closed softmax", and a loss, by their kinds.
-
-    torch has all kinds, and the native library two.
-    """
-    is_known = activation == "closed softmax" or (activation, loss) == _NATIVE_TILE
-    return runner("tile", device) if is_known else "torch"
 
 
 def step_runner(device: torch.device, optimizer: str) -> Runner:

@@ -15,25 +15,25 @@ from widenet.spec.losses import Loss as LossSpec
 
 
 class Loss(ABC):
-    """A loss that adds up over units, seen from a tile of logits.
+    """A loss that adds up over units, seen from a tile of logits; its values are differentiable.
 
     Attributes:
         spec: Its settings.
     """
 
-    slope_of_logit = False
-    """Whether slopes are derivatives by the logit; else by the activation."""
+    is_closed = False
+    """Whether `pulls` gives its gradient under a softmax."""
 
     def __init__(self, spec: Any) -> None:
         self.spec = spec
 
     @abstractmethod
-    def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return value and slope of units with a target t."""
+    def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
+        """Return the values of units with a target t."""
 
     @abstractmethod
-    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        """Return value and slope of units that are no sparse target."""
+    def others(self, z: Tensor, a: Tensor) -> Tensor:
+        """Return the values of units that are no sparse target."""
 
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
         """Return loss weights of targets and of other units, float32 [E] each, from those of the examples."""
@@ -56,14 +56,14 @@ class Loss(ABC):
 class _CrossEntropy(Loss):
     """Computed from logits, so that no log meets a zero: -log a = softplus(-z), -log(1 - a) = softplus(z)."""
 
-    slope_of_logit = True
+    is_closed = True
     spec: CrossEntropy
 
-    def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return softplus(z) - t * z, a - t
+    def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
+        return softplus(z) - t * z
 
-    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        return softplus(z), a
+    def others(self, z: Tensor, a: Tensor) -> Tensor:
+        return softplus(z)
 
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
         pull_Z = share_Z if self.spec.targets == "share" else t_Z
@@ -73,20 +73,17 @@ class _CrossEntropy(Loss):
 class _MarginalCrossEntropy(Loss):
     """Units that are right by their margin cost nothing and are left alone."""
 
-    slope_of_logit = True
+    is_closed = True
     spec: ScaledMarginalCrossEntropy
 
-    def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
         strength = self.spec.one_scale * self._strength(t, torch.ones_like(t))
         strength = torch.where(a < self.spec.one_target, strength, 0.0)
-        other_value, other_slope = self.others(z, a)
-        is_target = t > 0
-        value = torch.where(is_target, strength * softplus(-z), other_value)
-        return value, torch.where(is_target, strength * (a - 1), other_slope)
+        return torch.where(t > 0, strength * softplus(-z), self.others(z, a))
 
-    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    def others(self, z: Tensor, a: Tensor) -> Tensor:
         strength = (a > self.spec.zero_target).to(z.dtype) * self.spec.zero_scale
-        return strength * softplus(z), strength * a
+        return strength * softplus(z)
 
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
         strength_Z = self.spec.one_scale * self._strength(t_Z, share_Z)
@@ -106,44 +103,40 @@ class _DataMarginalCrossEntropy(_MarginalCrossEntropy):
 
 
 class _L1(Loss):
-    def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return (a - t).abs(), torch.sign(a - t)
+    def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
+        return (a - t).abs()
 
-    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        return a.abs(), torch.sign(a)
+    def others(self, z: Tensor, a: Tensor) -> Tensor:
+        return a.abs()
 
 
 class _L2(Loss):
-    def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        difference = a - t
-        return 0.5 * difference * difference, difference
+    def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
+        return 0.5 * (a - t).square()
 
-    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        return 0.5 * a * a, a.clone()
+    def others(self, z: Tensor, a: Tensor) -> Tensor:
+        return 0.5 * a.square()
 
 
 class _Hinge(Loss):
     """A margin of one on the right side."""
 
-    def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        value = (1 - t * a).clamp_min(0)
-        return value, torch.where(value > 0, -t, 0.0)
+    def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
+        return torch.relu(1 - t * a)
 
-    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        return self.cells(z, a, torch.full_like(a, -1.0))
+    def others(self, z: Tensor, a: Tensor) -> Tensor:
+        return torch.relu(1 + a)
 
 
 class _L2Hinge(Loss):
     """Squared hinge around the target: no cost beyond it."""
 
-    def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
         beyond = a - t.abs()
-        distance = torch.where(t > 0, beyond.clamp_max(0), beyond.clamp_min(0))
-        return 0.5 * distance * distance, distance
+        return 0.5 * torch.where(t > 0, beyond.clamp_max(0), beyond.clamp_min(0)).square()
 
-    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        distance = a.clamp_min(0)
-        return 0.5 * distance * distance, distance
+    def others(self, z: Tensor, a: Tensor) -> Tensor:
+        return 0.5 * torch.relu(a).square()
 
 
 class _CosineContrastive(Loss):
@@ -151,13 +144,11 @@ class _CosineContrastive(Loss):
 
     spec: CosineContrastive
 
-    def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        other_value, other_slope = self.others(z, a)
-        is_target = t > 0
-        return torch.where(is_target, 1 - a, other_value), torch.where(is_target, -1.0, other_slope)
+    def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
+        return torch.where(t > 0, 1 - a, self.others(z, a))
 
-    def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        return (a - self.spec.margin).clamp_min(0), (a > self.spec.margin).to(a.dtype)
+    def others(self, z: Tensor, a: Tensor) -> Tensor:
+        return torch.relu(a - self.spec.margin)
 
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
         """Targets and other units each count by their average."""

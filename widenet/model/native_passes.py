@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.fixed_point import exact_sum, sum_by
 from widenet.kernels.optimizer_steps import Stepped
 from widenet.kernels.output_passes import (
     Gradients,
@@ -18,82 +17,106 @@ from widenet.kernels.output_passes import (
     finish,
     finish_hidden,
 )
-from widenet.model.layers.output import WideOutput
-from widenet.model.optimizers import Optimizer
-from widenet.model.output_step import LibrarySteps, OutputStep
+from widenet.model.optimizers import Optimizer, StepNumbers
+from widenet.model.output_step import OutputStep
 from widenet.model.row_sum import RowSum, over_shards
-from widenet.model.rule import StepNumbers
 from widenet.model.sweep import groups
+from widenet.plan.tiles import GRADIENT_NUMBERS
 
-
-def library_steps(
-    output: WideOutput, rule: Optimizer, of_weights: StepNumbers, of_biases: StepNumbers
-) -> LibrarySteps | None:
-    """Return the steps that the library makes of an output's weights and biases; None if it makes none."""
-    weight, bias = output.weight, output.bias
-
-    def steps(shard: int) -> tuple[Stepped | None, Stepped | None]:
-        of_bias = None if bias is None else bias.stepped(shard, rule, of_biases)
-        return weight.stepped(shard, rule, of_weights), of_bias
-
-    own, of_bias = steps(next(iter(weight.parts)))
-    is_missing = bias is not None and bias.trained and of_bias is None
-    return None if is_missing or (weight.trained and own is None) else steps
+Update = tuple[Optimizer, StepNumbers]
+"""The rule and the numbers of a step that moves units as soon as their gradients are known."""
 
 
 class NativePasses:
-    """See `WholePasses`: one call of the library is one pass."""
+    """A step in which one call of the library is one pass over all units of this process; see `TorchPasses`.
+
+    Attributes:
+        step: The step.
+        rows_at_once: See `TorchPasses`.
+    """
 
     def __init__(self, step: OutputStep) -> None:
-        self._step, self._output = step, step.output
-        parts = [step.targets.by_unit(shard) for shard in step.output.weight.parts]
-        self._sizes, self._examples_Z = (
-            [len(own.units_Z) for own in parts],
-            _joined([own.examples_Z for own in parts]),
-        )
+        self.step = step
+        self.rows_at_once = GRADIENT_NUMBERS // max(step.direct_EH.shape[1], 1)
+        parts = [step.targets.parts[shard] for shard in step.output.weight.parts]
+        self._sizes = [len(own.units_Z) for own in parts]
+        self._examples_Z = _joined([own.examples_Z for own in parts])
         has_values = any(own.values_Z is not None for own in parts)
-        self._values_Z = _joined([own.values_or_ones() for own in parts]) if has_values else None
-        is_softmax, num = step.rows is not None, step.num_examples
+        is_softmax, num = step.is_row_wise, step.num_examples
+        self._of_target_Z = _joined([own.values_or_ones() for own in parts]) if has_values else None
+        if is_softmax:
+            self._of_target_Z = torch.zeros(sum(self._sizes))
         self._logits_Z = torch.zeros(sum(self._sizes)) if is_softmax else None
-        self._pull_Z = torch.zeros(sum(self._sizes)) if is_softmax else self._values_Z
-        one_E = torch.zeros(num) if is_softmax else step.target_weight_E.contiguous()
-        other_E = torch.zeros(num) if is_softmax else step.other_weight_E.contiguous()
-        tile = max((stop - start for bounds in step.tiles for start, stop in bounds), default=1)
         self._batch = OutputBatch(
             "softmax" if is_softmax else "sigmoid",
             step.direct_EH.contiguous(),
-            tile,
+            max((stop - start for bounds in step.tiles for start, stop in bounds), default=1),
             step.output.half,
-            one_E,
-            other_E,
+            torch.zeros(num) if is_softmax else step.target_weight_E.contiguous(),
+            torch.zeros(num) if is_softmax else step.other_weight_E.contiguous(),
         )
         self._shards: dict[int, OutputShard] = {}
 
-    def run(self, steps: LibrarySteps | None) -> tuple[list[Tensor], list[Tensor]]:
-        """See `WholePasses.run`."""
-        self._shards = self._started(self._step.keeps and (self._batch.kind == "softmax" or steps is None))
+    @staticmethod
+    def knows(step: OutputStep) -> bool:
+        """Return whether the library makes a step."""
+        output, spec = step.output, step.output.spec
+        is_sigmoid = spec.activation.kind == "sigmoid" and spec.loss.kind == "cross_entropy"
+        is_plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None
+        has_vectors = not spec.weightless and output.features is None
+        return (step.is_closed or is_sigmoid) and is_plain and has_vectors and step.stands is None
+
+    def moves(self, rule: Optimizer, of_weights: StepNumbers, of_biases: StepNumbers) -> bool:
+        """See `TorchPasses.moves`."""
+        weight, bias = self.step.output.weight, self.step.output.bias
+        own = self._steps(next(iter(weight.parts)), rule, of_weights, of_biases)
+        is_missing = bias is not None and bias.trained and own[1] is None
+        return not is_missing and (own[0] is not None or not weight.trained)
+
+    def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
+        """See `TorchPasses.run`."""
+        keeps = self.step.keeps and (self._batch.kind == "softmax" or update is None)
+        self._shards = self._started(keeps)
+        moved = None if update is None else self._moved(update[0], update[1], update[1])
         if self._batch.kind == "sigmoid":
-            gradients = dict.fromkeys(self._shards, Gradients()) if steps is None else self._moved(steps, {})
-            self._over(add_slopes, gradients, updates=steps is not None)
+            gradients = dict.fromkeys(self._shards, Gradients()) if moved is None else moved
+            self._over(add_slopes, gradients, updates=moved is not None)
             losses = [own.total_E.sum() for own in self._shards.values()]
         else:
             self._over(add_shares)
             losses = self._pull()
-            finish_hidden(self._batch, [*self._shards.values()], self._output.exchange.num_threads)
-            if steps is not None:
-                self.finish(steps)
+            finish_hidden(self._batch, [*self._shards.values()], self.step.output.exchange.num_threads)
+            if moved is not None:
+                self._over(finish, moved, updates=True)
         gradients_EH = [own.hidden_EH for own in self._shards.values()]
-        if steps is not None:
+        if update is not None:
             self._shards = {}  # what they keep is used
         return losses, gradients_EH
 
-    def finish(self, steps: LibrarySteps, touched: Mapping[int, RowGradient] | None = None) -> None:
-        """See `WholePasses.finish`."""
-        self._over(finish, self._moved(steps, touched or {}), updates=True)
+    def finish(
+        self,
+        rule: Optimizer,
+        of_weights: StepNumbers,
+        of_biases: StepNumbers,
+        touched: Mapping[int, RowGradient],
+    ) -> bool:
+        """Make the steps of the units, after `run` has made none; return whether the library does.
 
-    def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """See `WholePasses.gradient`."""
-        trained, columns = self._output.weight.trained, self._batch.direct_EH.shape[1]
+        Args:
+            rule: The optimizer.
+            of_weights: The numbers of the weights' steps.
+            of_biases: Those of the biases' steps.
+            touched: Gradients of some rows, by shard, which are added before.
+        """
+        moves = self.moves(rule, of_weights, of_biases)
+        if moves:
+            self._over(finish, self._moved(rule, of_weights, of_biases, touched), updates=True)
+        return moves
+
+    def gradient(self, shard: int, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """See `TorchPasses.gradient`."""
+        starts, trained = self.step.starts(shard), self.step.output.weight.trained
+        start, stop, columns = starts[first], starts[last], self._batch.direct_EH.shape[1]
         weight_TH, bias_T = torch.empty(stop - start if trained else 0, columns), torch.empty(stop - start)
         gradients = Gradients(weight_TH=weight_TH if trained else None, bias_T=bias_T)
         finish(self._batch, [self._shards[shard].within(start, stop)], 1, [gradients])
@@ -101,10 +124,10 @@ class NativePasses:
 
     def _started(self, keeps: bool) -> dict[int, OutputShard]:
         """Return the shards before the first pass, which keep shares or slopes or do not."""
-        step, output, num, shards = self._step, self._output, self._step.num_examples, {}
+        step, output, num, shards = self.step, self.step.output, self.step.num_examples, {}
         is_softmax, start = self._batch.kind == "softmax", 0
         for (shard, part), size in zip(output.weight.parts.items(), self._sizes, strict=True):
-            units, own = max(step.starts(shard)[-1:], default=0), slice(start, start + size)
+            units, own = step.size(shard), slice(start, start + size)
             leaves_memory, start = is_softmax and output.weight.in_files, start + size
             shards[shard] = OutputShard(
                 weight_RH=part.weight,
@@ -112,8 +135,8 @@ class NativePasses:
                 bias_R=None if output.bias is None else output.bias.parts[shard].weight,
                 span=(0, units),
                 examples_Z=self._examples_Z[own],
-                units_Z=step.targets.by_unit(shard).units_Z,
-                of_target_Z=None if self._pull_Z is None else self._pull_Z[own],
+                units_Z=step.targets.parts[shard].units_Z,
+                of_target_Z=None if self._of_target_Z is None else self._of_target_Z[own],
                 kept=torch.empty(self._batch.kept_numbers(units)) if keeps else None,
                 scales=torch.empty(self._batch.num_blocks(units), num) if is_softmax else None,
                 hidden_EH=torch.zeros(self._batch.direct_EH.shape),
@@ -126,30 +149,35 @@ class NativePasses:
 
     def _pull(self) -> list[Tensor]:
         """Give the shards what turns shares into slopes, once all divisors are known; return the losses."""
-        step, output, num, examples_Z = self._step, self._output, self._step.num_examples, self._examples_Z
-        assert step.rows is not None
+        step, output = self.step, self.step.output
         assert self._logits_Z is not None
-        assert self._pull_Z is not None
+        assert self._of_target_Z is not None
         sums = [_row_sum(own) for own in self._shards.values()]
         total_E = over_shards(sums, output.exchange, output.where)
-        values_Z = torch.ones(len(examples_Z)) if self._values_Z is None else self._values_Z
-        share_Z = values_Z / step.targets.total_E[examples_Z].clamp_min(1e-30)
-        value_Z, pull_Z = step.loss.pulls(self._logits_Z - total_E[examples_Z], values_Z, share_Z)
-        weight_Z = step.target_weight_E[examples_Z]
-        torch.mul(pull_Z, weight_Z, out=self._pull_Z)
-        places_Z = torch.repeat_interleave(torch.arange(len(self._sizes)), torch.tensor(self._sizes))
-        num_targets = sum(step.targets.num_entries(shard) for shard in range(len(step.tiles)))
-        groups_Z = places_Z * num + examples_Z
-        parts = sum_by(self._pull_Z.double(), groups_Z, len(self._sizes) * num, num_targets)
-        coupling_E = exact_sum(
-            output.exchange.gather([*parts.view(len(self._sizes), num)], output.where)
-        ).float()
+        losses, pull_Z, coupling_E = step.pulls(total_E, [*torch.split(self._logits_Z, self._sizes)])
+        torch.cat(pull_Z, out=self._of_target_Z)
         self._batch = replace(self._batch, one_E=total_E, other_E=coupling_E)
-        value_Z = value_Z * weight_Z
-        return [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, self._sizes)]
+        return losses
 
-    def _moved(self, steps: LibrarySteps, touched: Mapping[int, RowGradient]) -> dict[int, Gradients]:
-        return {shard: Gradients(*steps(shard), touched.get(shard)) for shard in self._shards}
+    def _steps(
+        self, shard: int, rule: Optimizer, of_weights: StepNumbers, of_biases: StepNumbers
+    ) -> tuple[Stepped | None, Stepped | None]:
+        """Return the library's steps of a shard's weights and biases; None for frozen or missing ones."""
+        weight, bias = self.step.output.weight, self.step.output.bias
+        of_bias = None if bias is None else bias.stepped(shard, rule, of_biases)
+        return weight.stepped(shard, rule, of_weights), of_bias
+
+    def _moved(
+        self,
+        rule: Optimizer,
+        of_weights: StepNumbers,
+        of_biases: StepNumbers,
+        touched: Mapping[int, RowGradient] | None = None,
+    ) -> dict[int, Gradients]:
+        return {
+            shard: Gradients(*self._steps(shard, rule, of_weights, of_biases), (touched or {}).get(shard))
+            for shard in self._shards
+        }
 
     def _over(
         self,
@@ -158,20 +186,20 @@ class NativePasses:
         updates: bool = False,
     ) -> None:
         """Make a pass over all units: in one call, or of rows in files as they come into memory."""
-        exchange, parts = self._output.exchange, self._output.weight.parts
+        exchange, parts = self.step.output.exchange, self.step.output.weight.parts
 
         def passed(shards: Sequence[OutputShard], numbers: Sequence[int], num_threads: int) -> None:
             given = [] if gradients is None else [[gradients[shard] for shard in numbers]]
             make(self._batch, shards, num_threads, *given)
 
         def of_shard(shard: int) -> None:
-            starts = self._step.starts(shard)
+            starts = self.step.starts(shard)
             with parts[shard].sweep(updates) as sweep:
                 for first, last in groups(starts, sweep.chunk_rows):
                     sweep.at(starts[first], starts[last])
                     passed([self._shards[shard].within(starts[first], starts[last])], [shard], 1)
 
-        if self._output.weight.in_files:
+        if self.step.output.weight.in_files:
             exchange.each(of_shard)
         else:
             passed([*self._shards.values()], [*self._shards], exchange.num_threads)

@@ -1,7 +1,8 @@
 """Optimizers: the formula of each kind, and the rule that adds penalties and idle rows to all of them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,13 +16,32 @@ from widenet.kernels.optimizer_steps import Penalties, TileStep
 from widenet.kernels.powers import powers
 from widenet.kernels.rows import copied, roomy_beside
 from widenet.kernels.table import runner, step_runner
-from widenet.model.rule import StepNumbers, Stepped
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, Nesterov, OfMoments, Rmsprop, Sgd
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
+
+
+@dataclass(frozen=True)
+class StepNumbers:
+    """The numbers of one optimizer step.
+
+    Attributes:
+        number: Number of the step in the whole training, from 1.
+        rates: Learning rate of every step, float64 [steps + 1]; rates[0] is unused.
+        gradient_scale: Factor on every gradient, to keep a norm limit.
+    """
+
+    number: int
+    rates: np.ndarray
+    gradient_scale: float = 1.0
+
+    @property
+    def rate(self) -> float:
+        """This step's learning rate."""
+        return float(self.rates[self.number])
 
 
 def is_compiled(device: str) -> bool:
@@ -315,21 +335,12 @@ class Optimizer:
         """Return the state of a weight before its first step, zeros of the weight's shape by name."""
         return {name: roomy_beside(weight) for name in self.state}
 
-    def apply_to_many(self, weights: Sequence[Stepped], step: StepNumbers, are_biases: bool) -> None:
-        """Make the steps of several weights or biases, as `apply` does: with Triton, in one launch."""
-        bias_l2 = 0.0 if are_biases else None
-        launched = self._launched_for(weights[0][0], step, bias_l2) if weights else None
-        if launched is not None:
-            launched.tiles([(weight, gradient, list(state.values())) for weight, gradient, state in weights])
-            return
-        for weight, gradient, state in weights:
-            self.apply(weight, gradient, state, step, bias_l2)
-
     def library_step(
         self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
     ) -> TileStep | None:
         """Return the same step for the native library to make; None if it does not."""
-        return self._native_for(weight, step, bias_l2) if weight.is_contiguous() else None
+        fused = self._fused_for(weight, step, bias_l2) if weight.is_contiguous() else None
+        return fused if isinstance(fused, TileStep) else None
 
     def apply_to_rows(
         self,
@@ -350,17 +361,11 @@ class Optimizer:
             step: Numbers of the step.
             bias_l2: For biases, their own l2; None for a weight.
         """
-        idled, states = None if self.idle_weights_move else since, list(state.values())
-        launched = self._launched_for(weight, step, bias_l2)
-        if launched is not None:
-            fade_U = self._fade(touched, idled, step.number - 1)
-            launched.rows(weight, touched, states, fade_U, since, step.number)
-            return
-        native = self._native_for(weight, step, bias_l2)
-        if native is not None:
-            native.rows(weight, touched, states, self._fade(touched, idled, step.number - 1))
-        else:
+        idled, fused = None if self.idle_weights_move else since, self._fused_for(weight, step, bias_l2)
+        if fused is None:
             self._apply_to_blocks(weight, touched, state, idled, step, bias_l2)
+        else:
+            fused.rows(weight, touched, [*state.values()], self._fade(touched, idled, step.number - 1))
         if since is not None:
             since.index_fill_(0, touched.features_U, step.number)
 
@@ -386,22 +391,22 @@ class Optimizer:
             return torch.ones(len(touched), device=touched.features_U.device)
         return self.idling.fade(until - idled.index_select(0, touched.features_U).double()).float()
 
-    def _launched_for(self, weight: Tensor, step: StepNumbers, bias_l2: float | None) -> "Steps | None":
-        """Triton's steps, where the weight is one that they take."""
-        if weight.dtype != torch.float32 or step_runner(weight.device, self.kind) != "triton":
+    def _fused_for(
+        self, weight: Tensor, step: StepNumbers, bias_l2: float | None
+    ) -> "TileStep | Steps | None":
+        """The step in one pass, by the native library or Triton, where the weight is one that they take."""
+        maker = step_runner(weight.device, self.kind)
+        if weight.dtype != torch.float32 or maker == "torch":
             return None
+        penalties, constants = (
+            self._penalties(step, bias_l2),
+            self.formula.constants(step.rate, step.number),
+        )
+        if maker == "native":
+            return TileStep.of(self.kind, penalties, constants)
         from widenet.kernels.triton.steps import Steps
 
-        return Steps(
-            self.kind, self._penalties(step, bias_l2), self.formula.constants(step.rate, step.number)
-        )
-
-    def _native_for(self, weight: Tensor, step: StepNumbers, bias_l2: float | None) -> TileStep | None:
-        """The native library's step, where the weight is one that it takes."""
-        if weight.dtype != torch.float32 or step_runner(weight.device, self.kind) != "native":
-            return None
-        constants = self.formula.constants(step.rate, step.number)
-        return TileStep.of(self.kind, self._penalties(step, bias_l2), constants)
+        return Steps(self.kind, penalties, constants)
 
     def _penalties(self, step: StepNumbers, bias_l2: float | None) -> Penalties:
         """Return the penalties of a weight, or of a bias with its own l2."""
@@ -421,14 +426,11 @@ class Optimizer:
 
         `bias_l2` is the only penalty on a bias, None for a weight.
         """
-        launched = self._launched_for(weight, step, bias_l2)
-        if launched is not None:
-            launched.tile(weight, gradient, list(state.values()))
+        fused = self._fused_for(weight, step, bias_l2)
+        if fused is not None:
+            fused.tile(weight, gradient, [*state.values()])
             return
-        native, penalties = self._native_for(weight, step, bias_l2), self._penalties(step, bias_l2)
-        if native is not None:
-            native.tile(weight, gradient, list(state.values()))
-            return
+        penalties = self._penalties(step, bias_l2)
         if penalties.scale != 1.0:
             gradient.mul_(penalties.scale)
         if penalties.l2:

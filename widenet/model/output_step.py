@@ -1,55 +1,43 @@
-"""One step of a wide output as data, and the losses and slopes of its units by torch."""
+"""One step of a wide output as data, and its losses and slopes by torch.
+
+There are three ways to the slopes, the gradients to the logits. Under a softmax, cross-entropies have the
+closed form p * sum(pulls) - pull: a first pass over the tiles finds the divisors. Units that are activated
+one by one are differentiated tile by tile. What is left, activations that divide by a sum over the layer and
+have no closed form, is differentiated over all units at once, so such outputs should be small.
+"""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from widenet.kernels.bags import RowGradient
-from widenet.kernels.optimizer_steps import Stepped
+from widenet.kernels.fixed_point import exact_sum, sum_by
+from widenet.model.activations import activate
 from widenet.model.layers.output import Tile, WideOutput
+from widenet.model.limits import shortening
 from widenet.model.losses import Loss
+from widenet.model.row_sum import RowSum, over_shards
 from widenet.model.sweep import groups
-from widenet.model.targets import Targets, TileEntries
+from widenet.model.targets import Entries, Targets
 from widenet.plan.shards import as_slice
+from widenet.spec.activations import ROW_WISE
 
 Place = tuple[int, int]
 """A shard, and the index of one of its tiles."""
 
+Slopes = Callable[[Place, Tile], tuple[Tensor, Tensor]]
+"""Returns the loss of a tile, float64 [], and its slopes [E, T].
 
-@dataclass
-class RowWise:
-    """Numbers shared by all units under an activation that divides by a sum over the whole layer.
-
-    Attributes:
-        closed: Whether the activation is a softmax whose gradient has the closed form p * sum(pulls) - pull.
-        total_E: The divisor, float32, or its logarithm for a softmax; known after the statistics.
-        coupling_E: Common part of all units' gradients, float32; known after the couplings.
-        target_logits: Under the closed form, logits of each shard's targets, float32 [Z].
-        pulls: Likewise, the targets' pulls.
-        losses: Likewise, the targets' losses.
-        shares: exp(z - peak) [E, T] and peak [E] of kept tiles.
-    """
-
-    closed: bool
-    total_E: Tensor = field(default_factory=lambda: torch.zeros(0))
-    coupling_E: Tensor = field(default_factory=lambda: torch.zeros(0))
-    target_logits: dict[int, Tensor] = field(default_factory=dict)
-    pulls: dict[int, Tensor] = field(default_factory=dict)
-    losses: dict[int, Tensor] = field(default_factory=dict)
-    shares: dict[Place, tuple[Tensor, Tensor]] = field(default_factory=dict)
-
-    def loss(self, shard: int) -> Tensor:
-        """Return the loss of a shard's targets under the closed form, float64 []."""
-        return self.losses[shard].sum(dtype=torch.float64)
+What belongs to no single tile is in the loss of a shard's first one.
+"""
 
 
 @dataclass
 class OutputStep:
-    """One step of one output: its operands, and the results kept between passes.
+    """One step of one output: its operands.
 
     Attributes:
         output: The output, for the batch.
@@ -59,15 +47,9 @@ class OutputStep:
         target_weight_E: Loss weights of targets, float32.
         other_weight_E: Loss weights of other units, float32.
         tiles: Start and stop of each shard's tiles.
-        keeps: Whether memory allows keeping logits and deltas between passes.
-        whole: Passes over all units at once; None: tiles are taken one by one.
+        keeps: Whether memory allows keeping numbers of all logits between passes.
         stands: For a sample, by shard, the number of units that each unit represents if it is no target,
             float32; None if all units take part.
-        rows: None if units are activated one by one.
-        shortening_E: Factors that shorten each example's gradient to its limit, float32.
-        logits: Kept logits [E, T].
-        slopes: Loss and gradient to the logits [E, T] of tiles, before shortening.
-        deltas: The gradient as an operand of products, and the gradient to the biases [T].
         edges: Positions of each tile's entries among its shard's.
     """
 
@@ -79,13 +61,7 @@ class OutputStep:
     other_weight_E: Tensor
     tiles: list[list[tuple[int, int]]]
     keeps: bool
-    whole: "WholePasses | None" = None
     stands: dict[int, Tensor] | None = None
-    rows: RowWise | None = None
-    shortening_E: Tensor | None = None
-    logits: dict[Place, Tensor] = field(default_factory=dict)
-    slopes: dict[Place, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    deltas: dict[Place, tuple[Tensor, Tensor]] = field(default_factory=dict)
     edges: dict[int, list[int]] = field(default_factory=dict)
 
     @property
@@ -94,9 +70,14 @@ class OutputStep:
         return len(self.direct_EH)
 
     @property
-    def kind(self) -> str:
-        """Kind of the activation."""
-        return str(self.output.spec.activation.kind)
+    def is_row_wise(self) -> bool:
+        """Whether the activation divides by a sum over the whole layer."""
+        return self.output.spec.activation.kind in ROW_WISE
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the activation is a softmax, and the slopes have the closed form."""
+        return self.output.spec.activation.kind == "softmax" and self.loss.is_closed
 
     def places(self, shard: int, updates: bool = False) -> Iterator[Place]:
         """Yield the tiles of a shard in order, each with its weight in memory; see `spans`."""
@@ -121,134 +102,214 @@ class OutputStep:
         bounds = self.tiles[shard]
         return [start for start, _ in bounds] + [stop for _, stop in bounds[-1:]]
 
+    def size(self, shard: int) -> int:
+        """Return how many units of a shard take part."""
+        return self.tiles[shard][-1][1] if self.tiles[shard] else 0
+
     def tile(self, place: Place) -> Tile:
         """Return a tile's units, as operands of this step's products."""
         shard, index = place
         return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
 
-    def tile_logits(self, place: Place, tile: Tile | None = None) -> Tensor:
-        """Return logits [E, T] of a tile, kept or recomputed."""
-        kept = self.logits.pop(place, None)
-        if kept is not None:
-            return kept
-        tile = tile or self.tile(place)
+    def logits(self, place: Place, tile: Tile) -> Tensor:
+        """Return logits [E, T] of a tile."""
         logits_ET = tile.logits(self.direct_EH)
-        if self.rows is not None and self.stands is not None:
-            self._count_samples(logits_ET, place, self.stands)
+        if self.is_row_wise and self.stands is not None:
+            self._count_samples(logits_ET, place)
         return logits_ET
 
-    def keep_logits(self, place: Place, logits_ET: Tensor) -> None:
-        """Keep a tile's logits for the next pass if memory allows."""
-        if self.keeps:
-            self.logits[place] = logits_ET
-
-    def entries(self, place: Place) -> TileEntries:
-        """Return the sparse targets inside a tile."""
+    def entries(self, place: Place) -> Entries:
+        """Return the targets inside a tile."""
         shard, index = place
-        return self.targets.entries(shard, self.tiles[shard][index], self.span(place))
-
-    def span(self, place: Place) -> slice:
-        """Return the positions of a tile's entries among its shard's, in order of units."""
-        shard, index = place
-        return slice(*self.edges_of(shard)[index : index + 2])
-
-    def edges_of(self, shard: int) -> list[int]:
-        """Return the first entry of each tile among those of its shard, then the end of the last tile."""
         if shard not in self.edges:
             self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
-        return self.edges[shard]
-
-    def dense_targets(self, place: Place) -> Tensor | None:
-        """Return the targets [E, T] of a tile; None if they are sparse."""
-        if self.targets.dense_EL is None:
-            return None
-        shard, index = place
-        units = self.output.weight.shards.units(shard)[slice(*self.tiles[shard][index])]
-        return self.targets.dense_EL[:, as_slice(units)]
+        span = slice(*self.edges[shard][index : index + 2])
+        return self.targets.entries(shard, self.tiles[shard][index], span)
 
     def stands_of(self, place: Place) -> Tensor | None:
         """Return how many units each unit of a tile represents, float32 [T]; None without a sample."""
         shard, index = place
         return None if self.stands is None else self.stands[shard][slice(*self.tiles[shard][index])]
 
-    def _count_samples(self, logits_ET: Tensor, place: Place, stands: dict[int, Tensor]) -> None:
+    def pulls(self, total_E: Tensor, logits_Z: list[Tensor]) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """Return what the closed form takes from the targets, once the divisors are known.
+
+        Args:
+            total_E: The logarithms of the divisors.
+            logits_Z: The logits of the targets of each shard of this process.
+
+        Returns:
+            The losses float64 [] and the pulls [Z] of each shard, and the sum of each example's pulls [E].
+        """
+        output, num = self.output, self.num_examples
+        parts, sizes = [self.targets.parts[shard] for shard in output.weight.parts], [*map(len, logits_Z)]
+        examples_Z = torch.cat([part.examples_Z for part in parts])
+        values_Z = torch.cat([part.values_or_ones() for part in parts])
+        share_Z = values_Z / self.targets.total_E[examples_Z].clamp_min(1e-30)
+        log_p_Z = torch.cat(logits_Z) - total_E[examples_Z]
+        value_Z, pull_Z = self.loss.pulls(log_p_Z, values_Z, share_Z)
+        weight_Z = self.target_weight_E[examples_Z]
+        value_Z, pull_Z = value_Z * weight_Z, pull_Z * weight_Z
+        places_Z = torch.arange(len(sizes), device=pull_Z.device).repeat_interleave(
+            torch.tensor(sizes, device=pull_Z.device)
+        )
+        num_targets = sum(map(self.targets.num_entries, range(len(self.tiles))))
+        sums = sum_by(pull_Z.double(), places_Z * num + examples_Z, len(sizes) * num, num_targets)
+        coupling_E = exact_sum(output.exchange.gather([*sums.view(len(sizes), num)], output.where)).float()
+        losses = [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, sizes)]
+        return losses, [*torch.split(pull_Z, sizes)], coupling_E
+
+    def _count_samples(self, logits_ET: Tensor, place: Place) -> None:
         """Add the logarithm of the number of represented units to the logits of units that are no target."""
-        shard, index = place
-        stands_T, places_Z = stands[shard][slice(*self.tiles[shard][index])], self.entries(place).places_Z
+        stands_T, places_Z = self.stands_of(place), self.entries(place).places_Z
+        assert stands_T is not None
         own_Z = logits_ET.view(-1)[places_Z]
         logits_ET.add_(torch.where(stands_T > 0, stands_T.log(), _NEVER)).view(-1)[places_Z] = own_Z
 
-
-class WholePasses(Protocol):
-    """An implementation of a step over all units of this process."""
-
-    def run(self, steps: "LibrarySteps | None") -> tuple[list[Tensor], list[Tensor]]:
-        """Return every shard's loss, float64 [], and gradient to the incoming vectors, float32 [E, H].
-
-        Args:
-            steps: The steps of weights and biases; None: `finish` or `gradient` come later.
-        """
-
-    def finish(self, steps: "LibrarySteps", touched: Mapping[int, RowGradient] | None = None) -> None:
-        """Make the steps of the weights and biases.
-
-        Args:
-            steps: The steps.
-            touched: Gradients of some rows, by shard, which are added before.
-        """
-
-    def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Return the gradients of the weights [T, H] and biases [T] of some units, from one tile to another.
-
-        That of a frozen weight is empty.
-        """
-
-
-LibrarySteps = Callable[[int], tuple[Stepped | None, Stepped | None]]
-"""Returns the steps of a shard's weights and biases; None for frozen or missing ones."""
 
 _NEVER = -math.inf
 """Added to a logit to exclude its unit from a softmax. Its exponential takes a third of that of -1e30."""
 
 
-def unit_losses(step: OutputStep, place: Place, logits_ET: Tensor, a_ET: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the weighted loss float64 [] of a tile and its slope [E, T].
-
-    The slope is by the activation or by the logit, as the loss has it (`slope_of_logit`).
-    """
-    t_ET = step.dense_targets(place)
-    if t_ET is not None:
-        value_ET, slope_ET = step.loss.cells(logits_ET, a_ET, t_ET)
-        weight_ET = torch.where(t_ET > 0, step.target_weight_E[:, None], step.other_weight_E[:, None])
-        return (value_ET * weight_ET).sum(dtype=torch.float64), slope_ET * weight_ET
-    entries = step.entries(place)
-    z_Z, a_Z = logits_ET.view(-1)[entries.places_Z], a_ET.view(-1)[entries.places_Z]
-    value_Z, slope_Z = step.loss.cells(z_Z, a_Z, entries.values_Z)
-    other_Z = step.other_weight_E[entries.examples_Z]
-    weight_Z = torch.where(entries.values_Z > 0, step.target_weight_E[entries.examples_Z], other_Z)
-    if step.output.spec.others == "ignore":
-        slope_ET = torch.zeros_like(logits_ET)
-        slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
-        return (value_Z * weight_Z).sum(dtype=torch.float64), slope_ET
-    stands_T = step.stands_of(place)
-    value_E, slope_ET = _others(step, logits_ET, a_ET, stands_T)
-    loss = (value_E * step.other_weight_E).sum(dtype=torch.float64)
-    slope_ET.mul_(step.other_weight_E[:, None])
-    other_value_Z = step.loss.others(z_Z, a_Z)[0]
-    if stands_T is not None:
-        other_value_Z = other_value_Z * stands_T[entries.places_Z % len(stands_T)]
-    slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
-    return loss + (value_Z * weight_Z - other_value_Z * other_Z).sum(dtype=torch.float64), slope_ET
+def slopes_of(step: OutputStep) -> Slopes:
+    """Return the slopes of a step, after the passes over all tiles that they need."""
+    if step.is_closed:
+        slopes = _of_closed_softmax(step)
+    elif step.is_row_wise:
+        slopes = _of_all_units(step)
+    else:
+        slopes = _of_single_units(step)
+    limit = step.output.spec.delta_norm
+    return slopes if limit is None else _shortened(step, slopes, limit)
 
 
-def _others(
-    step: OutputStep, logits_ET: Tensor, a_ET: Tensor, stands_T: Tensor | None
+def _of_single_units(step: OutputStep) -> Slopes:
+    def slopes(place: Place, tile: Tile) -> tuple[Tensor, Tensor]:
+        return _differentiated(step, step.logits(place, tile), step.entries(place), step.stands_of(place))
+
+    return slopes
+
+
+def _of_all_units(step: OutputStep) -> Slopes:
+    """See above; every process computes the slopes of all units."""
+    output = step.output
+    shards, exchange = output.known or output.weight.shards, output.exchange
+
+    def of_shard(shard: int) -> Tensor:
+        tiles = [step.logits(place, step.tile(place)) for place in step.places(shard)]
+        own_ER = torch.cat([step.direct_EH.new_zeros(step.num_examples, 0), *tiles], dim=1)
+        return pad(own_ER, (0, shards.size(0) - own_ER.shape[1]))
+
+    of_shards = exchange.gather(exchange.each(of_shard), output.where)
+    logits_EL = torch.stack(of_shards, dim=2).flatten(1)[:, : shards.width].contiguous()
+    loss, slope_EL = _differentiated(step, logits_EL, step.targets.of_all_units(shards))
+
+    def slopes(place: Place, _: Tile) -> tuple[Tensor, Tensor]:
+        shard, index = place
+        units = as_slice(shards.units(shard)[slice(*step.tiles[shard][index])])
+        return loss if place == (0, 0) else torch.zeros_like(loss), slope_EL[:, units].contiguous()
+
+    return slopes
+
+
+def _differentiated(
+    step: OutputStep, logits_EN: Tensor, entries: Entries, stands_N: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss [E] of a tile's units, as if none were a target, and their slopes [E, T].
+    """Return the loss float64 [] of some units, and its slopes by autograd."""
+    with torch.enable_grad():
+        z_EN = logits_EN.requires_grad_()
+        loss = _weighted_loss(step, z_EN, entries, stands_N)
+        (slope_EN,) = torch.autograd.grad(loss, z_EN)
+    return loss.detach(), _boosted(step, slope_EN, entries)
 
-    The slopes may be `a_ET` itself. Each unit of a sample counts as often as the units it represents.
-    """
-    value_ET, slope_ET = step.loss.others(logits_ET, a_ET)
-    if stands_T is None:
-        return value_ET.sum(dim=1, dtype=torch.float64), slope_ET
-    return (value_ET * stands_T).sum(dim=1), slope_ET * stands_T
+
+def _weighted_loss(step: OutputStep, z_EN: Tensor, entries: Entries, stands_N: Tensor | None) -> Tensor:
+    spec, places_Z, examples_Z = step.output.spec, entries.places_Z, entries.examples_Z
+    a_EN = activate(spec.activation, z_EN)
+    value_Z = step.loss.value(z_EN.flatten()[places_Z], a_EN.flatten()[places_Z], entries.values_Z)
+    target_Z, other_Z = step.target_weight_E[examples_Z], step.other_weight_E[examples_Z]
+    value_Z = value_Z * torch.where(entries.values_Z > 0, target_Z, other_Z)
+    if spec.others == "ignore":
+        return value_Z.sum(dtype=torch.float64)
+    value_EN = step.loss.others(z_EN, a_EN) * step.other_weight_E[:, None]
+    if stands_N is not None:
+        value_EN = value_EN * stands_N
+    return value_EN.flatten().scatter(0, places_Z, value_Z).sum(dtype=torch.float64)
+
+
+def _boosted(step: OutputStep, slope_EN: Tensor, entries: Entries) -> Tensor:
+    """Return slopes with the output's "delta_boost"."""
+    boost = step.output.spec.delta_boost
+    if boost is None:
+        return slope_EN
+    factor_EN = torch.full_like(slope_EN, boost.other)
+    factor_EN.view(-1)[entries.places_Z[entries.values_Z > 0]] = boost.target
+    return slope_EN * factor_EN
+
+
+def _of_closed_softmax(step: OutputStep) -> Slopes:
+    shares: dict[Place, tuple[Tensor, Tensor]] = {}
+
+    def of_shard(shard: int) -> tuple[RowSum, Tensor]:
+        """Return a shard's part of the divisors, and the logits of its targets."""
+        total = RowSum.empty("softmax", step.num_examples, step.direct_EH.device)
+        logits_Z = torch.zeros(step.targets.num_entries(shard), device=step.direct_EH.device)
+        for place in step.places(shard):
+            logits_ET, entries = step.logits(place, step.tile(place)), step.entries(place)
+            logits_Z[entries.span] = logits_ET.view(-1)[entries.places_Z]
+            share_ET, peak_E = _shares(logits_ET)
+            total.add_part(peak_E, share_ET.sum(dim=1))
+            if step.keeps:
+                shares[place] = share_ET, peak_E
+        return total, logits_Z
+
+    sums = step.output.exchange.each(of_shard)
+    total_E = over_shards([total for total, _ in sums], step.output.exchange, step.output.where)
+    losses, pulls, coupling_E = step.pulls(total_E, [logits_Z for _, logits_Z in sums])
+    held = {shard: number for number, shard in enumerate(step.output.weight.parts)}
+
+    def slopes(place: Place, tile: Tile) -> tuple[Tensor, Tensor]:
+        number, entries = held[place[0]], step.entries(place)
+        kept = shares.pop(place, None)
+        share_ET, peak_E = kept or _shares(step.logits(place, tile))
+        slope_ET = share_ET.mul_((torch.exp(peak_E - total_E) * coupling_E)[:, None])
+        slope_ET.view(-1)[entries.places_Z] -= pulls[number][entries.span]
+        loss = losses[number] if place[1] == 0 else torch.zeros_like(losses[number])
+        return loss, _boosted(step, slope_ET, entries)
+
+    return slopes
+
+
+def _shares(logits_ET: Tensor) -> tuple[Tensor, Tensor]:
+    """Return exp(z - largest of the tile) [E, T], in place of the logits, and the largest [E]."""
+    # A sample can exclude all units of a tile for an example: all logits are -inf, and inf - inf is NaN.
+    peak_E = logits_ET.amax(dim=1).clamp_(min=_LOWEST_PEAK)
+    return logits_ET.sub_(peak_E[:, None]).exp_(), peak_E
+
+
+_LOWEST_PEAK = -1e30
+
+
+def _shortened(step: OutputStep, slopes: Slopes, limit: float) -> Slopes:
+    """Return slopes that are no longer than a limit over all units, for each example."""
+    kept: dict[Place, tuple[Tensor, Tensor]] = {}
+
+    def squares(shard: int) -> Tensor:
+        total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
+        for place in step.places(shard):
+            found = slopes(place, step.tile(place))
+            total_E += found[1].double().square().sum(dim=1)
+            if step.keeps:
+                kept[place] = found
+        return total_E
+
+    exchange = step.output.exchange
+    length_E = exact_sum(exchange.gather(exchange.each(squares), step.output.where)).sqrt()
+    factor_E = shortening(length_E, limit / max(step.num_examples, 1)).float()
+
+    def shortened(place: Place, tile: Tile) -> tuple[Tensor, Tensor]:
+        own = kept.pop(place, None)
+        loss, slope_ET = own or slopes(place, tile)
+        return loss, slope_ET * factor_E[:, None]
+
+    return shortened

@@ -17,7 +17,6 @@ from widenet.model.targets import Targets
 from widenet.model.touched_rows import TouchedRows
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
-from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer
 
 Values = SparseBatch | Tensor
@@ -132,10 +131,7 @@ def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:
 def _targets(output: WideOutput, values: Values, random: StepRandom) -> Choice | Targets:
     """Return the values of a field as targets of an output."""
     if isinstance(values, Tensor):
-        if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
-            return Targets.of_dense_as_sparse(values, output.weight.shards)
-        room = output.width - values.shape[1]
-        return Targets.of_dense(pad(values, (0, room)) if room else values)
+        return Targets.of_dense(pad(values, (0, output.width - values.shape[1])), output.weight.shards)
     if output.spec.values == "ignore":
         values = values.with_values(None)
     if output.sampler is not None:

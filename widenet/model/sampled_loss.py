@@ -1,19 +1,16 @@
 """One step of an output over some of its units: the batch's targets, and a sample of all others."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.exchange import Pending
 from widenet.model.layers.output import WideOutput
-from widenet.model.optimizers import Optimizer
-from widenet.model.output_step import OutputStep
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.part import Part
-from widenet.model.rule import StepNumbers
 from widenet.model.sample import Choice
-from widenet.model.wide_loss import GradientSinks, output_step, run
+from widenet.model.wide_loss import Passes, output_passes
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 
@@ -29,39 +26,6 @@ class Chosen(Shards):
         return self.sizes.get(shard, 0)
 
 
-@dataclass
-class SampledStep:
-    """The step of an output over the chosen units, and the gradients of their rows.
-
-    An example's own targets count once. Every other unit counts as often as the number of units it
-    represents: its value in sums over units, its exponential in a softmax. See Bengio and Senecal, "Adaptive
-    importance sampling to accelerate training of a neural probabilistic language model", IEEE Transactions on
-    Neural Networks 19(4), 2008.
-
-    Attributes:
-        step: Step of the chosen units alone.
-        rows_of_weight: Gradients of the weight's rows, by shard; None if it is frozen.
-        rows_of_bias: Gradients of the biases, by shard; None without biases or if they are frozen.
-    """
-
-    step: OutputStep
-    rows_of_weight: dict[int, RowGradient] | None
-    rows_of_bias: dict[int, RowGradient] | None
-
-    def start(self) -> Pending[list[Tensor]]:
-        """Start the step and fill the gradients; see `wide_loss.run`."""
-        return run(self.step, GradientSinks(self._collect, self._collect_bias))
-
-    def _collect(self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
-        assert isinstance(gradient, Tensor)
-        assert self.rows_of_weight is not None
-        self.rows_of_weight[shard].gradient_EH[start:stop] = gradient
-
-    def _collect_bias(self, shard: int, gradient: Tensor) -> None:
-        if self.rows_of_bias is not None:
-            self.rows_of_bias[shard].gradient_EH[:, 0] = gradient
-
-
 def sampled(
     output: WideOutput,
     direct_EH: Tensor,
@@ -69,8 +33,14 @@ def sampled(
     weight_E: Tensor,
     rule: Optimizer,
     step: StepNumbers,
-) -> SampledStep:
-    """Return the step of an output over the chosen units, on copies of their rows, which catch up first."""
+) -> Passes:
+    """Return the step of an output over the chosen units, on copies of their rows, which catch up first.
+
+    An example's own targets count once. Every other unit counts as often as the number of units it
+    represents: its value in sums over units, its exponential in a softmax. See Bengio and Senecal, "Adaptive
+    importance sampling to accelerate training of a neural probabilistic language model", IEEE Transactions on
+    Neural Networks 19(4), 2008.
+    """
     bias = output.bias
 
     def copied(shard: int) -> tuple[int, list[Part]]:
@@ -87,23 +57,34 @@ def sampled(
         output.weight.shards.count,
         {shard: len(units_U) for shard, units_U in choice.units.items()},
     )
-    weight, is_moved = output.weight, bias is not None and bias.trained
+    weight = WideWeight(chosen, {shard: copies[0] for shard, copies in parts}, trained=output.weight.trained)
     narrow = replace(
         output,
         known=None,
-        weight=WideWeight(chosen, {shard: copies[0] for shard, copies in parts}, trained=weight.trained),
+        weight=weight,
         bias=None if bias is None else WideWeight(chosen, {shard: copies[1] for shard, copies in parts}),
     )
-    return SampledStep(
-        output_step(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands),
-        _zero_gradients(choice, narrow.weight) if weight.trained else None,
-        _zero_gradients(choice, narrow.bias) if narrow.bias is not None and is_moved else None,
-    )
+    return output_passes(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands)
 
 
-def _zero_gradients(choice: Choice, chosen: WideWeight) -> dict[int, RowGradient]:
-    """Allocate the gradients of the chosen rows of every shard."""
-    return {
-        shard: RowGradient.of_rows(units_U, torch.zeros_like(chosen.parts[shard].by_rows()[0]))
-        for shard, units_U in choice.units.items()
-    }
+def gradients_of_rows(
+    passes: Passes, units: Mapping[int, Tensor]
+) -> tuple[dict[int, RowGradient], dict[int, RowGradient]]:
+    """Return the gradients of the chosen rows of weight and biases, by shard, after the step has run.
+
+    Those of a frozen weight have no columns.
+    """
+    step = passes.step
+    columns = step.direct_EH.shape[1] if step.output.weight.trained else 0
+
+    def of_shard(shard: int) -> tuple[int, RowGradient, RowGradient]:
+        rows_U = units[shard]
+        weight_UH, bias_U1 = (step.direct_EH.new_empty(len(rows_U), size) for size in (columns, 1))
+        for first, (start, stop) in enumerate(step.tiles[shard]):
+            of_weight, of_bias = passes.gradient(shard, first, first + 1)
+            assert isinstance(of_weight, Tensor)
+            weight_UH[start:stop], bias_U1[start:stop, 0] = of_weight.view(stop - start, columns), of_bias
+        return shard, RowGradient.of_rows(rows_U, weight_UH), RowGradient.of_rows(rows_U, bias_U1)
+
+    found = step.output.exchange.each(of_shard)
+    return {shard: own for shard, own, _ in found}, {shard: own for shard, _, own in found}

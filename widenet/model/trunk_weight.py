@@ -12,8 +12,7 @@ from torch import Tensor
 
 from widenet.kernels.exchange import Exchange
 from widenet.model.limits import shorten_rows
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.plan.layout import Layout
 from widenet.plan.picture_layers import Stretch, piece_numbers, stretches, weights_by_examples
 
@@ -43,20 +42,14 @@ class TrunkWeight:
 
 def update(weights: Sequence[TrunkWeight], rule: Optimizer, step: StepNumbers) -> None:
     """Make a step of all weights with a gradient, and drop the gradients."""
-    for are_biases in (False, True):
-        rule.apply_to_many(
-            [
-                (weight.tensor.detach(), weight.tensor.grad, weight.state)
-                for weight in weights
-                if weight.tensor.grad is not None and (weight.tensor.dim() == 1) == are_biases
-            ],
-            step,
-            are_biases,
-        )
     for weight in weights:
-        if weight.tensor.grad is not None and weight.norm_limit is not None:
-            shorten_rows(weight.tensor.detach(), weight.norm_limit)
-        weight.tensor.grad = None
+        tensor = weight.tensor
+        if tensor.grad is not None:
+            own_l2 = 0.0 if tensor.dim() == 1 else None
+            rule.apply(tensor.detach(), tensor.grad, weight.state, step, own_l2)
+            if weight.norm_limit is not None:
+                shorten_rows(tensor.detach(), weight.norm_limit)
+            tensor.grad = None
 
 
 @dataclass
@@ -132,14 +125,9 @@ class Pieces:
         """
 
         def stepped(shard: int) -> Tensor:
-            steps = [
-                (part.weight.tensor.dim() == 1, (part.numbers, gradient, part.state))
-                for part, gradient in self.cut(shard, gradients[shard])
-            ]
-            for are_biases in (False, True):
-                rule.apply_to_many(
-                    [step for is_bias, step in steps if is_bias == are_biases], numbers, are_biases
-                )
+            for part, gradient in self.cut(shard, gradients[shard]):
+                own_l2 = 0.0 if part.weight.tensor.dim() == 1 else None
+                rule.apply(part.numbers, gradient, part.state, numbers, own_l2)
             # Zeros fill up the last pieces, since all that is gathered has one shape.
             own = [part.numbers for part in self.by_shard[shard]]
             missing = self.length - sum(map(len, own))

@@ -13,9 +13,8 @@ from widenet.kernels.rows import copied
 from widenet.kernels.scratch import read_around, release, scratch_of
 from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
-from widenet.model.optimizers import Optimizer
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.part import Part
-from widenet.model.rule import StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 

@@ -15,8 +15,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream, ahead
 from widenet.devices import Ahead
 from widenet.model.network import Network
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import check_room_on_disk, exchange_for, fitted
 from widenet.parallel.threads import fixed_arithmetic

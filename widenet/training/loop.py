@@ -15,9 +15,8 @@ from widenet.data.stream import Batch, Stream, ahead
 from widenet.devices import Ahead
 from widenet.errors import NumericsError
 from widenet.model.network import Network
-from widenet.model.optimizers import Optimizer
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
-from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import by_leader
 from widenet.training.all_weights import (

@@ -7,22 +7,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels.bags import RowGradient, Touched
+from widenet.kernels.bags import Touched
 from widenet.kernels.cuda_products import cuda_products
 from widenet.kernels.exchange import Pending
 from widenet.model.layers.output import WideOutput
-from widenet.model.native_passes import library_steps
 from widenet.model.network import Activity, Network
-from widenet.model.optimizers import Optimizer
-from widenet.model.output_step import OutputStep
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
-from widenet.model.rule import StepNumbers
 from widenet.model.sample import Choice
-from widenet.model.sampled_loss import SampledStep, sampled
+from widenet.model.sampled_loss import sampled
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.model.touched_rows import TouchedRows, fetch_rows, let_go_of_rows
-from widenet.model.wide_loss import GradientSinks, output_step, passes, run
+from widenet.model.wide_loss import Passes, output_passes, reading, start
 from widenet.model.wide_weight import WideWeight
 from widenet.training.all_weights import Launched
 from widenet.training.update import Update
@@ -80,8 +77,8 @@ def _launched_step(network: Network, rule: Optimizer, step: Step, ahead: ExitSta
     with torch.enable_grad():
         activity = network.forward(prepared, random)
         vectors = {name: network.direct(output, activity) for name, output in network.outputs.items()}
-    deferred: dict[str, OutputStep] = {}
-    samples: dict[str, SampledStep] = {}
+    deferred: dict[str, Passes] = {}
+    samples: dict[str, tuple[Passes, Choice]] = {}
     pending: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
         for name in network.outputs:
@@ -90,15 +87,15 @@ def _launched_step(network: Network, rule: Optimizer, step: Step, ahead: ExitSta
             direct_EH, share_E = vectors[name].detach(), _shares(output, weights_E, vectors[name])
             targets = prepared.targets[name]
             if isinstance(targets, Choice):
-                samples[name] = sampled(output, direct_EH, targets, share_E, rule, numbers)
-                pending.append(samples[name].start())
+                sample = sampled(output, direct_EH, targets, share_E, rule, numbers)
+                samples[name] = sample, targets
+                pending.append(start(sample, None))
                 continue
-            wide = output_step(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
-            sinks = _updating(output, rule, numbers)
-            at_once = step.updates_at_once(output) and (wide.whole is None or sinks.library_steps is not None)
-            pending.append(run(wide, sinks if at_once else None))
+            own = output_passes(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
+            at_once = step.updates_at_once(output) and own.moves(rule, numbers, numbers)
+            pending.append(start(own, (rule, numbers) if at_once else None))
             if not at_once:
-                deferred[name] = wide
+                deferred[name] = own
     results = [result.result() for result in pending]
     launched = _launched(network, activity, [loss for loss, _ in results])
     if not step.updates:
@@ -127,7 +124,7 @@ def _read_ahead(network: Network, step: Step, touched: TouchedRows, ahead: ExitS
     is_passed_over = isinstance(step.prepared.targets[name], Targets)
     is_touched = network.layout.links[name, ""].weight in touched or name in touched
     if is_passed_over and not is_touched and step.updates_at_once(output) and not others:
-        ahead.enter_context(passes(output, updates=True, begins=True))
+        ahead.enter_context(reading(output, updates=True, begins=True))
 
 
 def _launched(network: Network, activity: Activity, losses: list[Tensor]) -> Launched:
@@ -156,19 +153,6 @@ def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> 
     if weights_E is None:
         return torch.full((len(direct_EH),), share, device=direct_EH.device)
     return weights_E * share
-
-
-def _updating(output: WideOutput, rule: Optimizer, numbers: StepNumbers) -> GradientSinks:
-    """Return callbacks that update a tile, and a shard's biases, as soon as their gradient is known."""
-
-    def weight(shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
-        output.weight.update_tile(shard, start, stop, gradient, rule, numbers)
-
-    def bias(shard: int, gradient: Tensor) -> None:
-        if output.bias is not None:
-            output.bias.update_tile(shard, 0, len(gradient), gradient, rule, numbers)
-
-    return GradientSinks(weight, bias, library_steps(output, rule, numbers, numbers))
 
 
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:

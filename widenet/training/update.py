@@ -12,17 +12,14 @@ from widenet.devices import sent
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.description import DescriptionStep
 from widenet.model.limits import shortening
-from widenet.model.native_passes import library_steps
 from widenet.model.network import Activity, Network
-from widenet.model.optimizers import Optimizer
-from widenet.model.output_step import OutputStep
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.part import Part
-from widenet.model.rule import StepNumbers
-from widenet.model.sampled_loss import SampledStep
+from widenet.model.sample import Choice
+from widenet.model.sampled_loss import gradients_of_rows
 from widenet.model.sweep import in_turn
 from widenet.model.trunk_weight import TrunkWeight, update
-from widenet.model.wide_loss import gradient as tile_gradient
-from widenet.model.wide_loss import rows_together
+from widenet.model.wide_loss import Passes
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
@@ -38,8 +35,8 @@ class Update:
         activity: Activity,
         gathered: Mapping[str, list[Tensor]],
         touched: Mapping[str, Mapping[int, Touched]],
-        deferred: dict[str, OutputStep],
-        samples: dict[str, SampledStep],
+        deferred: Mapping[str, Passes],
+        samples: Mapping[str, tuple[Passes, Choice]],
     ) -> None:
         """Collect the gradients.
 
@@ -49,7 +46,7 @@ class Update:
             gathered: The sums gathered from each weight of sparse inputs.
             touched: The rows that the batch touches, by weight and shard.
             deferred: Steps of outputs whose weights were not updated during their passes.
-            samples: Steps of outputs trained on a sample.
+            samples: Steps of outputs trained on a sample, each with the sample.
         """
         self.network = network
         self.rows: dict[str, dict[int, RowGradient]] = {}
@@ -57,11 +54,12 @@ class Update:
             gradients = [_gradient(sums_EH) for sums_EH in sums]
             gradient_NH = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
             self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
-        for name, sample in samples.items():
-            if sample.rows_of_weight is not None:
-                self._add_rows(network.layout.links[name, ""].weight, sample.rows_of_weight)
-            if sample.rows_of_bias is not None:
-                self._add_rows(f"{name} bias", sample.rows_of_bias)
+        for name, (sample, choice) in samples.items():
+            of_weight, of_bias = gradients_of_rows(sample, choice.units)
+            if sample.step.output.weight.trained:
+                self._add_rows(network.layout.links[name, ""].weight, of_weight)
+            if _moves_bias(network.outputs[name].bias):
+                self._add_rows(f"{name} bias", of_bias)
         self.descriptions = {
             name: DescriptionStep(description, network.share_of_gradient(name))
             for name, description in network.descriptions.items()
@@ -72,7 +70,7 @@ class Update:
         }
         self.split = {name: gradients for name, gradients in split.items() if gradients}
         self.pieces = activity.pieces
-        self.stepped: dict[str, list[OutputStep]] = {}
+        self.stepped: dict[str, list[Passes]] = {}
         for name, step in deferred.items():
             self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(step)
 
@@ -192,12 +190,9 @@ class Update:
     def _finish(self, name: str, rule: Optimizer, numbers: StepNumbers) -> bool:
         """Let the native library make the steps of a weight of one output; return whether it has."""
         users = self.stepped.get(name, [])
-        if len(users) != 1 or users[0].whole is None or name in self.descriptions:
+        if len(users) != 1 or name in self.descriptions:
             return False
-        steps = library_steps(users[0].output, rule, self._scaled(name, numbers), numbers)
-        if steps is not None:
-            users[0].whole.finish(steps, self.rows.get(name))
-        return steps is not None
+        return users[0].finish(rule, self._scaled(name, numbers), numbers, self.rows.get(name, {}))
 
     def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
         """Return the numbers of the step of a weight, of whose gradient this process has a share."""
@@ -229,8 +224,8 @@ class Update:
 
     def _biases(self, name: str) -> list[WideWeight]:
         """Return the biases of the outputs that use a weight; some outputs have none, or a frozen one."""
-        biases = [user.output.bias for user in self.stepped.get(name, []) if _moves_bias(user)]
-        return [bias for bias in biases if bias is not None]
+        biases = [user.step.output.bias for user in self.stepped.get(name, [])]
+        return [bias for bias in biases if bias is not None and bias.trained]
 
     def _tile_gradients(
         self, name: str, shard: int, updates: bool = False
@@ -247,16 +242,16 @@ class Update:
         if not users:
             return
         touched = self.rows[name][shard] if name in self.rows else None
-        is_summed, starts = not updates or name in self.descriptions, users[0].starts(shard)
-        rows = 0 if is_summed else min(rows_together(user) for user in users)
-        for first, last in users[0].spans(shard, rows, updates):
+        is_summed, starts = not updates or name in self.descriptions, users[0].step.starts(shard)
+        rows = 0 if is_summed else min(user.rows_at_once for user in users)
+        for first, last in users[0].step.spans(shard, rows, updates):
             start, stop = starts[first], starts[last]
-            parts = [(user, *tile_gradient(user, shard, first, last)) for user in users]
+            parts = [(user, *user.gradient(shard, first, last)) for user in users]
             gradient = _summed([gradient for _, gradient, _ in parts], touched, start, stop)
             if name in self.descriptions:
                 assert isinstance(gradient, Tensor)
                 self.descriptions[name].add(shard, start, stop, gradient)
-            biases = [bias for user, _, bias in parts if _moves_bias(user)]
+            biases = [bias for user, _, bias in parts if _moves_bias(user.step.output.bias)]
             yield start, stop, gradient, biases
 
     def _limit_columns(self) -> None:
@@ -267,8 +262,8 @@ class Update:
                 _limit_columns(self.network, wide, weight.norm_limit, f'layer "{weight.layer}"')
 
 
-def _moves_bias(step: OutputStep) -> bool:
-    return step.output.bias is not None and step.output.bias.trained
+def _moves_bias(bias: WideWeight | None) -> bool:
+    return bias is not None and bias.trained
 
 
 def _summed(

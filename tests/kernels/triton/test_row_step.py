@@ -5,9 +5,8 @@ import torch
 
 from widenet.kernels import table
 from widenet.kernels.bags import Touched, gather_sum
-from widenet.model.optimizers import Optimizer
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.part import Part
-from widenet.model.rule import StepNumbers
 from widenet.model.sharding import joined, split
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.shards import Shards

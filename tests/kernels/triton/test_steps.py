@@ -6,8 +6,7 @@ import torch
 
 from widenet.kernels import table
 from widenet.kernels.bags import RowGradient, row_gradient
-from widenet.model.optimizers import Optimizer
-from widenet.model.rule import StepNumbers
+from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.sparse import SparseBatch
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
@@ -66,28 +65,6 @@ def test_a_step_of_a_whole_weight_is_that_of_the_formula(kind, penalties, shape,
     assert all(near(state[name], plain_state[name], exact_state[name]) for name in state)
     assert torch.equal(ours, again)
     assert not weight.numel() or not torch.equal(ours.cpu(), weight)
-
-
-@pytest.mark.parametrize("are_biases", [False, True])
-@pytest.mark.parametrize("kind", ["sgd", "nesterov", "adam"])
-def test_steps_of_many_weights_are_those_of_each_alone(kind, are_biases, device, triton):
-    triton()
-    rule, step = rule_of(kind, l1=0.01, l2=0.02), StepNumbers(3, RATES, gradient_scale=0.7)
-    shapes = [(1031,), (0,), *[(2 + number, 3) for number in range(16)]]
-    weights = [numbers(*shape, seed=number).to(device) for number, shape in enumerate(shapes)]
-    gradients = [numbers(*shape, seed=50 + number).to(device) for number, shape in enumerate(shapes)]
-    alone, together = ([started(rule, weight) for weight in weights] for _ in range(2))
-    for (weight, state), gradient in zip(alone, gradients, strict=True):
-        rule.apply(weight, gradient, state, step, 0.0 if are_biases else None)
-    rule.apply_to_many(
-        [(weight, gradient, state) for (weight, state), gradient in zip(together, gradients, strict=True)],
-        step,
-        are_biases,
-    )
-    for (weight, state), (own, own_state), before in zip(together, alone, weights, strict=True):
-        assert torch.equal(weight, own)
-        assert all(torch.equal(state[name], own_state[name]) for name in state)
-        assert not weight.numel() or not torch.equal(weight, before)
 
 
 ROWS = {
