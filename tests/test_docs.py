@@ -16,6 +16,7 @@ from widenet.spec.document import Document, Spec, kinds
 from widenet.spec.losses import Loss
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OfMoments
+from widenet.spec.parts import LayerBase, SummingLayer, TrunkLayer
 from widenet.spec.space import SpaceSpec
 from widenet.spec.training import TrainingSpec
 
@@ -58,9 +59,9 @@ SPECS = [
     spec
     for spec in every_spec()
     if spec.__module__.startswith("widenet.spec.")
-    if spec not in (Document, OfMoments)
+    if spec not in (Document, OfMoments, LayerBase, TrunkLayer, SummingLayer)
 ]
-"""What may stand in a network or training document, or in a space; two are there to be inherited from."""
+"""What may stand in a network or training document, or in a space; the others are bases."""
 EXCEPTIONS = [
     name for name, found in vars(errors).items() if inspect.isclass(found) and issubclass(found, Exception)
 ]

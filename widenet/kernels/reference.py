@@ -10,16 +10,7 @@ from widenet.plan.tiles import PIECE
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import Activation, Elu, LeakyRelu
 from widenet.spec.layers import OutputLayer
-from widenet.spec.losses import (
-    L1,
-    L2,
-    CosineContrastive,
-    CrossEntropy,
-    DataScaledMarginalCrossEntropy,
-    Hinge,
-    L2Hinge,
-    ScaledMarginalCrossEntropy,
-)
+from widenet.spec.losses import CosineContrastive, CrossEntropy, PlainLoss, ScaledMarginalCrossEntropy
 
 _TINY = 1e-300
 """The smallest divisor."""
@@ -194,7 +185,7 @@ def _softmax_cells(loss: object, a: Tensor, t: Tensor) -> Tensor | None:
             q = share if loss.targets == "share" else t
             return torch.where(q > 0, -q * torch.log(a), 0.0)
         case ScaledMarginalCrossEntropy():
-            by_data = isinstance(loss, DataScaledMarginalCrossEntropy)
+            by_data = loss.kind == "data_scaled_marginal_cross_entropy"
             strength = loss.one_scale * (t if by_data else share)
             return torch.where((t > 0) & (a < loss.one_target), -strength * torch.log(a), 0.0)
     return None
@@ -206,18 +197,18 @@ def _cells(loss: object, a: Tensor, t: Tensor, stored: Tensor) -> Tensor:
         case CrossEntropy():
             return -t * torch.log(a) - (1 - t) * torch.log(1 - a)
         case ScaledMarginalCrossEntropy():
-            by_data = isinstance(loss, DataScaledMarginalCrossEntropy)
+            by_data = loss.kind == "data_scaled_marginal_cross_entropy"
             strength = loss.one_scale * (t if by_data else torch.ones_like(t))
             ones = torch.where(a < loss.one_target, -strength * torch.log(a), 0.0)
             zeros = torch.where(a > loss.zero_target, -loss.zero_scale * torch.log(1 - a), 0.0)
             return torch.where(t > 0, ones, zeros)
-        case L1():
+        case PlainLoss(kind="l1"):
             return (a - t).abs()
-        case L2():
+        case PlainLoss(kind="l2"):
             return (a - t) ** 2 / 2
-        case Hinge():
+        case PlainLoss(kind="hinge"):
             return (1 - torch.where(stored, t, -1.0) * a).clamp_min(0)
-        case L2Hinge():
+        case PlainLoss(kind="l2_hinge"):
             distance = a - t.abs()
             return torch.where(t > 0, distance.clamp_max(0), distance.clamp_min(0)) ** 2 / 2
     raise AssertionError(f"no definition of {loss!r}")

@@ -30,20 +30,7 @@ from widenet.plan.machine import available_threads
 from widenet.plan.shards import Shards
 from widenet.randomness import stream
 from widenet.sparse import SparseBatch
-from widenet.spec.initializers import (
-    CaffeXavier,
-    Constant,
-    Drawn,
-    FromFile,
-    Gaussian,
-    He,
-    Initializer,
-    Reciprocal,
-    Selu,
-    Uniform,
-    UnitBall,
-    Xavier,
-)
+from widenet.spec.initializers import Constant, Drawn, FromFile, Gaussian, Initializer, Scaled, Uniform
 from widenet.spec.layers import OutputLayer
 
 _BLOCK_NUMBERS = 2**22
@@ -76,38 +63,26 @@ def fill(
     for block in torch.split(weight, rows):
         _draw(block, drawn, fan_in, fan_out, draw)
         release(block)
-    if isinstance(drawn, UnitBall):
-        for block in torch.split(weight, rows):
-            _put_into_ball(block, drawn.radius, draw)
-            release(block)
 
 
 def _draw(block: Tensor, spec: Drawn, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
     match spec:
-        case Xavier(scale=scale):
+        case Scaled(kind="xavier", scale=scale):
             _uniform(draw, block, scale * math.sqrt(6 / (fan_in + fan_out)))
-        case CaffeXavier(scale=scale):
+        case Scaled(kind="caffe_xavier", scale=scale):
             _uniform(draw, block, scale * math.sqrt(3 / fan_out))
-        case He(scale=scale):
+        case Scaled(kind="he", scale=scale):
             _gaussian(draw, block, scale * math.sqrt(2 / fan_in))
         case Gaussian(deviation=deviation):
             _gaussian(draw, block, deviation)
         case Uniform(limit=limit, low=low):
             _uniform(draw, block, limit, low)
-        case UnitBall():
-            _gaussian(draw, block, 1.0)
         case Constant(value=value):
             block.fill_(value)
-        case Selu(scale=scale):
+        case Scaled(kind="selu", scale=scale):
             _gaussian(draw, block, scale / math.sqrt(fan_in))
-        case Reciprocal(scale=scale):
+        case Scaled(kind="reciprocal", scale=scale):
             _gaussian(draw, block, scale / fan_in)
-
-
-def _put_into_ball(direction: Tensor, radius: float, draw: np.random.Generator) -> None:
-    """Give rows lengths such that they lie evenly in a ball."""
-    length = torch.from_numpy(draw.random((len(direction), 1), dtype=np.float32)).pow_(1 / direction.shape[1])
-    direction.mul_(length * radius / direction.norm(dim=1, keepdim=True).clamp_min(1e-30))
 
 
 def _uniform(draw: np.random.Generator, block: Tensor, limit: float, low: float | None = None) -> None:

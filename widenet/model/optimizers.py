@@ -17,7 +17,7 @@ from widenet.kernels.powers import powers
 from widenet.kernels.rows import copied, roomy_beside
 from widenet.kernels.table import runner, step_runner
 from widenet.plan.tiles import blocks
-from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, Nesterov, OfMoments, Rmsprop, Sgd
+from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, OfMoments, Rmsprop, Sgd
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class _Velocity:
     The latter is in torch's form (Sutskever et al., ICML 2013, section 2.1).
     """
 
-    def __init__(self, spec: Momentum | Nesterov) -> None:
+    def __init__(self, spec: Momentum) -> None:
         self.momentum, self.looks_ahead = spec.momentum, spec.kind == "nesterov"
         self._path_sums = path_sums(self.momentum)
 

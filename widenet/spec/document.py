@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self, get_args
 
@@ -15,14 +16,14 @@ from pydantic import (
     ValidationError,
     WrapSerializer,
     field_validator,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from widenet.arguments import typed
-from widenet.errors import ArgumentError, DocumentError
+from widenet.errors import ArgumentError, DocumentError, did_you_mean
 from widenet.regular_files import check_regular
-from widenet.spec.mistakes import first_mistake
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass as _Metaclass
@@ -44,6 +45,17 @@ class Spec(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_known_fields(cls, values: Any) -> Any:
+        """Refuse unknown fields, which need the names of the known ones in their message."""
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        for name in values if isinstance(values, dict) else ():
+            if name not in known:
+                rule = f"is not a known field.{did_you_mean(str(name), known)}"
+                raise PydanticCustomError("unknown_field", "{rule}", {"rule": rule, "field": name})
+        return values
 
     @field_validator("*")
     @classmethod
@@ -102,14 +114,7 @@ class _DocumentMeta(_Metaclass):
         assert issubclass(self, Document)
         if args:
             raise ArgumentError(f"{self.__name__.removesuffix('Spec')} takes its fields by name")
-        if _is_plain(values):
-            return self.of(values, self.usual_name)
-        try:
-            return super().__call__(**values)
-        except ValidationError as error:
-            raise first_mistake(self, self.usual_name, values, error.errors(include_url=False)) from None
-        except DocumentError as error:
-            raise _within(self.usual_name, error) from None
+        return self.of(values, self.usual_name)
 
 
 class Document(Spec, metaclass=_DocumentMeta):
@@ -177,17 +182,16 @@ class Document(Spec, metaclass=_DocumentMeta):
     @classmethod
     @typed
     def of(cls, values: Any, where: str = "document") -> Self:
-        """Make a document from plain values: dictionaries, lists, numbers, text."""
+        """Make a document from plain values, or specs: dictionaries, lists, numbers, text."""
         if not isinstance(values, dict):
             raise DocumentError("must be a JSON object with named fields", place=where, value=values)
         try:
-            document = cls.model_validate_json(json.dumps(values))
+            document = cls.model_validate(values)
         except ValidationError as error:
-            raise first_mistake(cls, where, values, error.errors(include_url=False)) from None
-        except DocumentError as error:
-            raise _within(where, error) from None
-        except (TypeError, ValueError, RecursionError) as error:
-            raise DocumentError(f"must hold plain JSON values: {error}", place=where) from None
+            raise first_mistake(where, values, error.errors(include_url=False)) from None
+        except DocumentError as error:  # of a rule; its place is a JSON path
+            error.place = where if error.place is None else f"{where}: {error.place}"
+            raise
         document._path = "" if where == Document.usual_name else where
         return document
 
@@ -196,30 +200,78 @@ class Document(Spec, metaclass=_DocumentMeta):
         return json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 
-class RepeatedKeyError(ValueError):
-    """An object of JSON has a key twice."""
-
-
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object from its keys and values, for `json.loads`; raises RepeatedKeyError."""
+    """Make an object from its keys and values, for `json.loads`; raises ValueError for a key that repeats."""
     values = dict(pairs)
     if len(values) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         twice = next(name for name in counts if counts[name] > 1)
-        raise RepeatedKeyError(f'the key "{twice}" stands twice in one object')
+        raise ValueError(f'the key "{twice}" stands twice in one object')
     return values
 
 
-def _within(where: str, error: DocumentError) -> DocumentError:
-    """Return an error of a document's rules, whose place is a JSON path, with the document."""
-    error.place = where if error.place is None else f"{where}: {error.place}"
-    return error
+def require(holds: bool, place: str, rule: str, **facts: Any) -> None:
+    """Raise DocumentError with a place, a rule and further facts unless the rule holds."""
+    if not holds:
+        raise DocumentError(rule, place=place, **facts)
 
 
-def _is_plain(values: Any) -> bool:
-    """Return whether JSON can express the values."""
-    try:
-        json.dumps(values)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+def first_mistake(where: str, values: Any, errors: Sequence[Any]) -> DocumentError:
+    """Return the error for the first mistake in the values of a document.
+
+    Args:
+        where: The document.
+        values: The document's plain values.
+        errors: Pydantic's errors, at least one. An unknown field comes first, since another may lack for it.
+    """
+    error = next((each for each in errors if each["type"] == "unknown_field"), errors[0])
+    location, kind, value = error["loc"], error["type"], error["input"]
+    if kind in ("missing", "unknown_field"):
+        *parent, field = location if kind == "missing" else (*location, error["ctx"]["field"])
+        path = _path(values, parent, ends_named=False)
+        rule = "is missing" if kind == "missing" else error["msg"]
+        return DocumentError(rule, place=f"{where}: {path}.{field}" if path else f"{where}: {field}")
+    path = _path(values, location, ends_named=kind != "value_error")
+    place = f"{where}: {path}" if path else where
+    if kind == "value_error":
+        return DocumentError(str(error["ctx"]["error"]), place=place)
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _unknown_kind(place, value, error.get("ctx", {}).get("expected_tags", ""))
+    choices = [each for each in errors if each["loc"][:-1] == location[:-1] and each is not error]
+    rule = error["msg"].partition(" should ")[2]
+    rule = f"must {rule}" if rule else error["msg"][0].lower() + error["msg"][1:]
+    for choice in choices:
+        if choice["type"] == "literal_error":
+            rule += f", or {choice['ctx']['expected']}"
+    return DocumentError(rule, place=place, value=value)
+
+
+def _unknown_kind(place: str, value: Any, expected: str) -> DocumentError:
+    if not isinstance(value, dict):
+        return DocumentError("must be an object with named fields", place=place, value=value)
+    kind = value.get("kind")
+    if not isinstance(kind, str):
+        return DocumentError("is missing or no text", place=f"{place}.kind")
+    known = [name.strip(" '") for name in expected.split(",") if name.strip()]
+    return DocumentError(f'"{kind}" is not a known kind.{did_you_mean(kind, known)}', place=place)
+
+
+def _path(values: Any, location: Sequence[int | str], ends_named: bool) -> str:
+    """Return the JSON path of a pydantic location, without the union members and positions that it adds.
+
+    Args:
+        values: The document's plain values.
+        location: Pydantic's location.
+        ends_named: Whether the last part is a field, which may be missing from the document.
+    """
+    path, here = "", values
+    for position, part in enumerate(location):
+        last = ends_named and position == len(location) - 1
+        if isinstance(part, int):
+            if isinstance(here, list | tuple):
+                path += f"[{part}]"
+                here = here[part] if part < len(here) else None
+        elif isinstance(here, dict) and (part in here or last):
+            path += f".{part}" if path else part
+            here = here.get(part)
+    return path

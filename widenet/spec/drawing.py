@@ -7,7 +7,6 @@ from widenet.pictures.curves import COLOURS
 from widenet.pictures.graph import graph
 from widenet.pictures.html import Html, brief
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
-from widenet.spec.parts import Share
 from widenet.spec.rules import feeding, in_order
 
 _SAID = {
@@ -52,16 +51,12 @@ def drawn(
             _kind_and_size(layer, size),
             _formula(layer),
             *_other_settings(layer),
-            *(f"weights of {share.layer}{', transposed' * share.transposed}" for share in _shares(layer)),
+            *(f"weights of {share.layer}{', transposed' * share.transposed}" for share in layer.shares),
             f"{number:,} parameters" if number else "",
         ]
         boxes[layer.name] = (COLOURS[layer.colour], [line for line in lines if line])
-    shared = [(share.layer, layer.name) for layer in drawn_layers for share in _shares(layer)]
+    shared = [(share.layer, layer.name) for layer in drawn_layers for share in layer.shares]
     return graph(f"The network {name}".rstrip(), boxes, list(dict.fromkeys(arrows)), shared)
-
-
-def _shares(layer: Layer) -> Sequence[Share]:
-    return getattr(layer, "weights", None) or ()
 
 
 def _size(layer: Layer) -> str:
@@ -78,7 +73,8 @@ def _formula(layer: Layer) -> str:
     parts = [getattr(layer, name).kind for name in ("function", "activation", "loss") if hasattr(layer, name)]
     filters = getattr(layer, "filters", None)
     if filters is not None:
-        parts = [f"{filters:,} filters of {_short(layer.model_dump(mode='json')['kernel'])}", *parts]
+        kernel = json.dumps(layer.model_dump(mode="json")["kernel"])
+        parts = [f"{filters:,} filters of {kernel}", *parts]
     return ", ".join(part.replace("_", " ") for part in parts)
 
 
@@ -102,13 +98,3 @@ def _words(value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(_words, value))
     return json.dumps(value) if isinstance(value, bool | None) else brief(value)
-
-
-def _short(value: object) -> str:
-    if isinstance(value, dict):
-        return " ".join(
-            str(inner)
-            for inner in value.values()
-            if isinstance(inner, str | int | float) and not isinstance(inner, bool)
-        )
-    return json.dumps(value) if isinstance(value, list | bool) else brief(value)

@@ -9,31 +9,19 @@ from widenet.spec.document import Spec, named
 Scale = Annotated[float, Field(gt=0)]
 
 
-class Xavier(Spec):
-    """Uniform within +-scale * sqrt(6 / (in + out)). Glorot and Bengio, AISTATS 2010, equation 16."""
+class Scaled(Spec):
+    """Numbers whose spread follows from the units that enter (in) or leave (out) the whole weight.
 
-    kind: Literal["xavier"]
+    xavier: uniform within +-scale * sqrt(6 / (in + out)); Glorot and Bengio, AISTATS 2010, equation 16.
+    caffe_xavier: uniform within +-scale * sqrt(3 / out). The others are gaussian. Their standard deviations
+    are for he scale * sqrt(2 / in), He et al., ICCV 2015, equation 10; for selu scale / sqrt(in), as SELU
+    networks need, Klambauer et al., NeurIPS 2017, section 3; for reciprocal scale / in.
+    """
+
+    kind: Literal["xavier", "caffe_xavier", "he", "selu", "reciprocal"]
     """Its name."""
     scale: Scale = 1.0
-    """Factor on the limit."""
-
-
-class CaffeXavier(Spec):
-    """Uniform within +-scale * sqrt(3 / out), out the number of receiving units."""
-
-    kind: Literal["caffe_xavier"]
-    """Its name."""
-    scale: Scale = 1.0
-    """Factor on the limit."""
-
-
-class He(Spec):
-    """Gaussian with standard deviation scale * sqrt(2 / in). He et al., ICCV 2015, equation 10."""
-
-    kind: Literal["he"]
-    """Its name."""
-    scale: Scale = 1.0
-    """Factor on the deviation."""
+    """Factor on the limit or the deviation."""
 
 
 class Gaussian(Spec):
@@ -62,15 +50,6 @@ class Uniform(Spec):
         return self
 
 
-class UnitBall(Spec):
-    """The vector of each wide unit (elsewhere: of each receiving unit) uniform in the ball around zero."""
-
-    kind: Literal["unit_ball"]
-    """Its name."""
-    radius: Scale = 1.0
-    """Radius of the ball."""
-
-
 class Constant(Spec):
     """Every weight the same."""
 
@@ -80,28 +59,7 @@ class Constant(Spec):
     """The value."""
 
 
-class Selu(Spec):
-    """Gaussian with standard deviation scale / sqrt(in), as SELU networks need.
-
-    Klambauer et al., NeurIPS 2017, section 3.
-    """
-
-    kind: Literal["selu"]
-    """Its name."""
-    scale: Scale = 1.0
-    """Factor on the deviation."""
-
-
-class Reciprocal(Spec):
-    """Gaussian with standard deviation scale / in."""
-
-    kind: Literal["reciprocal"]
-    """Its name."""
-    scale: Scale = 1.0
-    """Factor on the deviation."""
-
-
-Drawn = Xavier | CaffeXavier | He | Gaussian | Uniform | UnitBall | Constant | Selu | Reciprocal
+Drawn = Scaled | Gaussian | Uniform | Constant
 DrawnField = named(Drawn)
 
 
@@ -117,7 +75,7 @@ class FromFile(Spec):
     """The file: .npz, .npy, .parquet, .arrow or text. A relative path begins in the current directory."""
     scale: Scale = 1.0
     """Factor on the vectors."""
-    otherwise: DrawnField = Xavier(kind="xavier")  # type: ignore[valid-type]
+    otherwise: DrawnField = Scaled(kind="xavier")  # type: ignore[valid-type]
     """Initial weights of features that the file lacks, and of other sources."""
 
 

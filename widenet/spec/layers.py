@@ -7,21 +7,18 @@ from pydantic_core import CoreSchema
 
 from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec, kinds
-from widenet.spec.initializers import InitializerField, Xavier
+from widenet.spec.initializers import InitializerField, Scaled
 from widenet.spec.losses import CrossEntropy, LossField, SampleField
 from widenet.spec.parts import (
     Count,
-    DropoutForm,
+    LayerBase,
     Limit,
     Name,
-    Normalization,
-    OfLayers,
     Probability,
     Shares,
     Sources,
     SourcesOrNone,
-    Sparseness,
-    check_activation,
+    SummingLayer,
 )
 from widenet.spec.sequential import AttentionLayer, RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -31,20 +28,18 @@ NEWEST = 50
 """Default number of positions of a sequence that an input reads."""
 
 
-class InputLayer(Spec, OfLayers):
+class InputLayer(LayerBase):
     """A field of the dataset, sparse or dense, as it enters the network."""
 
     colour: ClassVar[int] = 2
 
     kind: Literal["input"]
     """Its kind."""
-    name: Name
-    """The layer's name."""
     field: Name
     """The dataset's field."""
     units: AutoUnits = "auto"
     """Width. auto: the field's; a larger number leaves room for features to come."""
-    shape: Annotated[tuple[Count, ...], Field(min_length=2, max_length=4)] | None = None
+    shape: Annotated[tuple[Count, ...], Field(min_length=2, max_length=4, strict=False)] | None = None
     """Channels and sizes of the axes, slowest first, as [1, 28, 28]; their product is the width. Unset:
     flat (dense fields only).
     """
@@ -73,7 +68,7 @@ class InputLayer(Spec, OfLayers):
         return NEWEST if self.last is None else self.last
 
 
-class HiddenLayer(Spec, OfLayers):
+class HiddenLayer(SummingLayer):
     """A fully connected layer: activation(sum over sources of x W, plus a bias)."""
 
     takes_features: ClassVar[bool] = True
@@ -82,45 +77,16 @@ class HiddenLayer(Spec, OfLayers):
 
     kind: Literal["hidden"] = "hidden"
     """Its kind; a layer without a kind is hidden."""
-    name: Name
-    """The layer's name."""
     source: SourcesOrNone | None = None
     """The layer or layers it takes its input from; unset: the layer before it in the document; []: none,
     beside `skip`.
     """
     units: Count
     """Number of units."""
-    activation: ActivationField = PlainActivation(kind="sigmoid")
-    """Function applied to the sums."""
-    bias: bool = True
-    """Add a learned bias to each unit."""
-    bias_start: float = 0.0
-    """Value that every bias starts with."""
-    initializer: InitializerField = Xavier(kind="xavier")
-    """Initial weights."""
-    frozen: bool = False
-    """Leave all weights that the layer uses as the training begins with them, to the bit.
-
-    A batch normalization then uses its running statistics. `weight_norm` shortens nothing.
-    """
-    weights: Shares | None = None
-    """Weights shared with another layer, or with several, each for one of the sources."""
     described_by: Sources | None = None
     """Descriptions of the features of a sparse source, such as ["genre", "price"]: the weights of a feature
     are then a vector of its own plus those of its attributes, also where other layers share them.
     """
-    dropout: Probability = 0.0
-    """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
-    dropout_form: DropoutForm = "mask"
-    """mask: as above. rest: sigmoid units become 0.5 and none is rescaled; elu and selu units become the
-    activation's lower limit, and the layer is brought back to mean 0 and variance 1 (alpha dropout, Klambauer
-    et al., 2017); others become 0 and the rest is rescaled. The gradient of every unit, silenced or not, then
-    takes the activation's slope at its value after dropout.
-
-    rest needs one of sigmoid, tanh, relu, linear, leaky_relu, elu, selu.
-    """
-    sparseness: Sparseness | None = None
-    """Penalty on the units' mean activation; needs activations in (0, 1)."""
     weight_norm: Limit | None = None
     """Largest Euclidean length of a unit's incoming weights, per source; longer ones are shortened after each
     step.
@@ -128,16 +94,6 @@ class HiddenLayer(Spec, OfLayers):
     Over a sparse input every step then reads all weights of the source. Rows that no batch touched lately
     count as they were left.
     """
-    delta_norm: Limit | None = None
-    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is
-    shortened.
-
-    Along a sequence the sums at all positions of an example count together.
-    """
-    batch_normalization: Normalization = None
-    """Normalization of the sums, by unit, before the activation; true: with its defaults."""
-    skip: Sources | None = None
-    """Layers of as many units that are added to the sums, before a normalization and the activation."""
     split: bool | None = None
     """Cut the layer's weights into shards of units, so that each process holds and updates only its share.
 
@@ -145,12 +101,8 @@ class HiddenLayer(Spec, OfLayers):
     sends. Weights from sparse inputs are always cut, by features; weights that layers share never are.
     """
 
-    def check(self, place: str, num_sources: int) -> None:
-        """See `OfLayers.check`."""
-        check_activation(place, self.activation.kind, self.sparseness, self.dropout_form)
-
     def why_not_linear(self) -> str:
-        """See `OfLayers.why_not_linear`."""
+        """Return the activation as the reason, unless it is linear."""
         kind = self.activation.kind
         return "" if kind == "linear" else f"has the activation {kind}"
 
@@ -218,7 +170,7 @@ class Neighbourhood(Spec):
         return self.order != "ignore"
 
 
-class OutputLayer(Spec, OfLayers):
+class OutputLayer(LayerBase):
     """A fully connected layer that predicts a field of the dataset, with its loss."""
 
     shares_with: ClassVar[str] = "hidden or output layer"
@@ -226,8 +178,6 @@ class OutputLayer(Spec, OfLayers):
 
     kind: Literal["output"]
     """Its kind."""
-    name: Name
-    """The layer's name."""
     field: Name
     """The dataset's field that holds the targets."""
     source: Sources | None = None
@@ -262,7 +212,7 @@ class OutputLayer(Spec, OfLayers):
     """Score by cosine instead of by product."""
     neighbourhood: Neighbourhood | None = None
     """A term from counts of features that occur together, for evaluation and recommendations."""
-    repeats: Annotated[tuple[float, ...], Field(min_length=1)] | None = None
+    repeats: Annotated[tuple[float, ...], Field(min_length=1, strict=False)] | None = None
     """Numbers that evaluation and recommendations add to the logits of features that the sequence has
     already, with "predict": "next".
 
@@ -276,7 +226,7 @@ class OutputLayer(Spec, OfLayers):
     """Value that every bias starts with."""
     bias_l2: Annotated[float, Field(ge=0)] = 0.0
     """Weight of half the squared biases in the objective; the reported loss does not include it."""
-    initializer: InitializerField = Xavier(kind="xavier")
+    initializer: InitializerField = Scaled(kind="xavier")
     """Initial weights."""
     frozen: bool = False
     """Leave all weights that the layer uses as the training begins with them, to the bit."""

@@ -27,10 +27,11 @@ class ScaledMarginalCrossEntropy(Spec):
     """Cross-entropy that leaves units alone once they are right by a margin.
 
     Targets cost -one_scale * log a while a < one_target; other units cost -zero_scale * log(1 - a) while a >
-    zero_target. Under a softmax only targets cost, each times its value's share of the example's values.
+    zero_target. Under a softmax only targets cost, each times its value's share of the example's values. The
+    data-scaled form multiplies the cost of a target by its value, under a softmax in place of the share.
     """
 
-    kind: Literal["scaled_marginal_cross_entropy"]
+    kind: Literal["scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy"]
     """Its name."""
     one_target: Annotated[float, Field(ge=0, le=1)] = 0.9
     """Activation at which a target costs nothing any more."""
@@ -42,44 +43,15 @@ class ScaledMarginalCrossEntropy(Spec):
     """Weight of the other units."""
 
 
-class DataScaledMarginalCrossEntropy(ScaledMarginalCrossEntropy):
-    """Scaled marginal cross-entropy with the cost of a target multiplied by its value.
+class PlainLoss(Spec):
+    """A loss without numbers of its own, for every unit.
 
-    Under a softmax the value replaces the target's share.
+    l1: |a - t|. l2: half of (a - t)^2. hinge: max(0, 1 - t a) with t = 1 or -1: a sparse target's value, or
+    1; -1 for every other unit. l2_hinge: half of d^2, d = min(0, a - |t|) for targets (t > 0), and max(0, a -
+    |t|) for other units, so that nothing beyond the target costs.
     """
 
-    kind: Literal["data_scaled_marginal_cross_entropy"]  # type: ignore[assignment]
-    """Its name."""
-
-
-class L1(Spec):
-    """|a - t| for every unit."""
-
-    kind: Literal["l1"]
-    """Its name."""
-
-
-class L2(Spec):
-    """Half of (a - t)^2 for every unit."""
-
-    kind: Literal["l2"]
-    """Its name."""
-
-
-class Hinge(Spec):
-    """max(0, 1 - t a) with t = 1 or -1: a sparse target's value, or 1; -1 for every other unit."""
-
-    kind: Literal["hinge"]
-    """Its name."""
-
-
-class L2Hinge(Spec):
-    """Half of d^2: no cost beyond the target.
-
-    d = min(0, a - |t|) for targets (t > 0), and max(0, a - |t|) for other units.
-    """
-
-    kind: Literal["l2_hinge"]
+    kind: Literal["l1", "l2", "hinge", "l2_hinge"]
     """Its name."""
 
 
@@ -99,16 +71,7 @@ class CosineContrastive(Spec):
     """Weight of the negatives' average."""
 
 
-Loss = (
-    CrossEntropy
-    | ScaledMarginalCrossEntropy
-    | DataScaledMarginalCrossEntropy
-    | L1
-    | L2
-    | Hinge
-    | L2Hinge
-    | CosineContrastive
-)
+Loss = CrossEntropy | ScaledMarginalCrossEntropy | PlainLoss | CosineContrastive
 LossField = named(Loss)
 CROSS_ENTROPIES = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
 """The losses that are computed from logits: their slopes are derivatives by the logit, under a sigmoid or

@@ -23,7 +23,7 @@ class NetworkSpec(Document):
     """Gradient of a weight that several layers share: the sum or the mean of their gradients."""
     optimizer: OptimizerSettings | None = None
     """Settings that the network needs of the training document's optimizer."""
-    layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]
+    layers: Annotated[tuple[LayerField, ...], Field(min_length=1, strict=False)]
     """The layers. A layer without `source` takes the layer before it."""
 
     _notes: tuple[str, ...] = PrivateAttr(())

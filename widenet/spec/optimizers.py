@@ -36,28 +36,13 @@ class Sgd(Spec, OfOptimizers):
 
 
 class Momentum(Spec, OfOptimizers):
-    """v = momentum * v + g; w -= rate * v."""
+    """v = momentum * v + g; w -= rate * v. Under nesterov, w -= rate * (g + momentum * v)."""
 
     state: ClassVar[tuple[str, ...]] = ("velocity",)
     idles: ClassVar[bool] = True
     idle_weights_move: ClassVar[bool] = True
 
-    kind: Literal["momentum"]
-    """Its name."""
-    learning_rate: Rate = 0.05
-    """Step size."""
-    momentum: Decay = 0.9
-    """Share of the velocity that stays."""
-
-
-class Nesterov(Spec, OfOptimizers):
-    """v = momentum * v + g; w -= rate * (g + momentum * v)."""
-
-    state: ClassVar[tuple[str, ...]] = ("velocity",)
-    idles: ClassVar[bool] = True
-    idle_weights_move: ClassVar[bool] = True
-
-    kind: Literal["nesterov"]
+    kind: Literal["momentum", "nesterov"]
     """Its name."""
     learning_rate: Rate = 0.05
     """Step size."""
@@ -162,7 +147,7 @@ class AdamW(OfMoments):
     """w -= rate * weight_decay * w in each step; biases are left alone."""
 
 
-Optimizer = Sgd | Momentum | Nesterov | Adagrad | Rmsprop | Adadelta | Adam | AdamW
+Optimizer = Sgd | Momentum | Adagrad | Rmsprop | Adadelta | Adam | AdamW
 OptimizerField = named(Optimizer)
 
 

@@ -1,12 +1,12 @@
-"""Parts that several specs share: names, counts, sources, shared weights, sparseness, normalization."""
+"""Parts that several specs share: names, sources, shared weights, penalties, and the bases of layers."""
 
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from widenet.errors import DocumentError
-from widenet.spec.activations import RESTING
-from widenet.spec.document import Spec
+from widenet.spec.activations import RESTING, ActivationField, PlainActivation
+from widenet.spec.document import Spec, require
+from widenet.spec.initializers import InitializerField, Scaled
 
 NAME_PATTERN, LONGEST_NAME = r"^[^/\\\x00-\x1f]+$", 100
 """What a name in a document looks like, and its largest number of characters."""
@@ -18,9 +18,7 @@ DropoutForm = Literal["mask", "rest"]
 
 
 def _several(value: object) -> object:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
 _AsWritten = Name | Annotated[list[Name], Field(min_length=1)]
@@ -32,34 +30,6 @@ _AsWrittenOrNone = Name | list[Name]
 SourcesOrNone = Annotated[
     tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWrittenOrNone)
 ]
-
-
-class OfLayers:
-    """Facts of a kind of layer."""
-
-    takes_features: ClassVar[bool] = False
-    """Whether a sparse input may be its source."""
-    goes_along: ClassVar[bool] = False
-    """Whether its sources must go along a sequence."""
-    shares_with: ClassVar[str] = ""
-    """The layers that may share their weights with it: those that say the same; empty: none may."""
-    transposes: ClassVar[bool] = True
-    """Whether shared weights may be transposed."""
-    colour: ClassVar[int] = 5
-    """Place of its colour in pictures of networks, in `pictures.curves.COLOURS`."""
-
-    @property
-    def words(self) -> str:
-        """The kind with its article, for messages: "a hidden layer", "an output layer"."""
-        kind: str = getattr(self, "kind")  # noqa: B009
-        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} layer"
-
-    def check(self, place: str, num_sources: int) -> None:
-        """Raise DocumentError for the first broken rule that concerns this layer alone."""
-
-    def why_not_linear(self) -> str:
-        """Return why a trained layer is no linear map, after its name in a message; empty if it is one."""
-        return f"is {getattr(self, 'kind')}"  # noqa: B009
 
 
 class Share(Spec):
@@ -75,13 +45,9 @@ class Share(Spec):
     """Use them the other way round, as the decoder of a tied autoencoder does (not between convolutions)."""
 
 
-def _listed(value: object) -> object:
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
-
-
 Shares = Annotated[
     tuple[Share, ...],
-    BeforeValidator(_listed, json_schema_input_type=Share | Annotated[list[Share], Field(min_length=1)]),
+    BeforeValidator(_several, json_schema_input_type=Share | Annotated[list[Share], Field(min_length=1)]),
     Field(min_length=1),
 ]
 """One share, or several for as many sources."""
@@ -129,14 +95,104 @@ Normalization = Annotated[
 ]
 
 
-def check_activation(
-    place: str, activation: str, sparseness: Sparseness | None, dropout_form: DropoutForm
-) -> None:
-    """Raise DocumentError where a penalty or a form of dropout does not go with an activation."""
-    if sparseness is not None and not sparseness.pull_outside and activation not in ("sigmoid", "softmax"):
-        raise DocumentError(
-            "needs activations between 0 and 1", place=f"{place}.sparseness", value=activation
-        )
-    if dropout_form == "rest" and activation not in RESTING:
+class LayerBase(Spec):
+    """What all layers have, and facts of each kind."""
+
+    takes_features: ClassVar[bool] = False
+    """Whether a sparse input may be its source."""
+    goes_along: ClassVar[bool] = False
+    """Whether its sources must go along a sequence."""
+    shares_with: ClassVar[str] = ""
+    """The layers that may share their weights with it: those that say the same; empty: none may."""
+    transposes: ClassVar[bool] = True
+    """Whether shared weights may be transposed."""
+    colour: ClassVar[int] = 5
+    """Place of its colour in pictures of networks, in `pictures.curves.COLOURS`."""
+
+    kind: str
+    """Its kind."""
+    name: Name
+    """The layer's name."""
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """Weights that it takes from other layers."""
+        return getattr(self, "weights", None) or ()
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Names of the layers in its `skip`."""
+        return getattr(self, "skip", None) or ()
+
+    @property
+    def words(self) -> str:
+        """The kind with its article, for messages: "a hidden layer", "an output layer"."""
+        return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind} layer"
+
+    def check(self, place: str, num_sources: int) -> None:
+        """Raise DocumentError for the first broken rule that concerns this layer alone."""
+
+    def why_not_linear(self) -> str:
+        """Return why a trained layer is no linear map, after its name in a message; empty if it is one."""
+        return f"is {self.kind}"
+
+
+class TrunkLayer(LayerBase):
+    """A layer between inputs and outputs."""
+
+    source: Sources | None = None
+    """The layer or layers it takes its input from; unset: the layer before it in the document."""
+    skip: Sources | None = None
+    """Layers of as many units that are added: to the sums, before a normalization and the activation, or to
+    the output of a layer without sums.
+    """
+
+
+class SummingLayer(TrunkLayer):
+    """A layer of sums over sources and weights, with an activation."""
+
+    activation: ActivationField = PlainActivation(kind="sigmoid")
+    """Function applied to the sums."""
+    bias: bool = True
+    """Add a learned bias to each unit or filter."""
+    bias_start: float = 0.0
+    """Value that every bias starts with."""
+    initializer: InitializerField = Scaled(kind="xavier")
+    """Initial weights. For a filter, `in` counts its weights, `out` the filters times the kernel's places."""
+    frozen: bool = False
+    """Leave all weights that the layer uses as the training begins with them, to the bit.
+
+    A batch normalization then uses its running statistics. `weight_norm` shortens nothing.
+    """
+    weights: Shares | None = None
+    """Weights shared with another layer, or with several, each for one of the sources."""
+    dropout: Probability = 0.0
+    """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
+    dropout_form: DropoutForm = "mask"
+    """mask: as above. rest: sigmoid units become 0.5 and none is rescaled; elu and selu units become the
+    activation's lower limit, and the layer is brought back to mean 0 and variance 1 (alpha dropout, Klambauer
+    et al., 2017); others become 0 and the rest is rescaled. The gradient of every unit, silenced or not, then
+    takes the activation's slope at its value after dropout.
+
+    rest needs one of sigmoid, tanh, relu, linear, leaky_relu, elu, selu.
+    """
+    sparseness: Sparseness | None = None
+    """Penalty on the mean activation of each unit (a filter at a position); needs activations in (0, 1)."""
+    delta_norm: Limit | None = None
+    """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is
+    shortened.
+
+    Along a sequence the sums at all positions of an example count together.
+    """
+    batch_normalization: Normalization = None
+    """Normalization of the sums, by unit or filter, before the activation; true: with its defaults."""
+
+    def check(self, place: str, num_sources: int) -> None:
+        """Check that the penalty and the form of dropout go with the activation."""
+        activation = self.activation.kind
+        can_pull = self.sparseness is None or self.sparseness.pull_outside
+        between = can_pull or activation in ("sigmoid", "softmax")
+        require(between, f"{place}.sparseness", "needs activations between 0 and 1", value=activation)
+        rests = self.dropout_form == "mask" or activation in RESTING
         rule = f'"rest" needs one of the activations {", ".join(RESTING)}'
-        raise DocumentError(rule, place=f"{place}.dropout_form", value=activation)
+        require(rests, f"{place}.dropout_form", rule, value=activation)

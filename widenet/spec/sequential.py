@@ -2,16 +2,16 @@
 
 from typing import ClassVar, Literal
 
-from widenet.errors import DocumentError
 from widenet.spec.activations import ActivationField, PlainActivation
-from widenet.spec.document import Spec
-from widenet.spec.initializers import InitializerField, Xavier
-from widenet.spec.parts import Count, Name, OfLayers, Probability, Sources
+from widenet.spec.document import require
+from widenet.spec.initializers import InitializerField, Scaled
+from widenet.spec.parts import Count, Probability, TrunkLayer
 
 
-class RecurrentLayer(Spec, OfLayers):
+class RecurrentLayer(TrunkLayer):
     """A layer along a sequence: each position's state follows from the state before and the position's input.
 
+    All its sources go along one sequence.
     gru: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine
     translation", EMNLP 2014, with the reset gate behind the product, as cuDNN and torch have it. lstm:
     Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997, with forget gates,
@@ -24,19 +24,13 @@ class RecurrentLayer(Spec, OfLayers):
 
     kind: Literal["recurrent"]
     """Its kind."""
-    name: Name
-    """The layer's name."""
-    source: Sources | None = None
-    """The layer or layers it takes its input from, all along one sequence; unset: the layer before it in
-    the document.
-    """
     cell: Literal["gru", "lstm"] = "gru"
     """Kind of the step from one state to the next. Its activations are sigmoid and tanh."""
     units: Count
     """Numbers in its state."""
     bias: bool = True
     """Add learned biases."""
-    initializer: InitializerField = Xavier(kind="xavier")
+    initializer: InitializerField = Scaled(kind="xavier")
     """Initial weights of the sources and of the previous state; `out` counts the units."""
     frozen: bool = False
     """Leave all weights of the layer as the training begins with them, to the bit."""
@@ -45,8 +39,6 @@ class RecurrentLayer(Spec, OfLayers):
 
     The next state uses all numbers.
     """
-    skip: Sources | None = None
-    """Layers with the same number of units that are added to the output."""
     split: bool | None = None
     """Cut the weights of the gates into shards of rows, so that each process holds and updates only its
     share; the cells are computed in every process.
@@ -61,7 +53,7 @@ class RecurrentLayer(Spec, OfLayers):
         return self.units * {"gru": 3, "lstm": 4}[self.cell]
 
 
-class AttentionLayer(Spec, OfLayers):
+class AttentionLayer(TrunkLayer):
     """A block of causal self-attention: each position reads its source at its own and at earlier positions.
 
     x + dropout(attention(normalized x)), then the same around two fully connected layers at each position.
@@ -74,10 +66,6 @@ class AttentionLayer(Spec, OfLayers):
 
     kind: Literal["attention"]
     """Its kind."""
-    name: Name
-    """The layer's name."""
-    source: Sources | None = None
-    """The layer it takes its input from, along a sequence; unset: the layer before it in the document."""
     heads: Count = 1
     """Parts of the units that attend to positions by themselves; it divides the number of units."""
     positions: Literal["relative", "absolute", "none"] = "relative"
@@ -97,15 +85,12 @@ class AttentionLayer(Spec, OfLayers):
     """
     normalize_output: bool = False
     """Normalize the output too, as after the last of several blocks."""
-    initializer: InitializerField = Xavier(kind="xavier")
+    initializer: InitializerField = Scaled(kind="xavier")
     """Initial weights and vectors of positions."""
     frozen: bool = False
     """Leave all weights of the layer as the training begins with them, to the bit."""
-    skip: Sources | None = None
-    """Layers with the same number of units that are added to the output."""
 
     def check(self, place: str, num_sources: int) -> None:
-        """See `OfLayers.check`."""
-        if num_sources != 1:
-            rule = "of an attention layer must be one layer"
-            raise DocumentError(rule, place=f"{place}.source", value=num_sources)
+        """Check that it has one source."""
+        rule = "of an attention layer must be one layer"
+        require(num_sources == 1, f"{place}.source", rule, value=num_sources)

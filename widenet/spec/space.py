@@ -9,16 +9,12 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, ValidationError, model_validator
 
 from widenet.errors import DocumentError
-from widenet.spec.document import Document, Spec
-from widenet.spec.mistakes import first_mistake
+from widenet.spec.document import Document, Spec, first_mistake, require
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 FIXED = ("training.epochs", "training.evaluation", "training.keep", "training.checkpoints")
 """Places whose values are the same in every trial, so that trials compare."""
-
-_OPEN = ("from", "between")
-"""The keys of open values."""
 _MOST_PAIRS = 10_000
 """Most pairs of documents that `SpaceSpec.grid` lists."""
 
@@ -144,12 +140,10 @@ class SpaceSpec(Document):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        choices = self.choices
-        if not choices:
+        if not self.choices:
             raise DocumentError("must leave a value open, as from or between")
-        for place in choices:
-            if place.startswith(FIXED):
-                raise DocumentError("must be the same in every trial", place=place)
+        for place in self.choices:
+            require(not place.startswith(FIXED), place, "must be the same in every trial")
         return self
 
 
@@ -173,58 +167,50 @@ def _or_open(schema: Any) -> dict[str, Any]:
 
 def _choice(value: Any, place: str) -> Choice | None:
     """Return the choice that a value of the document is; None if it is no open value."""
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not value.keys() & {"from", "between"}:
         return None
-    if value.keys().isdisjoint(_OPEN):
-        return None
+    require(not {"from", "between"} <= value.keys(), place, "must have from or between, not both")
     kind = From if "from" in value else Between
-    if "from" in value and "between" in value:
-        raise DocumentError("must have from or between, not both", place=place)
     try:
-        return kind.model_validate_json(json.dumps(value))
+        return kind.model_validate(value)
     except ValidationError as error:
-        mistake = first_mistake(kind, place, value, error.errors(include_url=False))
+        mistake = first_mistake(place, value, error.errors(include_url=False))
         mistake.place = str(mistake.place).replace(": ", ".", 1)
         raise mistake from None
 
 
-def _parts(value: Any, place: str) -> list[tuple[str, Any]]:
-    """Return the values inside an object or a list, with their places."""
-    if isinstance(value, dict):
-        return [(f"{place}.{name}" if place else name, inner) for name, inner in value.items()]
-    return (
-        [(f"{place}[{number}]", inner) for number, inner in enumerate(value)]
-        if isinstance(value, list)
-        else []
-    )
+def _inside(value: Any, place: str) -> list[tuple[str, Any]]:
+    """Return the values inside a choice, an object or a list, with their places."""
+    choice = _choice(value, place)
+    if isinstance(choice, From):
+        return [(f"{place}.from[{number}]", option) for number, option in enumerate(choice.options)]
+    if isinstance(value, dict) and choice is None:
+        return [(f"{place}.{name}".lstrip("."), inner) for name, inner in value.items()]
+    if isinstance(value, list):
+        return [(f"{place}[{number}]", inner) for number, inner in enumerate(value)]
+    return []
 
 
 def _choices(value: Any, place: str) -> Iterator[tuple[str, Choice]]:
     choice = _choice(value, place)
     if choice is not None:
         yield place, choice
-    inside = _options(choice, place) if isinstance(choice, From) else _parts(value, place)
-    for name, inner in inside if not isinstance(choice, Between) else ():
+    for name, inner in _inside(value, place):
         yield from _choices(inner, name)
-
-
-def _options(choice: From, place: str) -> list[tuple[str, Any]]:
-    return [(f"{place}.from[{number}]", option) for number, option in enumerate(choice.options)]
 
 
 def _chosen(value: Any, place: str, choose: Choose) -> Any:
     """Return plain values with a value in place of every choice."""
-    choice = _choice(value, place)
+    choice, inside = _choice(value, place), _inside(value, place)
     if isinstance(choice, Between):
         return choose(place, choice)
     if choice is not None:
-        name, option = _options(choice, place)[choice.labels.index(choose(place, choice))]
+        name, option = inside[choice.labels.index(choose(place, choice))]
         return _chosen(option, name, choose)
+    chosen = [_chosen(inner, name, choose) for name, inner in inside]
     if isinstance(value, dict):
-        return {name: _chosen(inner, f"{place}.{name}", choose) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_chosen(inner, f"{place}[{number}]", choose) for number, inner in enumerate(value)]
-    return value
+        return dict(zip(value, chosen, strict=True))
+    return chosen if isinstance(value, list) else value
 
 
 def _size(choice: Choice) -> float:
@@ -239,14 +225,14 @@ def _assignments(value: Any, place: str) -> Iterator[dict[str, Any]]:
     """Yield every way to make the choices in a value."""
     choice = _choice(value, place)
     if isinstance(choice, From):
-        for label, (name, option) in zip(choice.labels, _options(choice, place), strict=True):
+        for label, (name, option) in zip(choice.labels, _inside(value, place), strict=True):
             for inner in _assignments(option, name):
                 yield {place: label, **inner}
     elif choice is not None:
         low, high = map(int, choice.between)
         yield from ({place: number} for number in range(low, high + 1))
     else:
-        for parts in product(*(list(_assignments(inner, name)) for name, inner in _parts(value, place))):
+        for parts in product(*(list(_assignments(inner, name)) for name, inner in _inside(value, place))):
             yield {key: chosen for part in parts for key, chosen in part.items()}
 
 
