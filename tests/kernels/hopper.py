@@ -11,7 +11,7 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from widenet.kernels.bags import row_gradient
-from widenet.kernels.optimizer_steps import Penalties
+from widenet.kernels.passes import Penalties
 from widenet.kernels.triton import fixed_point, running_top_k
 from widenet.kernels.triton.attention import (
     Heads,

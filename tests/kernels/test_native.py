@@ -11,11 +11,11 @@ from unittest import mock
 import pytest
 import torch
 
-from tests.kernels.test_output_passes import Case
-from widenet.kernels import best_units, native, output_passes
+from tests.kernels.test_passes import Case
+from widenet.kernels import best_units, native, passes
 from widenet.kernels.bags import gather_sum
 from widenet.kernels.fixed_point import exact_sum
-from widenet.kernels.optimizer_steps import Penalties, TileStep
+from widenet.kernels.passes import Penalties, TileStep
 from widenet.kernels.table import FUSED_OPTIMIZERS
 from widenet.sparse import SparseBatch
 
@@ -33,7 +33,7 @@ def digest():
     """What the passes of the library give, as a SHA-256."""
     generator = torch.Generator().manual_seed(1)
     found, terms = sha256(), torch.randn(9, 300, 70, generator=generator)
-    with mock.patch.object(output_passes, "chosen_bits", return_value="portable"):
+    with mock.patch.object(passes, "chosen_bits", return_value="portable"):
         for seed in range(30):
             for tensor in Case.drawn(seed).made(half=seed % 2 > 0):
                 found.update(tensor.numpy().tobytes())

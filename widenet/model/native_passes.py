@@ -7,19 +7,18 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.optimizer_steps import Stepped
-from widenet.kernels.output_passes import (
+from widenet.kernels.passes import (
     Gradients,
     OutputBatch,
     OutputShard,
+    Stepped,
     add_shares,
     add_slopes,
     finish,
     finish_hidden,
 )
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.output_step import OutputStep
-from widenet.model.row_sum import RowSum, over_shards
+from widenet.model.output_step import OutputStep, RowSum, over_shards
 from widenet.model.sweep import groups
 from widenet.plan.tiles import GRADIENT_NUMBERS
 

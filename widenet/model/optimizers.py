@@ -12,7 +12,7 @@ from torch import Tensor
 
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.optimizer_steps import Penalties, TileStep
+from widenet.kernels.passes import Penalties, TileStep
 from widenet.kernels.powers import powers
 from widenet.kernels.rows import copied, roomy_beside
 from widenet.kernels.table import runner, step_runner

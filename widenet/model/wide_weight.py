@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.optimizer_steps import Stepped
+from widenet.kernels.passes import Stepped
 from widenet.kernels.rows import copied
 from widenet.kernels.scratch import read_around, release, scratch_of
 from widenet.model.host_memory import HostMemory

@@ -12,9 +12,9 @@ from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
+from widenet.model.output_step import RowSum, divided, over_shards
 from widenet.model.preparation import Values
 from widenet.model.quantized_part import QuantizedPart
-from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sweep import in_turn
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
 from widenet.predict.terms import terms_of

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.best_units import MISSING, RunningTopK, Units, rank
-from widenet.model.row_sum import RowSum
+from widenet.model.output_step import RowSum
 from widenet.model.sweep import groups, in_turn
 from widenet.predict.logit_tiles import Tiles
 from widenet.sparse import SparseBatch

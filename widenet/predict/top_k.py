@@ -11,8 +11,8 @@ from widenet.kernels.running_top_k import running_top_k, unpacked
 from widenet.model.activations import definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
+from widenet.model.output_step import RowSum
 from widenet.model.preparation import Values
-from widenet.model.row_sum import RowSum
 from widenet.model.sharding import ByUnit, split
 from widenet.model.sweep import in_turn
 from widenet.plan.shards import as_slice

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.optimizer_steps import Penalties
+from widenet.kernels.passes import Penalties
 from widenet.kernels.triton.advance import advance_at
 from widenet.kernels.triton.gather_sum import columns_at_once, sum_of_rows
 

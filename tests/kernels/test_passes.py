@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from widenet.kernels import output_passes
+from widenet.kernels import passes
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.output_passes import (
+from widenet.kernels.passes import (
     Gradients,
     OutputBatch,
     OutputShard,
@@ -240,5 +240,5 @@ def test_operands_are_rounded_as_torch_rounds():
     edges = [0.0, -0.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-7 + 2**-8, 1e-40, 3e-39]
     case.weight_RH.view(-1)[: len(edges)] = torch.tensor(edges)
     rounded = replace(case, weight_RH=case.weight_RH.bfloat16().float())
-    with mock.patch.object(output_passes, "chosen_bits", return_value="portable"):
+    with mock.patch.object(passes, "chosen_bits", return_value="portable"):
         assert torch.equal(case.logits(half=True), rounded.logits(half=False))
