@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels import neighbour_lists
-from widenet.kernels.neighbour_lists import EMPTY, FRACTION_BITS, NeighbourLists
+from widenet.kernels import neighbour_means
+from widenet.kernels.neighbour_means import EMPTY, FRACTION_BITS, NeighbourLists
 from widenet.sparse import SparseBatch
 
 BITS = FRACTION_BITS
@@ -71,7 +71,7 @@ def test_the_means_have_the_bits_of_torch(weighted, monkeypatch):
     for start, units in ((0, size), (5, 37), (size - 1, 1)):
         found = []
         for runner in ("native", "torch"):
-            monkeypatch.setattr(neighbour_lists, "runner", lambda *_, runner=runner: runner)
+            monkeypatch.setattr(neighbour_means, "runner", lambda *_, runner=runner: runner)
             cell_N, mean_N = lists.means(history, weight_E, start, units)
             found.append(dict(zip(cell_N.tolist(), mean_N.tolist(), strict=True)))
         assert found[0] == found[1]

@@ -9,8 +9,7 @@ from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
 from widenet.predict import filtered_lists as module
-from widenet.predict.filtered_lists import best_lists
-from widenet.predict.list_rules import Limit, ListRules
+from widenet.predict.filtered_lists import Limit, ListRules, best_lists
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -145,7 +144,7 @@ def test_limits_give_the_list_of_a_search_through_all_units(network, seed):
 
 
 def test_an_output_straight_on_the_items_has_limits_too(monkeypatch):
-    monkeypatch.setattr(module, "_FULL_NUMBERS", 9 * 11)
+    monkeypatch.setattr(module, "_COUNTS", 9 * 11)
     network, limits = made_of([LAYERS[0], LAYERS[2]], 3), [(np.arange(WIDTH) % 10, 2)]
     _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
     found = best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, ListRules([limit(*limits[0])]))
@@ -173,7 +172,7 @@ def test_lists_do_not_depend_on_the_batch_or_on_how_many_are_sought_together(net
     for diversity in (0.0, 0.4):
         rules = ListRules([limit(*each) for each in random_limits(random)], diversity)
         together = best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, rules)
-        monkeypatch.setattr(module, "_FULL_NUMBERS", 200)
+        monkeypatch.setattr(module, "_COUNTS", 200)
         monkeypatch.setattr(module, "_VECTOR_NUMBERS", 3_000)
         assert all(
             map(torch.equal, best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, rules), together)

@@ -8,9 +8,9 @@ import torch
 from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
-from widenet.predict import swept_shards, top_k
+from widenet.predict import top_k
 from widenet.predict.logit_tiles import Tiles
-from widenet.predict.top_k import Filter
+from widenet.predict.top_k import Filter, Only
 from widenet.runs.made_of import put_in_8_bits
 from widenet.sparse import SparseBatch
 
@@ -42,15 +42,14 @@ def _one_thread():
 
 def both_ways(monkeypatch, built, k, **rules):
     """Scores and units by sweeps, and tile by tile."""
-    fields, sweeps = batch("deep", range(NUM)), []
-    whole = swept_shards.SweptShards.best
-    with monkeypatch.context() as patch:
-        patch.setattr(swept_shards.SweptShards, "best", lambda self: sweeps.append(1) or whole(self))
-        swept = top_k.top_k(built, fields, "out", k, **rules)
-    assert sweeps
-    with monkeypatch.context() as patch:
-        patch.setattr(top_k, "is_sweepable", lambda *_: False)
-        return swept, top_k.top_k(built, fields, "out", k, **rules)
+    fields, ways, logits = batch("deep", range(NUM)), [], Tiles.logits
+    monkeypatch.setattr(Tiles, "logits", lambda *arguments: ways.append(1) or logits(*arguments))
+    swept = top_k.top_k(built, fields, "out", k, **rules)
+    assert not ways
+    nobody = Only(SparseBatch.from_lists([[]] * NUM), torch.zeros(NUM, dtype=torch.bool))
+    by_tiles = top_k.top_k(built, fields, "out", k, **rules, only=nobody)
+    assert ways
+    return swept, by_tiles
 
 
 @pytest.mark.parametrize(("layers", "rules"), CASES)
@@ -111,4 +110,4 @@ def test_threads_share_the_shards_and_give_the_same(monkeypatch, threads):
 )
 def test_other_divisors_and_outputs_on_features_are_ranked_tile_by_tile(layers):
     tiles = Tiles.of_batch(network(layers), batch("deep", range(NUM)), "out")
-    assert not swept_shards.is_sweepable(tiles, tiles.activation.kind == "relu_max")
+    assert not tiles.are_whole(tiles.activation.kind == "relu_max")

@@ -12,10 +12,9 @@ from widenet.data.manifest import PARTS, Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.model.network import Network
 from widenet.plan.tiles import RANKED_TOGETHER
-from widenet.predict.filtered_lists import best_lists
-from widenet.predict.filters import PerUser, joined
-from widenet.predict.list_rules import ListRules
-from widenet.predict.top_k import Filter, Only, top_k
+from widenet.predict.filtered_lists import ListRules, best_lists
+from widenet.predict.filters import PerUser
+from widenet.predict.top_k import Filter, Only, joined, top_k
 from widenet.sparse import SparseBatch
 
 _RECOMMENDATIONS_A_BLOCK = 2**21

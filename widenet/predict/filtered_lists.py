@@ -1,7 +1,8 @@
 """The k items of a list that fulfil rules together, sought among more and more of the best units."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -9,40 +10,53 @@ from torch import Tensor
 
 from widenet.model.network import Network
 from widenet.model.preparation import Values
-from widenet.predict.filters import joined
-from widenet.predict.list_rules import ListRules
 from widenet.predict.logit_tiles import Tiles
-from widenet.predict.top_k import Filter, Full, Only, ranked, top_k
+from widenet.predict.terms import Term, of_units
+from widenet.predict.top_k import Filter, Only, joined, ranked, top_k
 from widenet.sparse import SparseBatch
 
+_DEEPER, _LEAST_POOL = 5, 100
+_COUNTS, _VECTOR_NUMBERS = 2**25, 2**22
+"""Largest number of counts of categories, and of numbers in vectors of candidates, at a time."""
 
-def directions(network: Network, output_name: str, units: np.ndarray) -> np.ndarray:
-    """Return the vectors of some units of an output, divided by their lengths, float64 [..., H].
 
-    All processes of the network must call this with the same units, int64 [...]; -1 gives zeros.
+@dataclass(frozen=True)
+class Limit:
+    """The largest number of items of one category in a list.
+
+    Attributes:
+        category_LM: The categories of each unit, int64 [L, M]; the last number fills the rows of units with
+            fewer than M, and limits nothing.
+        num_categories: Number of categories, with that last number.
+        most: The largest number of items of each category.
     """
-    distinct, places = np.unique(units, return_inverse=True)
-    weight = network.wide[network.layout.links[output_name, ""].weight]
-    shards, device = weight.shards, network.device
-    owners = [np.flatnonzero((distinct >= 0) & (distinct % shards.count == n)) for n in range(shards.count)]
-    room = max(map(len, owners))
 
-    def vectors(shard: int) -> torch.Tensor:
-        rows = torch.from_numpy(distinct[owners[shard]] // shards.count).to(device)
-        found = weight.select(shard, rows).detach().float()
-        return torch.nn.functional.pad(found, (0, 0, 0, room - len(rows)))
-
-    by_shard = network.exchange.gather(network.exchange.each(vectors), "vectors of candidates")
-    gathered = np.zeros((len(distinct), by_shard[0].shape[1]))
-    for owned, found in zip(owners, by_shard, strict=True):
-        gathered[owned] = found[: len(owned)].cpu().numpy()
-    lengths = np.sqrt((gathered**2).sum(axis=1, keepdims=True))
-    gathered /= np.where(lengths > 0, lengths, 1.0)
-    return gathered[places.reshape(units.shape)]
+    category_LM: Tensor
+    num_categories: int
+    most: int
 
 
-_FULL_NUMBERS, _VECTOR_NUMBERS = 2**27, 2**25
-"""Largest number of flags of full categories, and of numbers in vectors of candidates, at a time."""
+@dataclass(frozen=True)
+class ListRules:
+    """Rules that the items of a list fulfil together.
+
+    Attributes:
+        limits: Limits of categories.
+        diversity: Weight of the similarity to items before, in [0, 1]; 0 ranks by score alone.
+    """
+
+    limits: Sequence[Limit] = ()
+    diversity: float = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether there is a rule."""
+        return bool(self.limits) or self.diversity > 0
+
+    def pool(self, k: int) -> int:
+        """Number of candidates among which the k items of a list are sought at a time."""
+        if self.diversity:
+            return max(_LEAST_POOL, _DEEPER * k)
+        return _DEEPER * k if self.limits else k
 
 
 def best_lists(
@@ -83,207 +97,132 @@ def best_lists(
     with torch.no_grad():
         tiles = Tiles.of_batch(network, fields, output_name)
         k = min(k, tiles.output.width)
-        categories = [limit.category_LM.cpu().numpy() for limit in rules.limits]
-        device_rules = rules.to(network.device)
-        search = _Search(network, output_name, tiles, k, device_rules, categories, allowed or Filter())
-        step = search.rows_at_once()
-        lists = []
-        for start in range(0, tiles.num, step):
-            rows = torch.arange(start, min(start + step, tiles.num))
-            lists.append(search.run(rows, _of(excluded, rows), _only(only, rows), _of(factors, rows)))
-        scores = np.concatenate([np.zeros((0, k), np.float32), *(scores for scores, _ in lists)])
-        units = np.concatenate([np.zeros((0, k), np.int64), *(units for _, units in lists)])
-        return torch.from_numpy(scores), torch.from_numpy(units)
+        most = [tiles.num, *(_COUNTS // limit.num_categories for limit in rules.limits)]
+        if rules.diversity:
+            most.append(_VECTOR_NUMBERS // (rules.pool(k) * max(1, tiles.direct_EH.shape[1])))
+        lists = [
+            _lists(
+                network,
+                tiles.of_rows(rows),
+                k,
+                rules,
+                allowed,
+                _taken(excluded, rows),
+                _taken(factors, rows),
+                None if only is None else only.take(rows),
+            )
+            for rows in torch.split(torch.arange(tiles.num), max(1, min(most)))
+        ]
+        scores, units = zip(*lists, strict=True)
+        return torch.cat(scores), torch.cat(units)
 
 
-def _of(batch: SparseBatch | None, rows: Tensor) -> SparseBatch | None:
+def _taken(batch: SparseBatch | None, rows: Tensor) -> SparseBatch | None:
     return None if batch is None else batch.to("cpu").take(rows)
 
 
-def _only(only: Only | None, rows: Tensor) -> Only | None:
-    return None if only is None else Only(only.units.to("cpu").take(rows), only.listed_E[rows])
-
-
-@dataclass(frozen=True)
-class _Search:
-    network: Network
-    output_name: str
-    tiles: Tiles
-    k: int
-    rules: ListRules
-    categories: list[np.ndarray]
-    allowed: Filter
-
-    @property
-    def pool(self) -> int:
-        return min(self.rules.pool(self.k), self.tiles.output.width)
-
-    def rows_at_once(self) -> int:
-        """Number of examples whose flags and vectors fit into memory."""
-        limits = [_FULL_NUMBERS // limit.num_categories for limit in self.rules.limits]
-        if self.rules.diversity:
-            limits.append(_VECTOR_NUMBERS // (self.pool * max(1, self.tiles.direct_EH.shape[1])))
-        return max(1, min([self.tiles.num, *limits]))
-
-    def run(
-        self, rows: Tensor, excluded: SparseBatch | None, only: Only | None, factors: SparseBatch | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lists of some examples: scores float32 [E, k] and units int64 [E, k]."""
-        lists = _Lists.empty(len(rows), self.k)
-        full = [
-            Full(limit.category_LM, torch.zeros(len(rows), limit.num_categories, dtype=torch.bool))
-            for limit in self.rules.limits
-        ]
-        pending = np.arange(len(rows))
-        while len(pending):
-            before = lists.number[pending]
-            own = torch.from_numpy(pending)
-            hidden = lists.taken(pending)
-            if (seen := _of(excluded, own)) is not None:
-                hidden = joined(seen, hidden)
-            flags = [Full(each.category_LM, each.full_EC[own]) for each in full]
-            scores_EP, units_EP = ranked(
-                self.tiles.of_rows(rows[own]),
-                self.pool,
-                hidden,
-                self.allowed,
-                factors=_of(factors, own),
-                only=_only(only, own),
-                full=[each.to(self.network.device) for each in flags],
-            )
-            scores, units = scores_EP.cpu().numpy(), units_EP.cpu().numpy()
-            self._pick(lists, pending, scores, units)
-            self._close(full, lists, pending)
-            going = (units[:, -1] >= 0) & (lists.number[pending] < self.k)
-            assert (lists.number[pending] > before)[going].all(), "every round fills lists or ends them"
-            pending = pending[going]
-        return lists.scores, lists.units
-
-    def _pick(self, lists: "_Lists", rows: np.ndarray, scores: np.ndarray, units: np.ndarray) -> None:
-        """Append candidates [E, P] to the lists of some rows, until they are full or no candidate is open."""
-        gain = _Gain.of(
-            self.network, self.output_name, self.rules.diversity, scores, units, lists.units[rows]
+def _lists(
+    network: Network,
+    tiles: Tiles,
+    k: int,
+    rules: ListRules,
+    allowed: Filter | None,
+    excluded: SparseBatch | None,
+    factors: SparseBatch | None,
+    only: Only | None,
+) -> tuple[Tensor, Tensor]:
+    """Return the lists of some examples: scores float32 [E, k] and units int64 [E, k]."""
+    scores_Ek, units_Ek = np.full((tiles.num, k), -np.inf, np.float32), np.full((tiles.num, k), -1)
+    number_E, pending = np.zeros(tiles.num, np.int64), np.arange(tiles.num)
+    categories = [limit.category_LM.numpy() for limit in rules.limits]
+    counts = [np.zeros((tiles.num, limit.num_categories), np.int32) for limit in rules.limits]
+    while len(pending):
+        own, before = torch.from_numpy(pending), number_E[pending]
+        hidden = SparseBatch.from_lists([row[row >= 0].tolist() for row in units_Ek[pending]])
+        found = ranked(
+            tiles.of_rows(own),
+            rules.pool(k),
+            hidden if excluded is None else joined(excluded.take(own), hidden),
+            allowed,
+            factors=_taken(factors, own),
+            only=None if only is None else only.take(own),
+            terms=[*_closed(tiles, rules, [count[pending] for count in counts])],
         )
-        missing = [limit.num_categories - 1 for limit in self.rules.limits]
-        of_pool = [category[units] for category in self.categories]
-        numbers = [
-            _occurrences(pool, _categories_of(category, lists.units[rows]))
-            for pool, category in zip(of_pool, self.categories, strict=True)
-        ]
-        is_open, every = units >= 0, np.arange(len(rows))
+        scores_EP, units_EP = (each.cpu().numpy() for each in found)
+        open_EP, nearest_EP = units_EP >= 0, np.full(units_EP.shape, -np.inf)
+        relevance_EP = np.broadcast_to(-np.arange(units_EP.shape[1], dtype=np.float64), units_EP.shape)
+        if rules.diversity:
+            relevance_EP = _relevance(scores_EP, open_EP)
+            vectors = directions(network, tiles, np.concatenate([units_EP, units_Ek[pending]], axis=1))
+            vectors_EPH = vectors[:, : units_EP.shape[1]]
+            for place in range(before.max()):
+                cosine_EP = (vectors_EPH * vectors[:, units_EP.shape[1] + place, None]).sum(axis=-1)
+                is_there_E1 = (before > place)[:, None]
+                np.maximum(nearest_EP, cosine_EP, out=nearest_EP, where=is_there_E1)
         while True:
-            fits = is_open & (lists.number[rows] < self.k)[:, None]
-            for limit, pool, number, none in zip(self.rules.limits, of_pool, numbers, missing, strict=True):
-                fits &= ((number < limit.most) | (pool == none)).all(axis=2)
-            going = fits.any(axis=1)
-            if not going.any():
-                return
-            best = np.where(fits, gain.values(), -np.inf).argmax(axis=1)
-            chosen = every[going], best[going]
-            lists.append(rows[going], scores[chosen], units[chosen])
-            is_open[chosen] = False
-            for pool, number in zip(of_pool, numbers, strict=True):
-                chosen_categories = np.where(going[:, None], pool[every, best], -1)
-                number += _occurrences(pool, chosen_categories[:, None])
-            gain.follow(best, going)
-
-    def _close(self, full: Sequence[Full], lists: "_Lists", rows: np.ndarray) -> None:
-        """Note the categories that are full in the lists of some rows."""
-        for limit, category, each in zip(self.rules.limits, self.categories, full, strict=True):
-            of_list = _categories_of(category, lists.units[rows])
-            closed = (_occurrences(of_list, of_list) >= limit.most) & (of_list >= 0)
-            closed &= of_list != limit.num_categories - 1
-            examples = torch.from_numpy(rows[closed.nonzero()[0]])
-            each.full_EC[examples, torch.from_numpy(of_list[closed])] = True
-
-
-def _categories_of(category_LM: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """The categories of the units of lists [E, k], int64 [E, k, M]; -1 where a list has no unit."""
-    return np.where(units[..., None] < 0, -1, category_LM[units])
+            fits_EP = open_EP & (number_E[pending] < k)[:, None]
+            for limit, category_LM, count_EC in zip(rules.limits, categories, counts, strict=True):
+                count_EPM = count_EC[pending[:, None, None], category_LM[units_EP]]
+                fits_EP &= (count_EPM < limit.most).all(axis=2)
+            going = np.flatnonzero(fits_EP.any(axis=1))
+            if not len(going):
+                break
+            beside_EP = np.where(np.isneginf(nearest_EP), 0.0, nearest_EP)
+            gain_EP = (1 - rules.diversity) * relevance_EP - rules.diversity * beside_EP
+            best = np.where(fits_EP, gain_EP, -np.inf).argmax(axis=1)[going]
+            rows, chosen = pending[going], units_EP[going, best]
+            scores_Ek[rows, number_E[rows]], units_Ek[rows, number_E[rows]] = scores_EP[going, best], chosen
+            number_E[rows] += 1
+            open_EP[going, best] = False
+            for category_LM, count_EC in zip(categories, counts, strict=True):
+                np.add.at(count_EC, (rows[:, None], category_LM[chosen]), 1)
+                count_EC[:, -1] = 0
+            if rules.diversity:
+                cosine = (vectors_EPH[going] * vectors_EPH[going, best][:, None]).sum(axis=-1)
+                nearest_EP[going] = np.maximum(nearest_EP[going], cosine)
+        goes_on = (units_EP[:, -1] >= 0) & (number_E[pending] < k)
+        assert (number_E[pending] > before)[goes_on].all(), "every round fills lists or ends them"
+        pending = pending[goes_on]
+    return torch.from_numpy(scores_Ek), torch.from_numpy(units_Ek)
 
 
-def _occurrences(pool: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """How many units of a list [E, k, M] have each category of candidates [E, P, M], int64 [E, P, M]."""
-    number = np.zeros(pool.shape, dtype=np.int64)
-    for place in range(chosen.shape[1]):
-        for one in range(chosen.shape[2]):
-            number += pool == chosen[:, place, one, None, None]
-    return number
+def _closed(tiles: Tiles, rules: ListRules, counts: Sequence[np.ndarray]) -> Iterator[Term]:
+    """Yield the terms that leave out the units of categories of which lists have the largest number."""
+    device = tiles.direct_EH.device
+    for limit, count_EC in zip(rules.limits, counts, strict=True):
+        full_EC = torch.from_numpy(count_EC >= limit.most)
+        if full_EC.any():
+            yield of_units(tiles.output, limit.category_LM.to(device), partial(_close, full_EC.to(device)))
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """The lists of E examples so far: scores and units [E, k], and their lengths, int64 [E]."""
-
-    scores: np.ndarray
-    units: np.ndarray
-    number: np.ndarray
-
-    @classmethod
-    def empty(cls, num: int, k: int) -> "_Lists":
-        scores = np.full((num, k), -np.inf, dtype=np.float32)
-        return cls(scores, np.full((num, k), -1, dtype=np.int64), np.zeros(num, dtype=np.int64))
-
-    def append(self, rows: np.ndarray, scores: np.ndarray, units: np.ndarray) -> None:
-        """Append one unit to the lists of some rows."""
-        places = rows, self.number[rows]
-        self.scores[places], self.units[places] = scores, units
-        self.number[rows] += 1
-
-    def taken(self, rows: np.ndarray) -> SparseBatch:
-        """The units in the lists of some rows."""
-        return SparseBatch.from_lists([units[units >= 0].tolist() for units in self.units[rows]])
+def _close(full_EC: Tensor, scores_ET: Tensor, category_TM: Tensor) -> None:
+    for category_T in category_TM.unbind(dim=1):
+        scores_ET.masked_fill_(full_EC[:, category_T], -torch.inf)
 
 
-class _Gain:
-    """What each candidate adds to a list, float64 [E, P]: its rank, or its marginal relevance."""
+def _relevance(scores_EP: np.ndarray, is_there_EP: np.ndarray) -> np.ndarray:
+    """Return the relevance of candidates, best first, float64 [E, P]; see `best_lists`."""
+    high_E1 = scores_EP[:, :1].astype(np.float64)
+    low_E1 = np.where(is_there_EP, scores_EP, np.inf).min(axis=1, keepdims=True).astype(np.float64)
+    spread_E1 = np.where(high_E1 > low_E1, high_E1 - low_E1, 1.0)
+    return np.where(is_there_EP, (np.where(is_there_EP, scores_EP, 0.0) - low_E1) / spread_E1, 0.0)
 
-    def __init__(self, relevance: np.ndarray, diversity: float, vectors: np.ndarray | None) -> None:
-        self._relevance, self._diversity, self._vectors = relevance, diversity, vectors
-        self._nearest: np.ndarray | None = None
 
-    @classmethod
-    def of(
-        cls,
-        network: Network,
-        output_name: str,
-        diversity: float,
-        scores: np.ndarray,
-        units: np.ndarray,
-        chosen: np.ndarray,
-    ) -> "_Gain":
-        """Begin with candidates [E, P] and the units that are in the lists already, [E, k], or -1."""
-        if not diversity:
-            return cls(np.broadcast_to(-np.arange(units.shape[1], dtype=np.float64), units.shape), 0.0, None)
-        present = units >= 0
-        high = scores[:, :1].astype(np.float64)
-        low = np.where(present, scores, np.inf).min(axis=1, keepdims=True).astype(np.float64)
-        spread = np.where(high > low, high - low, 1.0)
-        relevance = np.where(present, (np.where(present, scores, 0.0) - low) / spread, 0.0)
-        vectors = directions(network, output_name, np.concatenate([units, chosen], axis=1))
-        gain = cls(relevance, diversity, vectors[:, : units.shape[1]])
-        for place in range(chosen.shape[1]):
-            gain._approach(vectors[:, units.shape[1] + place], chosen[:, place] >= 0)
-        return gain
+def directions(network: Network, tiles: Tiles, units: np.ndarray) -> np.ndarray:
+    """Return the vectors of some units of an output, divided by their lengths, float64 [..., H].
 
-    def values(self) -> np.ndarray:
-        """The gain of each candidate now."""
-        if self._vectors is None:
-            return self._relevance
-        nearest = 0.0 if self._nearest is None else np.where(np.isneginf(self._nearest), 0.0, self._nearest)
-        return (1 - self._diversity) * self._relevance - self._diversity * nearest
+    All processes of the network must call this with the same units, int64 [...]; -1 gives zeros.
+    """
+    distinct, places = np.unique(units, return_inverse=True)
+    wanted, weight = torch.from_numpy(distinct).to(network.device), tiles.output.weight
 
-    def follow(self, best: np.ndarray, going: np.ndarray) -> None:
-        """Take in that the candidates `best` [E] were appended where `going`, bool [E]."""
-        if self._vectors is not None:
-            self._approach(self._vectors[np.arange(len(best)), best], going)
+    def vectors(shard: int) -> Tensor:
+        own = (wanted >= 0) & (wanted % weight.shards.count == shard)
+        found = torch.zeros(len(wanted), weight.columns, device=network.device)
+        found[own] = weight.select(shard, wanted[own] // weight.shards.count).detach().float()
+        return found
 
-    def _approach(self, vectors: np.ndarray, going: np.ndarray) -> None:
-        """Raise the largest cosine of each candidate to that with a unit's vector, float64 [E, H]."""
-        assert self._vectors is not None
-        if not going.any():
-            return
-        if self._nearest is None:
-            self._nearest = np.full(self._relevance.shape, -np.inf)
-        cosine = (self._vectors * vectors[:, None, :]).sum(axis=-1)
-        np.maximum(self._nearest, np.where(going[:, None], cosine, -np.inf), out=self._nearest)
+    by_shard = network.exchange.gather(network.exchange.each(vectors), "vectors of candidates")
+    whole = torch.stack(by_shard).sum(dim=0).double().cpu().numpy()
+    lengths = np.sqrt((whole**2).sum(axis=1, keepdims=True))
+    return (whole / np.where(lengths > 0, lengths, 1.0))[places.reshape(units.shape)]

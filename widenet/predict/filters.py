@@ -1,9 +1,9 @@
-"""Filters: items that must not be recommended or alone may be, and weights of items, from files or values."""
+"""Filters and rules of lists: items to leave out, weights and categories, from files or values."""
 
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,14 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.data.attributes import Attributes
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import definition
-from widenet.predict.list_rules import Ranked
+from widenet.predict.filtered_lists import Limit, ListRules
 from widenet.predict.ranking_arguments import LARGEST, checked_names, is_list
 from widenet.predict.top_k import Filter, Only
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.sparse import SparseBatch
+from widenet.spec.layers import OutputLayer
 
 Ids: TypeAlias = str | Path | Sequence[str | int]
 """A file with one id a line, or a list of ids."""
@@ -34,7 +36,8 @@ _Row: TypeAlias = tuple[int | None, tuple[str, ...]]
 
 
 def filter_of(
-    output: Ranked,
+    output: OutputLayer,
+    width: int,
     vocabulary: Vocabulary,
     notes: list[str],
     never: Ids | None = None,
@@ -47,6 +50,7 @@ def filter_of(
 
     Args:
         output: The output.
+        width: Number of its units.
         vocabulary: The names of its items.
         notes: Sentences about unknown ids, out.
         never: Items that are recommended to no one.
@@ -59,19 +63,18 @@ def filter_of(
     """
     if weights is not None:
         check_weighable(output)
-    width = output.width
     masks = [] if never is None else [read_banned(never, vocabulary, width, notes)]
     masks += [] if only is None else [~read_allowed(only, vocabulary, width, notes)]
     banned_L = torch.stack(masks).any(dim=0) if masks else None
     return Filter(banned_L, None if weights is None else read_weights(weights, vocabulary, width, notes))
 
 
-def check_weighable(output: Ranked) -> None:
+def check_weighable(output: OutputLayer) -> None:
     """Raise FitError if an output's scores may be negative, so that factors make no sense."""
-    if definition(output.spec.activation).signed:
+    if definition(output.activation).signed:
         raise FitError(
             "need scores of at least 0, such as a sigmoid or softmax; output"
-            f' "{output.spec.name}" has "{output.spec.activation.kind}"',
+            f' "{output.name}" has "{output.activation.kind}"',
             option="weights",
         )
 
@@ -211,14 +214,6 @@ class PerUser:
         )
 
 
-def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
-    """Join the entries of two batches example by example, without values; a unit may occur twice."""
-    examples_Z = torch.cat([first.example_of_entry(), second.example_of_entry()])
-    order_Z = torch.argsort(examples_Z, stable=True)
-    units_Z = torch.cat([first.indices.long(), second.indices.long()])[order_Z]
-    return SparseBatch(first.indptr + second.indptr, units_Z)
-
-
 def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[_Row]:
     """Yield the place and the named columns of each row of a CSV file.
 
@@ -310,3 +305,62 @@ def _units(place: str, items: Sequence[str], vocabulary: Vocabulary, notes: list
         f" {len(vocabulary):,} items and {'has' if is_one else 'have'} no effect: {listed}."
     )
     return units
+
+
+def rules_of(
+    output: OutputLayer,
+    width: int,
+    attributes: Attributes | None,
+    at_most: Mapping[str, int] | None,
+    diversity: float,
+) -> ListRules:
+    """Make the rules for the lists of an output; its tensors lie in the host's memory.
+
+    Args:
+        output: The output.
+        width: Number of its units.
+        attributes: The attributes of its items, if they have any.
+        at_most: The largest number of items of one category, by attribute.
+        diversity: Weight of the similarity to items before, in [0, 1].
+
+    Raises:
+        FitError: The items have no attributes, or the output has no vectors to compare.
+        OptionError: A rule is wrong, or names an unknown attribute.
+    """
+    if not 0 <= diversity <= 1:
+        raise OptionError("must be 0 to 1", option="diversity", value=diversity)
+    if diversity and output.weightless:
+        raise FitError(f'compares vectors, which output "{output.name}" does not have', option="diversity")
+    limits: list[Limit] = []
+    for name, most in (at_most or {}).items():
+        if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
+            raise OptionError(
+                f'must give a whole number from 1 on for "{name}"', option="at_most", value=most
+            )
+        categories, number = existing(attributes, "at_most").categories(name)
+        category_LM = torch.full((width, categories.shape[1]), number - 1)
+        category_LM[: len(categories)] = torch.from_numpy(categories)
+        limits.append(Limit(category_LM, number, most))
+    return ListRules(limits, diversity)
+
+
+def banned_by(width: int, attributes: Attributes | None, where: Mapping[str, Any] | None) -> Tensor | None:
+    """Return which of so many units do not fulfil the conditions `where`, bool [L]; None without a condition.
+
+    Raises:
+        FitError: The items have no attributes.
+        OptionError: A condition is wrong, or names an unknown attribute.
+    """
+    if not where:
+        return None
+    banned_L = torch.ones(width, dtype=torch.bool)
+    fulfilled = existing(attributes, "where").matching(where)
+    banned_L[: len(fulfilled)] = ~torch.from_numpy(fulfilled)
+    return banned_L
+
+
+def existing(attributes: Attributes | None, option: str) -> Attributes:
+    """Return the attributes; raises FitError that names an option which needs them if there are none."""
+    if attributes is None:
+        raise FitError("needs attributes of the items, and the run has none", option=option)
+    return attributes

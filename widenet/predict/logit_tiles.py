@@ -1,4 +1,4 @@
-"""The logits and scores of an output for a batch, a tile of its units at a time, by blocks of rows."""
+"""The logits and scores of an output for a batch, a tile of its units at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -50,10 +50,9 @@ class Tiles:
         output: The output.
         direct_EH: The vectors that enter it, with rows that fill up the last block.
         num: Number of examples without these rows.
-        blocks: Examples whose logits of a tile are computed at once, as slices in order, at least one.
-        history: Features of the examples, for an output with a term of them.
-        together: The same of each block, as a neighbourhood term reads them.
-        repeats: The repeats of each block, if the output has any.
+        history: Features of the examples in the host's memory, for an output with terms of them.
+        terms: These terms.
+        rows: Examples that torch multiplies at once.
         multiplies: Whether logits are products of vectors.
         query: The examples, if the native library multiplies them.
     """
@@ -63,16 +62,11 @@ class Tiles:
     ) -> None:
         self.output, self.direct_EH, self.num, self.history = output, direct_EH, num, history
         self.activation, self.shards = output.spec.activation, output.weight.shards
-        self.rows = PREDICTED_ROWS[direct_EH.device.type]
+        self.rows, self.terms = PREDICTED_ROWS[direct_EH.device.type], terms_of(output, history)
         self.multiplies = output.features is None and not output.spec.weightless
         self.query: best_units.Query | None = None
         if self.multiplies and runner("ranking", direct_EH.device) == "native":
             self.query = best_units.Query.of(direct_EH[:num], output.weight.in_8_bits)
-        step = self.rows if self.multiplies else max(num, 1)
-        self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
-        places = torch.arange(num)
-        own = [] if history is None else [history.take(places[block]) for block in self.blocks]
-        self.terms = [terms_of(output, block) for block in own]
 
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
@@ -87,10 +81,10 @@ class Tiles:
 
     def of_rows(self, rows: Tensor) -> "Tiles":
         """Return the tiles of some of the examples, int64 [R]."""
-        output, rows = self.output, rows.to(self.direct_EH.device)
+        output, history = self.output, None if self.history is None else self.history.take(rows.cpu())
+        rows = rows.to(self.direct_EH.device)
         if output.features is not None:
             output = replace(output, features=output.features.take(rows))
-        history = None if self.history is None else self.history.take(rows.cpu())
         return Tiles(output, filled(self.direct_EH[rows], self.rows), len(rows), history)
 
     def cut(self, shard: int) -> Iterator[tuple[int, int]]:
@@ -105,27 +99,22 @@ class Tiles:
                 sweep.at(start, stop)
                 yield start, stop
 
-    def by_block(self, shard: int, start: int, stop: int) -> Iterator[Tensor]:
-        """Yield the logits of a tile of one of this process's shards, float32 [B, T], for each block."""
-        for number, block in enumerate(self.blocks):
-            logits_BT = self._products(block, shard, start, stop)
-            for term in self.terms[number] if self.terms else ():
-                term(logits_BT, shard, start)
-            yield logits_BT
-
-    def _products(self, block: slice, shard: int, start: int, stop: int) -> Tensor:
-        """Return the logits of a tile for a block, without the terms of the examples' features."""
+    def logits(self, shard: int, start: int, stop: int) -> Tensor:
+        """Return the logits of a tile of one of this process's shards, float32 [E, T]."""
         if self.query is not None:
-            return best_units.logits(self.query.rows(block), self.units(shard, start, stop))
-        tile = self.output.tile(shard, start, stop)
-        if self.multiplies:
-            tile = tile.wide_enough()
-        end = len(self.direct_EH) if block.stop == self.num else block.stop
-        logits_BT = tile.logits(self.direct_EH[block.start : end])
-        return logits_BT[: block.stop - block.start, : stop - start].contiguous()
+            logits_ET = best_units.logits(self.query, self.units(shard, start, stop))
+        else:
+            tile, rows = self.output.tile(shard, start, stop), len(self.direct_EH)
+            if self.multiplies:
+                tile, rows = tile.wide_enough(), self.rows
+            blocks = [tile.logits(block) for block in torch.split(self.direct_EH, max(rows, 1))]
+            logits_ET = torch.cat(blocks)[: self.num, : stop - start].contiguous()
+        for term in self.terms:
+            term(logits_ET, shard, start)
+        return logits_ET
 
-    def units(self, shard: int, start: int, stop: int, *further: Tensor | None) -> best_units.Units:
-        """Return the units [start, stop) of a shard; `further` are its last attributes."""
+    def units(self, shard: int, start: int, stop: int, summed: RowSum | None = None) -> best_units.Units:
+        """Return the units [start, stop) of a shard for the native library, and a softmax's sum of them."""
         output = self.output
         part, factor_T, directions = output.weight.parts[shard], None, output.spec.cosine is not None
         if isinstance(part, QuantizedPart):
@@ -134,13 +123,15 @@ class Tiles:
         else:
             vector_TH = part.rows(start, stop)[0]
         bias_T = None if output.bias is None else output.bias.parts[shard].weight[start:stop]
+        sums = () if summed is None else (summed.peak_E, summed.sum_E)
         numbers = self.shards.units(shard)[start:stop]
-        return best_units.Units(vector_TH, numbers, factor_T, bias_T, directions, *further)
+        return best_units.Units(vector_TH, numbers, factor_T, bias_T, directions, *sums)
 
-    def logits(self, shard: int, start: int, stop: int) -> Tensor:
-        """As `by_block`, for all examples: float32 [E, T]."""
-        blocks = [*self.by_block(shard, start, stop)]
-        return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+    def are_whole(self, adds_up: bool) -> bool:
+        """Return whether the native library can rank whole shards, and sum up the divisors on the way."""
+        return (
+            self.query is not None and not self.terms and (not adds_up or self.activation.kind == "softmax")
+        )
 
     def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
         """Activations of some logits [E, N]; `total_E1` is the result of `total`."""
@@ -149,9 +140,9 @@ class Tiles:
             return activate(self.activation, whole)[:, :columns]
         return divided(self.activation.kind, whole, total_E1)[:, :columns]
 
-    def no_sum(self, block: slice) -> RowSum:
-        """An empty sum for the divisor of the activations of some examples."""
-        return RowSum.empty(self.activation.kind, block.stop - block.start, self.direct_EH.device)
+    def empty_sum(self) -> RowSum:
+        """An empty sum for the divisors of the activations."""
+        return RowSum.empty(self.activation.kind, self.num, self.direct_EH.device)
 
     def add_to(self, summed: RowSum, logits_ET: Tensor) -> None:
         """Add the logits of a tile to a sum."""
@@ -175,11 +166,10 @@ class Tiles:
         return over_shards(sums, self.output.exchange, self.output.where)[:, None]
 
     def _sum_of(self, shard: int) -> RowSum:
-        sums = [self.no_sum(block) for block in self.blocks]
+        summed = self.empty_sum()
         for start, stop in self.of(shard):
-            for summed, logits_BT in zip(sums, self.by_block(shard, start, stop), strict=True):
-                self.add_to(summed, logits_BT)
-        return RowSum.joined(sums)
+            self.add_to(summed, self.logits(shard, start, stop))
+        return summed
 
 
 @torch.no_grad()

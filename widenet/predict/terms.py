@@ -1,7 +1,7 @@
 """Terms of a ranking: each adds to the scores of some units for some examples, or replaces them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from widenet.data.dataset import Dataset
 from widenet.data.together import Neighbours, neighbours
 from widenet.devices import sent_together
-from widenet.kernels.neighbour_lists import FRACTION_BITS, NeighbourLists
+from widenet.kernels.neighbour_means import FRACTION_BITS, NeighbourLists
 from widenet.kernels.powers import power
 from widenet.model.layers.output import WideOutput
 from widenet.model.sharding import ByUnit, split
@@ -27,40 +27,44 @@ _COLUMNS = 64
 """Means are filled up to multiples of this: vector instructions round the rest in another way."""
 
 
-def of_entries(output: WideOutput, batch: SparseBatch, change: Callable[[Tensor, Tensor], Tensor]) -> Term:
+def of_entries(
+    output: WideOutput,
+    batch: SparseBatch,
+    change: Callable[[Tensor, Tensor], Tensor],
+    listed_E: Tensor | None = None,
+) -> Term:
     """Return a term that changes the scores of some units, example by example.
 
     Args:
         output: The output.
         batch: The units of E examples, with numbers as values.
         change: Returns new scores, from scores and numbers.
+        listed_E: Which examples may have no other units, bool.
     """
     by_unit = [ByUnit.of(part) for part in split(batch.to("cpu"), output.weight.shards)]
     parts = sent_together(by_unit, output.weight.device)
+    listed_E = None if listed_E is None else listed_E.to(output.weight.device)
 
     def term(scores_ET: Tensor, shard: int, start: int) -> None:
         own = parts[shard]
         span = slice(*own.edges([start, start + scores_ET.shape[1]]))
         cells = own.examples_Z[span], own.units_Z[span] - start
-        scores_ET[cells] = change(scores_ET[cells], own.values_or_ones(span))
+        changed_Z = change(scores_ET[cells], own.values_or_ones(span))
+        if listed_E is not None:
+            scores_ET[listed_E] = -torch.inf
+        scores_ET[cells] = changed_Z
 
     return term
 
 
-def of_units(output: WideOutput, numbers_L: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Term:
-    """Return a term that changes the scores of units by a number for each, in place, for all examples."""
+def of_units(output: WideOutput, numbers_L: Tensor, change: Callable[[Tensor, Tensor], Any]) -> Term:
+    """Return a term that changes the scores of all examples in place, by numbers [L] or [L, M]."""
 
     def term(scores_ET: Tensor, shard: int, start: int) -> None:
         units = output.weight.shards.units(shard)[start : start + scores_ET.shape[1]]
         change(scores_ET, numbers_L[as_slice(units)])
 
     return term
-
-
-def hidden(output: WideOutput, batch: SparseBatch) -> Term:
-    """Return a term that leaves out units, example by example."""
-    values = torch.full((batch.num_entries,), -torch.inf)
-    return of_entries(output, batch.to("cpu").with_values(values), lambda _, numbers: numbers)
 
 
 def terms_of(output: WideOutput, history: SparseBatch | None) -> list[Term]:

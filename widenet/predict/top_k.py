@@ -1,23 +1,21 @@
 """The k best units of an output for every example of a batch, computed tile by tile."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from widenet.devices import sent_together
+from widenet.kernels.best_units import MISSING, RunningTopK, Units, rank
 from widenet.kernels.running_top_k import running_top_k, unpacked
 from widenet.model.activations import definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.output_step import RowSum
 from widenet.model.preparation import Values
-from widenet.model.sharding import ByUnit, split
-from widenet.model.sweep import in_turn
-from widenet.plan.shards import as_slice
+from widenet.model.sweep import groups, in_turn
 from widenet.predict.logit_tiles import Tiles
-from widenet.predict.swept_shards import SweptShards, is_sweepable
+from widenet.predict.terms import Term, of_entries, of_units
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 
@@ -52,14 +50,9 @@ class Filter:
             return self
         return Filter(banned_L if self.banned_L is None else banned_L | self.banned_L, self.weight_L)
 
-    def barred(self) -> SparseBatch | None:
-        """All units that no one is shown, as a batch of one example; None without a filter."""
-        masks = [] if self.banned_L is None else [self.banned_L]
-        masks += [] if self.weight_L is None else [self.weight_L == 0]
-        if not masks:
-            return None
-        barred_B = torch.stack(masks).any(dim=0).nonzero()[:, 0]
-        return SparseBatch(torch.tensor([0, len(barred_B)], device=barred_B.device), barred_B)
+    def barred(self) -> Tensor | None:
+        """All units that no one is shown, bool [L]; None without a filter."""
+        return self.banned_L if self.weight_L is None else self.without(self.weight_L == 0).banned_L
 
 
 @dataclass(frozen=True)
@@ -74,22 +67,17 @@ class Only:
     units: SparseBatch
     listed_E: Tensor
 
+    def take(self, rows: Tensor) -> "Only":
+        """The units of some examples, int64 [R]."""
+        return Only(self.units.to("cpu").take(rows), self.listed_E[rows])
 
-@dataclass(frozen=True)
-class Full:
-    """Categories whose units are left out, for each example of a batch.
 
-    Attributes:
-        category_LM: The M categories of each unit, int64 [L, M].
-        full_EC: Whether an example leaves out the units of a category, bool [E, C].
-    """
-
-    category_LM: Tensor
-    full_EC: Tensor
-
-    def to(self, device: torch.device) -> "Full":
-        """The same on another device."""
-        return Full(self.category_LM.to(device), self.full_EC.to(device))
+def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
+    """Join the entries of two batches example by example, without values; a unit may occur twice."""
+    examples_Z = torch.cat([first.example_of_entry(), second.example_of_entry()])
+    order_Z = torch.argsort(examples_Z, stable=True)
+    units_Z = torch.cat([first.indices.long(), second.indices.long()])[order_Z]
+    return SparseBatch(first.indptr + second.indptr, units_Z)
 
 
 def top_k(
@@ -136,152 +124,114 @@ def ranked(
     scores: bool = True,
     factors: SparseBatch | None = None,
     only: Only | None = None,
-    full: Sequence[Full] = (),
+    terms: Sequence[Term] = (),
 ) -> tuple[Tensor, Tensor]:
-    """As `top_k`, for tiles that are there already; without the units of `full` categories."""
-    number = min(k, tiles.output.width)
-    return _Ranking(tiles, number, excluded, allowed or Filter(), scores, factors, only, full).run()
+    """As `top_k`, for tiles that are there already; `terms` change the scores, too."""
+    output, allowed, k = tiles.output, allowed or Filter(), min(k, tiles.output.width)
+    by_logit = allowed.weight_L is None and factors is None and definition(tiles.activation).rising
+    total_E1 = None if by_logit else tiles.total()
+    # The divisors are summed up on the way if they do not change the order.
+    adds_up = by_logit and scores and tiles.activation.kind in ROW_WISE
+    if by_logit and only is None and not terms and tiles.are_whole(adds_up):
+        best = _swept(tiles, k, excluded, allowed.banned_L, adds_up)
+    else:
+        terms = [*_terms(output, excluded, allowed, factors, only), *terms]
+        floor_E = torch.full((tiles.num,), -torch.inf, device=tiles.direct_EH.device)
+
+        def search(shard: int) -> tuple[Tensor, RowSum]:
+            running, summed = running_top_k(k, floor_E), tiles.empty_sum()
+            units = tiles.shards.units(shard)
+            for start, stop in tiles.of(shard):
+                ranked_ET = tiles.logits(shard, start, stop)
+                if adds_up:
+                    tiles.add_to(summed, ranked_ET)
+                if not by_logit:
+                    ranked_ET = tiles.scores(ranked_ET, total_E1)
+                for term in terms:
+                    term(ranked_ET, shard, start)
+                running.add(ranked_ET, units[start:stop])
+            return running.result(), summed
+
+        with in_turn(output.weight.parts.values(), False):
+            best = output.exchange.each(search)
+    if adds_up:
+        total_E1 = tiles.summed([summed for _, summed in best])
+    keys_EN = torch.cat(output.exchange.gather([keys_EK for keys_EK, _ in best], output.where), dim=1)
+    scores_EK, units_EK = unpacked(keys_EN.topk(k, dim=1).values)
+    if by_logit and scores:
+        scores_EK = tiles.scores(scores_EK, total_E1)
+    return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
 
 
-class _Ranking:
-    def __init__(
-        self,
-        tiles: Tiles,
-        k: int,
-        excluded: SparseBatch | None,
-        allowed: Filter,
-        scores: bool,
-        factors: SparseBatch | None,
-        only: Only | None,
-        full: Sequence[Full] = (),
-    ) -> None:
-        self.tiles, self.output, self.k = tiles, tiles.output, k
-        self.device = tiles.direct_EH.device
-        self.shards, self.weight_L = tiles.shards, allowed.weight_L
-        self.scores = scores
-        self.by_logit = allowed.weight_L is None and factors is None and definition(tiles.activation).rising
-        self.divides = tiles.activation.kind in ROW_WISE and (scores or not self.by_logit)
-        self.swept: SweptShards | None = None
-        if self.by_logit and only is None and not full and is_sweepable(tiles, self.divides):
-            self.swept = SweptShards(tiles, k, excluded, allowed.banned_L, self.divides)
-            return
-        barred = allowed.barred()
-        self.barred = None if barred is None else self._by_unit(barred)
-        self.hidden = [self._hidden(block, excluded, factors, only, full) for block in tiles.blocks]
-
-    def _hidden(
-        self,
-        block: slice,
-        excluded: SparseBatch | None,
-        factors: SparseBatch | None,
-        only: Only | None,
-        full: Sequence[Full],
-    ) -> "_Hidden":
-        rows = torch.arange(block.start, block.stop)
-
-        def of_block(batch: SparseBatch | None) -> list[ByUnit] | None:
-            return None if batch is None else self._by_unit(batch.to("cpu").take(rows))
-
-        return _Hidden(
-            excluded=of_block(excluded),
-            factors=of_block(factors),
-            only=of_block(None if only is None else only.units),
-            listed_B=None if only is None else only.listed_E[block].to(self.device),
-            full=[Full(each.category_LM, each.full_EC[block]) for each in full],
-        )
-
-    def _by_unit(self, batch: SparseBatch) -> list[ByUnit]:
-        by_unit = [ByUnit.of(part) for part in split(batch.to("cpu"), self.shards)]
-        return sent_together(by_unit, self.device)
-
-    def run(self) -> tuple[Tensor, Tensor]:
-        exchange, where = self.output.exchange, self.output.where
-        total_E1 = None if self.by_logit else self.tiles.total()
-        best = self._best(total_E1) if self.swept is None else self.swept.best()
-        if self.divides and self.by_logit:
-            total_E1 = self.tiles.summed([summed for _, summed in best])
-        keys_EN = torch.cat(exchange.gather([keys_EK for keys_EK, _ in best], where), dim=1)
-        ranked_EK, units_EK = unpacked(keys_EN.topk(self.k, dim=1).values)
-        scores_EK = self.tiles.scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
-        return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
-
-    def _best(self, total_E1: Tensor | None) -> list[tuple[Tensor, RowSum]]:
-        """Return what `_best_of` does, for every shard of this process."""
-        floor_E = torch.full((self.tiles.num,), -torch.inf, device=self.device)
-        with in_turn(self.output.weight.parts.values(), False):
-            return self.output.exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
-
-    def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, RowSum]:
-        """Return the keys of a shard's best units, int64 [E, K], and the sum over its units.
-
-        The sum is empty unless units are ranked by logits while scores need a divisor.
-        """
-        tiles, units = self.tiles, self.shards.units(shard)
-        searches = [running_top_k(self.k, floor_E[block]) for block in tiles.blocks]
-        sums = [tiles.no_sum(block) for block in tiles.blocks]
-        for start, stop in tiles.of(shard):
-            for number, ranked_BT in enumerate(tiles.by_block(shard, start, stop)):
-                if self.divides and self.by_logit:
-                    tiles.add_to(sums[number], ranked_BT)
-                if not self.by_logit:
-                    divisor_B1 = None if total_E1 is None else total_E1[tiles.blocks[number]]
-                    ranked_BT = tiles.scores(ranked_BT, divisor_B1)
-                if self.weight_L is not None:
-                    ranked_BT = ranked_BT * self.weight_L[as_slice(units[start:stop])]
-                self.hidden[number].from_tile(ranked_BT, shard, start, units)
-                self._bar(ranked_BT, shard, start)
-                searches[number].add(ranked_BT, units[start:stop])
-        return torch.cat([search.result() for search in searches]), RowSum.joined(sums)
-
-    def _bar(self, ranked_BT: Tensor, shard: int, start: int) -> None:
-        """Set the scores of units that no example may have to -inf."""
-        if self.barred is not None:
-            own = self.barred[shard]
-            low, high = own.edges([start, start + ranked_BT.shape[1]])
-            ranked_BT[:, own.units_Z[low:high] - start] = -torch.inf
+def _terms(
+    output: WideOutput,
+    excluded: SparseBatch | None,
+    allowed: Filter,
+    factors: SparseBatch | None,
+    only: Only | None,
+) -> Iterator[Term]:
+    """Yield the terms of what some examples may not have, and of factors on scores."""
+    if allowed.weight_L is not None:
+        yield of_units(output, allowed.weight_L, Tensor.mul_)
+    if factors is not None:
+        yield of_entries(output, factors, torch.mul)
+    if only is not None:
+        yield of_entries(output, only.units, lambda scores, _: scores, only.listed_E)
+    if excluded is not None:
+        yield of_entries(output, excluded, lambda scores, _: torch.full_like(scores, -torch.inf))
+    if (barred_L := allowed.barred()) is not None:
+        yield of_units(output, barred_L, lambda scores, barred_T: scores.masked_fill_(barred_T, -torch.inf))
 
 
-@dataclass(frozen=True)
-class _Hidden:
-    """What some of the examples of a block may not have, and what changes their scores, by shard.
+def _swept(
+    tiles: Tiles, k: int, excluded: SparseBatch | None, banned_L: Tensor | None, adds_up: bool
+) -> list[tuple[Tensor, RowSum]]:
+    """Return keys int64 [E, k] and a sum for every shard, whole shards being ranked by the native library.
 
-    Attributes:
-        excluded: Units to leave out.
-        factors: Factors on scores.
-        only: Units to choose from.
-        listed_B: Whether an example has such units, bool [B].
-        full: Categories to leave out.
+    All keys together hold the best units. A thread takes its search from shard to shard, because few units of
+    a later shard exceed the best so far.
     """
+    assert tiles.query is not None
+    query, weight, exchange = (
+        replace(tiles.query, barred_L=banned_L),
+        tiles.output.weight,
+        tiles.output.exchange,
+    )
+    if excluded is not None:
+        excluded = _ascending(excluded)
+        query = replace(query, end_E=excluded.indptr, unit_Z=excluded.indices)
+    floor_E = torch.full((tiles.num,), -torch.inf)
+    sums = {shard: tiles.empty_sum() for shard in weight.parts}
+    searches: list[RunningTopK] = []
 
-    excluded: list[ByUnit] | None
-    factors: list[ByUnit] | None
-    only: list[ByUnit] | None
-    listed_B: Tensor | None
-    full: Sequence[Full]
+    def units(shard: int, start: int, stop: int) -> Units:
+        return tiles.units(shard, start, stop, sums[shard] if adds_up else None)
 
-    def from_tile(self, ranked_BT: Tensor, shard: int, start: int, units: range) -> None:
-        """Apply this to the scores of a tile of a shard with these units."""
-        stop = start + ranked_BT.shape[1]
-        if self.factors is not None:
-            _multiply(ranked_BT, self.factors[shard], start)
-        if self.only is not None:
-            own = self.only[shard]
-            low, high = own.edges([start, stop])
-            places = own.examples_Z[low:high], own.units_Z[low:high] - start
-            kept_Z = ranked_BT[places]
-            ranked_BT[self.listed_B] = -torch.inf
-            ranked_BT[places] = kept_Z
-        if self.excluded is not None:
-            own = self.excluded[shard]
-            low, high = own.edges([start, stop])
-            ranked_BT[own.examples_Z[low:high], own.units_Z[low:high] - start] = -torch.inf
-        for each in self.full:
-            for category_T in each.category_LM[as_slice(units[start:stop])].unbind(dim=1):
-                ranked_BT.masked_fill_(each.full_EC[:, category_T], -torch.inf)
+    def from_file(shard: int) -> None:
+        try:
+            search = searches.pop()
+        except IndexError:
+            search = RunningTopK(k, floor_E)
+        starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
+        with weight.parts[shard].sweep(updates=False) as sweep:
+            for first, last in groups(starts, sweep.chunk_rows):
+                sweep.at(starts[first], starts[last])
+                rank(query, [units(shard, starts[first], starts[last])], [search])
+        searches.append(search)
+
+    if weight.in_files:
+        with in_turn(weight.parts.values(), False):
+            exchange.each(from_file)
+    else:
+        searches += [RunningTopK(k, floor_E) for _ in range(min(exchange.num_threads, len(sums)))]
+        rank(query, [units(shard, 0, tiles.shards.size(shard)) for shard in sums], searches)
+    keys = [search.result() for search in searches]
+    keys += [torch.full((tiles.num, k), MISSING)] * (len(sums) - len(keys))
+    return list(zip(keys, sums.values(), strict=True))
 
 
-def _multiply(ranked_ET: Tensor, factors: ByUnit, start: int) -> None:
-    """Multiply the scores of those units of a tile that have factors."""
-    low, high = factors.edges([start, start + ranked_ET.shape[1]])
-    span = slice(low, high)
-    ranked_ET[factors.examples_Z[span], factors.units_Z[span] - start] *= factors.values_or_ones(span)
+def _ascending(batch: SparseBatch) -> SparseBatch:
+    """Return a batch with the entries of every example in ascending order, without values."""
+    example_Z, unit_Z = batch.example_of_entry(), batch.indices.long()
+    behind_Z = (example_Z[1:] == example_Z[:-1]) & (unit_Z[1:] < unit_Z[:-1])
+    return batch.distinct() if bool(behind_Z.any()) else SparseBatch(batch.indptr, unit_Z)

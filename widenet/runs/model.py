@@ -19,7 +19,7 @@ from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
 from widenet.predict.dataset_rows import Block, history
-from widenet.predict.list_rules import existing
+from widenet.predict.filters import existing
 from widenet.runs import person
 from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.evaluating import check_keeps, evaluated, warn_of_trained

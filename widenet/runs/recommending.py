@@ -21,9 +21,8 @@ from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.dataset_rows import Block, recommendations, rows_a_block
-from widenet.predict.filtered_lists import best_lists
-from widenet.predict.filters import PerUser, filter_of, joined
-from widenet.predict.list_rules import ListRules, Ranked, Unloaded, banned_by, rules_of
+from widenet.predict.filtered_lists import ListRules, best_lists
+from widenet.predict.filters import PerUser, banned_by, filter_of, rules_of
 from widenet.predict.ranking_arguments import (
     check_order,
     checked_items,
@@ -32,10 +31,11 @@ from widenet.predict.ranking_arguments import (
     is_list,
 )
 from widenet.predict.shares import shares
-from widenet.predict.top_k import Filter
+from widenet.predict.top_k import Filter, joined
 from widenet.runs import person
 from widenet.runs.run_arguments import PredictArguments, RecommendArguments
 from widenet.sparse import SparseBatch
+from widenet.spec.layers import OutputLayer
 from widenet.training.run_directory import RunDirectory
 
 Format: TypeAlias = Literal["pandas", "polars", "arrow"]
@@ -155,11 +155,10 @@ def _array(names: Sequence[Any]) -> pa.Array:
     return pa.array(names, pa.uint64() if is_large else pa.int64())
 
 
-def unloaded(run: RunDirectory, output: str | None) -> Unloaded:
-    """Return an output of a run without its weights; raises FitError if there is none or no only one."""
+def output_layer(run: RunDirectory, output: str | None) -> OutputLayer:
+    """Return an output of a run by its name; raises FitError if there is none or no only one."""
     layers = {layer.name: layer for layer in run.network.outputs}
-    name = output_of(list(layers), output)
-    return Unloaded(layers[name], run.layout.units[name])
+    return layers[output_of(list(layers), output)]
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ class Restrictions:
 
     @classmethod
     def of(
-        cls, run: RunDirectory, output: Ranked, arguments: RecommendArguments | PredictArguments
+        cls, run: RunDirectory, output: OutputLayer, arguments: RecommendArguments | PredictArguments
     ) -> "Restrictions":
         """Read and check what arguments say of an output's items; warns of unknown ids.
 
@@ -189,11 +188,11 @@ class Restrictions:
             FitError: The scores cannot be weighted, or the items have no attributes.
             OptionError: A rule is wrong.
         """
-        names, attributes = run.vocabulary(output.spec.field), run.attributes(output.spec.field)
-        notes: list[str] = []
-        allowed = filter_of(output, names, notes, arguments.never, arguments.only, arguments.weights)
-        allowed = allowed.without(banned_by(output, attributes, arguments.where))
-        rules = rules_of(output, attributes, arguments.at_most, arguments.diversity)
+        names, attributes = run.vocabulary(output.field), run.attributes(output.field)
+        width, notes = run.layout.units[output.name], list[str]()
+        allowed = filter_of(output, width, names, notes, arguments.never, arguments.only, arguments.weights)
+        allowed = allowed.without(banned_by(width, attributes, arguments.where))
+        rules = rules_of(output, width, attributes, arguments.at_most, arguments.diversity)
         never_for, only_for = (
             None if lists is None else PerUser(lists, names, notes, option)
             for option, lists in (("never_for", arguments.never_for), ("only_for", arguments.only_for))
@@ -213,7 +212,7 @@ def predicted(
     if arguments.part is not None:
         check_part(arguments.part)
         dataset.sparse_field(output.spec.field, arguments.part)
-    chosen = Restrictions.of(run, output, arguments)
+    chosen = Restrictions.of(run, output.spec, arguments)
     return _one_thread_a_block(
         recommendations(
             network,
@@ -337,7 +336,7 @@ def answered(
     k, output = checked_k(arguments.k), output_name(network, arguments.output)
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
-    chosen = Restrictions.of(run, network.outputs[output], arguments)
+    chosen = Restrictions.of(run, network.outputs[output].spec, arguments)
     allowed, rules = chosen.allowed.to(network.device), chosen.rules
     never_for, only_for = chosen.never_for, chosen.only_for
     blocks: Iterator[Block]

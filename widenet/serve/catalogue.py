@@ -6,7 +6,7 @@ from itertools import islice
 
 from widenet.data.attributes import Attributes
 from widenet.data.vocabulary import Vocabulary
-from widenet.predict.list_rules import existing
+from widenet.predict.filters import existing
 from widenet.serve.requests import Found, Item, RefusedError, Unknown
 
 _SHOWN = 5

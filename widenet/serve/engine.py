@@ -18,9 +18,8 @@ from widenet.errors import FitError, WidenetError
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.predict.filtered_lists import best_lists
-from widenet.predict.filters import check_weighable, checked_factor, names_none
-from widenet.predict.list_rules import ListRules, banned_by, rules_of
+from widenet.predict.filtered_lists import ListRules, best_lists
+from widenet.predict.filters import banned_by, check_weighable, checked_factor, names_none, rules_of
 from widenet.predict.shares import shares, why_no_shares
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
@@ -262,18 +261,18 @@ class Engine:
         if key not in self._rules:
             output = self.model.network.outputs[self.output]
             attributes, device = self.model.run.attributes(output.spec.field), self.model.network.device
-            allowed = Filter().without(banned_by(output, attributes, ask.where))
-            rules = rules_of(output, attributes, ask.at_most, ask.diversity)
+            allowed = Filter().without(banned_by(output.width, attributes, ask.where))
+            rules = rules_of(output.spec, output.width, attributes, ask.at_most, ask.diversity)
             if len(self._rules) >= max(1, min(_MOST_RULES, _RULES_BYTES // (16 * output.width))):
                 self._rules.pop(next(iter(self._rules)))
-            self._rules[key] = allowed.to(device), rules.to(device)
+            self._rules[key] = allowed.to(device), rules
         return self._rules[key]
 
     def _factors(self, ask: Recommend, known: Inputs) -> dict[int, float]:
         """Return the weights of known units, in order; raises WidenetError for wrong ones."""
         if not ask.weights:
             return {}
-        check_weighable(self.model.network.outputs[self.output])
+        check_weighable(self.model.network.outputs[self.output].spec)
         numbers = [checked_factor(*pair) for pair in ask.weights.items()]
         pairs = zip(self._units("weights", [*ask.weights], ask, known), numbers, strict=True)
         return dict(sorted((unit, number) for unit, number in pairs if unit is not None))

@@ -23,12 +23,11 @@ from widenet.parallel.launch import leave_launcher
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.dataset_rows import Block, rows_a_block
 from widenet.predict.files import table_of
-from widenet.predict.filtered_lists import best_lists
-from widenet.predict.filters import PerUser, joined
-from widenet.predict.list_rules import ListRules, Unloaded
-from widenet.predict.top_k import Filter
+from widenet.predict.filtered_lists import ListRules, best_lists
+from widenet.predict.filters import PerUser
+from widenet.predict.top_k import Filter, joined
 from widenet.runs.model import Model
-from widenet.runs.recommending import Restrictions, unloaded
+from widenet.runs.recommending import Restrictions, output_layer
 from widenet.runs.run_arguments import (
     AtMost,
     Diversity,
@@ -56,6 +55,7 @@ from widenet.spark.interactions import (
 from widenet.spark.partition_contents import examples, starts_of, whole
 from widenet.spark.session import check_executors, session_of, shared_place
 from widenet.sparse import SparseBatch
+from widenet.spec.layers import OutputLayer
 from widenet.stores.uri import shown
 from widenet.training.run_directory import RunDirectory
 
@@ -85,13 +85,11 @@ class _Wanted:
     only_for: PerUser | None
 
     @classmethod
-    def of(cls, run: RunDirectory, output: Unloaded, arguments: PredictArguments) -> "_Wanted":
+    def of(cls, run: RunDirectory, output: OutputLayer, arguments: PredictArguments) -> "_Wanted":
         """Read and check arguments, with their files; raises as `widenet.Model.predict`."""
         chosen, k = Restrictions.of(run, output, arguments), checked_k(arguments.k)
         allowed, never_for = chosen.allowed, chosen.never_for
-        return cls(
-            output.spec.name, k, arguments.exclude_seen, allowed, chosen.rules, never_for, chosen.only_for
-        )
+        return cls(output.name, k, arguments.exclude_seen, allowed, chosen.rules, never_for, chosen.only_for)
 
 
 def predict(
@@ -177,14 +175,14 @@ def predict(
     directory = RunDirectory.open(Path(place))
     field, version = _only_field(directory), directory.model().digest
     check_device(device)
-    ranked = unloaded(directory, output)
+    ranked = output_layer(directory, output)
     wanted = _Wanted.of(directory, ranked, arguments)
     rows = interactions(df, user, item, value, time)
     check_executors(spark, place)
     known, longest = _known(rows, _features(spark, place, directory, field))
     if options.selection.duplicates == "error":
         check_unrepeated(known)
-    step = rows_a_block(min(wanted.rules.pool(wanted.k), ranked.width))
+    step = rows_a_block(min(wanted.rules.pool(wanted.k), directory.layout.units[ranked.name]))
     recommend = _recommender(
         partial(_model, place, version, device), field, options, spark.sparkContext.broadcast(wanted)
     )

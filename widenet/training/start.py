@@ -10,7 +10,7 @@ from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
-from widenet.kernels.neighbour_lists import NeighbourLists
+from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout

@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.exchange import Exchange
-from widenet.kernels.neighbour_lists import NeighbourLists
+from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.kernels.quantized import dequantized, quantized_logits
 from widenet.model.losses import Loss, loss_of
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
