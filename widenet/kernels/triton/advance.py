@@ -28,7 +28,7 @@ def advance(weight, gradient, first, second, fade, penalties, constants, KIND: t
     """Return weight and states after a step, float32.
 
     fade: factor on the states before the step. penalties: scale, l2, l1, keep of
-    `kernels.optimizer_steps.Penalties`. constants: `Formula.constants`. A state that the optimizer lacks may
+    `kernels.passes.Penalties`. constants: `Formula.constants`. A state that the optimizer lacks may
     be any number.
     """
     scale, l2, l1, keep = penalties

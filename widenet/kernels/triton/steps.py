@@ -1,4 +1,4 @@
-"""Optimizer steps on CUDA in one pass, the counterpart of `kernels.optimizer_steps.TileStep` on a CPU."""
+"""Optimizer steps on CUDA in one pass, the counterpart of `kernels.passes.TileStep` on a CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
