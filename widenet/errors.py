@@ -57,6 +57,12 @@ class WidenetError(Exception):
     def __str__(self) -> str:
         return worded(self)
 
+    @classmethod
+    def require(cls, holds: bool, rule: str, **facts: Any) -> None:
+        """Raise this error with the rule and its facts, such as place and value, unless the rule holds."""
+        if not holds:
+            raise cls(rule, **facts)
+
 
 def worded(error: WidenetError, write_option: Callable[[str], str] = str) -> str:
     """Return the sentence of an error: `books.csv, line 3: delimiter must be a character; got ";;".`.

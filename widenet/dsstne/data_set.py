@@ -96,33 +96,28 @@ class DataSet:
     @classmethod
     def of(cls, file: NetcdfFile, number: int) -> "DataSet":
         """Read the attributes of a data set; raises DataError for the first missing or wrong one."""
-        name, dimensions = file.text(f"name{number}"), file.whole(f"dimensions{number}", minimum=1)
-        data_type, kind = file.whole(f"dataType{number}"), file.whole(f"kind{number}", default=0)
-        attributes, place = file.whole(f"attributes{number}"), f"{file.path}: data set {name!r}"
-        if dimensions > len(_SIDES):
-            raise DataError(f"dimensions{number} must be 1 to 3", place=place, value=dimensions)
-        if data_type >= len(TYPES):
-            known = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES))
-            raise DataError(f"dataType{number} must be one of {known}", place=place, value=data_type)
-        if kind >= len(KINDS) or attributes >= 2 * max(Attribute):
-            rule = (
-                f"kind{number} must be 0 to 2"
-                if kind >= len(KINDS)
-                else f"attributes{number} must be below 256"
+        name = file.text(f"name{number}")
+        place = f"{file.path}: data set {name!r}"
+
+        def code(key: str, low: int, high: int, meaning: str, default: int | None = None) -> int:
+            value = file.whole(f"{key}{number}", default=default)
+            DataError.require(
+                low <= value <= high, f"{key}{number} must be {meaning}", place=place, value=value
             )
-            raise DataError(rule, place=place, value=kind if kind >= len(KINDS) else attributes)
-        sides = tuple(file.whole(f"{side}{number}", minimum=1) for side in _SIDES[:dimensions])
-        if prod(sides) > MAX_WIDTH:
-            raise DataError(
-                f"must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}", place=place
-            )
+            return value
+
+        types = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES))
+        num_sides = code("dimensions", 1, len(_SIDES), "1 to 3")
+        data_type = code("dataType", 0, len(TYPES) - 1, f"one of {types}")
+        kind = code("kind", 0, len(KINDS) - 1, "0 to 2", default=0)
+        attributes = code("attributes", 0, 2 * max(Attribute) - 1, "below 256")
+        sides = tuple(file.whole(f"{side}{number}", minimum=1) for side in _SIDES[:num_sides])
+        rule = f"must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}"
+        DataError.require(prod(sides) <= MAX_WIDTH, rule, place=place)
         num_examples = file.length(f"examplesDim{number}")
         if not num_examples:
-            raise DataError(
-                f"examplesDim{number} must be at least 1",
-                place=place,
-                value=num_examples,
-            )
+            rule = f"examplesDim{number} must be at least 1"
+            raise DataError(rule, place=place, value=num_examples)
         return cls(
             file, number, name, KINDS[kind], TYPES[data_type], Attribute(attributes), sides, num_examples
         )
@@ -324,7 +319,7 @@ def whole(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
     ):
         raise DataError(
             "must hold whole numbers below 2^63; it holds others",
-            place=f"{column.path}: variable {column.name!r}",
+            place=column.place,
         )
     return numbers
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
+from widenet.dsstne.signature import begins_as_netcdf
 from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
 from widenet.extensions import Translated
 from widenet.interop.formats import ImportOptions, Likeness
@@ -66,9 +66,7 @@ class Networks:
     def likeness(path: Path, head: bytes) -> Likeness:
         """See `NetworkFormat.likeness`."""
         del head
-        if begins_as_hdf5(path):
-            return Likeness.CONTAINER
-        return Likeness.CONTENT if begins_as_netcdf(path) else Likeness.NONE
+        return Likeness.CONTAINER if begins_as_netcdf(path) else Likeness.NONE
 
     @staticmethod
     def import_model(path: Path, out: Path, options: ImportOptions) -> Any:

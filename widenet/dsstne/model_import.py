@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from widenet.data.dataset import Dataset
 from widenet.data.messages import ignore_message
-from widenet.data.rules import FieldLayout
-from widenet.data.writer import vocabulary_rows, write_dataset
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model_file import ModelFile, Numbers, read_model
 from widenet.dsstne.spec.network import translation
@@ -88,16 +85,15 @@ def import_model(
         training=TrainingSpec.of(_TRAINING | document.training, str(source)),
         settings=document.network,
     ).with_fields(fields or {})
-    with TemporaryDirectory() as folder:
-        if data is None:
-            dataset = _empty_dataset(Path(folder) / "data", imported.fields, features)
-        else:
-            dataset = data if isinstance(data, Dataset) else Dataset.open(data)
-        imported.fields = {
-            name: Width(dataset.fields[name].width, facts.kind) if name in dataset.fields else facts
-            for name, facts in imported.fields.items()
-        }
-        return write_run(imported, Path(out), dataset, overwrite)
+    dataset = Dataset.open(data) if isinstance(data, Path | str) else data
+    names = _names_of_features(imported.fields, features)
+    widths = {name: len(each) for name, each in names.items()}
+    if dataset is not None:
+        widths = {name: field.width for name, field in dataset.fields.items()}
+    imported.fields = {
+        name: Width(widths.get(name, facts.width), facts.kind) for name, facts in imported.fields.items()
+    }
+    return write_run(imported, Path(out), dataset, overwrite, names)
 
 
 def _set_padding(file: ModelFile, layers: list[dict[str, Any]]) -> None:
@@ -249,31 +245,19 @@ def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers
     return weights
 
 
-def _empty_dataset(
-    path: Path, fields: Mapping[str, Width], features: Mapping[str, Path | str] | Path | str | None
-) -> Dataset:
-    """Write a dataset without examples, with feature names from index files, or else indices as names."""
-    named = (
-        features
-        if isinstance(features, Mapping)
-        else {name: features for name, facts in fields.items() if facts.kind == "sparse"}
-    )
-    for name in named:
+def _names_of_features(
+    fields: Mapping[str, Width], features: Mapping[str, Path | str] | Path | str | None
+) -> dict[str, list[str]]:
+    """Return the names in the index files, by field."""
+    if features is None:
+        return {}
+    sparse = [name for name, facts in fields.items() if facts.kind == "sparse"]
+    indexes = features if isinstance(features, Mapping) else dict.fromkeys(sparse, features)
+    names = {}
+    for name, index in indexes.items():
         if name not in fields:
             raise OptionError(f"must name fields; got {name!r}.{nearest(name, fields)}", option="features")
-    layouts, vocabularies = [], {}
-    for name, facts in fields.items():
-        index = named.get(name)
-        names = None if index is None else read_names(Path(index))
-        if names is not None and len(names) > facts.width:
-            raise DataError(
-                f"must name at most the {facts.width:,} units of field {name!r}",
-                place=index,
-                value=len(names),
-            )
-        width = facts.width if names is None else len(names)
-        layouts.append(FieldLayout(name, width, kind="sparse" if facts.kind == "sparse" else "dense"))
-        if facts.kind == "sparse":
-            vocabularies[name] = vocabulary_rows(width, names)
-    write_dataset(path, layouts=layouts, batches=[], vocabularies=vocabularies)
-    return Dataset.open(path)
+        names[name], width = read_names(Path(index)), fields[name].width
+        rule = f"must name at most the {width:,} units of field {name!r}"
+        DataError.require(len(names[name]) <= width, rule, place=index, value=len(names[name]))
+    return names

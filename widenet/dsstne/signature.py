@@ -2,25 +2,15 @@
 
 from pathlib import Path
 
-_SIGNATURES = (b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x02", b"CDF\x05")
-"""First bytes of NetCDF files: HDF5 (NetCDF-4) and the classic forms."""
+_HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 def begins_as_netcdf(path: Path) -> bool:
-    """Return whether a file has the first bytes of a NetCDF file."""
-    return _head(path).startswith(_SIGNATURES)
-
-
-def begins_as_hdf5(path: Path) -> bool:
-    """Return whether a file has the first bytes of an HDF5 file, as NetCDF-4 files do."""
-    return _head(path).startswith(_SIGNATURES[0])
-
-
-def _head(path: Path) -> bytes:
+    """Return whether a file has the first bytes of a NetCDF-4 file, which are those of HDF5."""
     if not path.is_file():
-        return b""
+        return False
     try:
         with path.open("rb") as file:
-            return file.read(8)
+            return file.read(len(_HDF5)) == _HDF5
     except OSError:
-        return b""
+        return False

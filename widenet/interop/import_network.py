@@ -1,7 +1,7 @@
 """A network that another program trained, and the run that it becomes."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,7 +145,13 @@ class Imported:
         return replace(self, fields=fields, layers=layers)
 
 
-def write_run(imported: Imported, out: Path, data: Dataset | None = None, overwrite: bool = False) -> Model:
+def write_run(
+    imported: Imported,
+    out: Path,
+    data: Dataset | None = None,
+    overwrite: bool = False,
+    names: Mapping[str, Sequence[str]] | None = None,
+) -> Model:
     """Write an imported network as a finished run, and return it.
 
     It predicts at once, and trainings may begin with its weights.
@@ -153,16 +159,17 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None, overwr
     Args:
         imported: The network.
         out: The run directory to make.
-        data: Dataset with the network's fields and names of features. Without it, features are named by their
-            indices.
+        data: Dataset with the network's fields and names of features. Without it, features are named by
+            `names`, or by their indices.
         overwrite: Whether to replace an earlier run at `out`.
+        names: Names of features, by field.
 
     Raises:
         DataError, FitError, CheckpointError: Nothing is left at `out`, or the earlier run.
     """
     check_whole(out, [] if data is None else [data.path], overwrite)
     with TemporaryDirectory() as folder:
-        dataset = data or _empty_dataset(Path(folder) / "data", imported)
+        dataset = data or _empty_dataset(Path(folder) / "data", imported, names or {})
         layers = [_with_ignored_values(layer, dataset.fields) for layer in imported.layers]
         spec = NetworkSpec.of({**imported.settings, "layers": layers}, imported.name)
         for name, facts in imported.fields.items():
@@ -232,14 +239,16 @@ def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tup
     return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
 
 
-def _empty_dataset(path: Path, imported: Imported) -> Dataset:
-    """Write a dataset without examples, with indices as the names of features."""
+def _empty_dataset(path: Path, imported: Imported, names: Mapping[str, Sequence[str]]) -> Dataset:
+    """Write a dataset without examples; features without names have their indices as names."""
     fields = imported.fields
     layouts = [
         FieldLayout(name, facts.width, _KINDS[_KINDS.index(facts.kind)]) for name, facts in fields.items()
     ]
     vocabularies = {
-        layout.name: vocabulary_rows(layout.width) for layout in layouts if layout.kind != "dense"
+        layout.name: vocabulary_rows(layout.width, names.get(layout.name))
+        for layout in layouts
+        if layout.kind != "dense"
     }
     write_dataset(path, layouts=layouts, batches=[], vocabularies=vocabularies)
     return Dataset.open(path)
