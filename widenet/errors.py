@@ -58,7 +58,7 @@ class WidenetError(Exception):
         return worded(self)
 
     @classmethod
-    def require(cls, holds: bool, rule: str, **facts: Any) -> None:
+    def require(cls, holds: object, rule: str, **facts: Any) -> None:
         """Raise this error with the rule and its facts, such as place and value, unless the rule holds."""
         if not holds:
             raise cls(rule, **facts)

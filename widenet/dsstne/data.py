@@ -70,8 +70,7 @@ def import_data(
         DataError: A file breaks a rule; the message names file, data set, rule and value.
         CapacityError: The features do not fit in memory or on disk.
     """
-    if not sources:
-        raise OptionError("must be at least one NetCDF file", option="sources")
+    OptionError.require(sources, "must be at least one NetCDF file", option="sources")
     paths = [Path(source) for source in sources]
     say = on_progress or ignore_message
     with publication(Path(out), overwrite=overwrite) as folder, ExitStack() as stack:
@@ -180,13 +179,15 @@ def _check_sets(sets: Sequence[DataSet]) -> None:
     """Raise DataError unless the sets have different names and equally many examples."""
     first, names = sets[0], [each.name for each in sets]
     for each in sets:
-        if names.count(each.name) > 1:
-            raise DataError(
-                f"the names of data sets must differ; {each.name!r} appears twice", place=each.place
-            )
-        if each.num_examples != first.num_examples:
-            rule = f"must have as many examples as {first.name!r}, {first.num_examples:,}"
-            raise DataError(rule, place=each.place, value=each.num_examples)
+        DataError.require(
+            names.count(each.name) <= 1,
+            f"the names of data sets must differ; {each.name!r} appears twice",
+            place=each.place,
+        )
+        rule = f"must have as many examples as {first.name!r}, {first.num_examples:,}"
+        DataError.require(
+            each.num_examples == first.num_examples, rule, place=each.place, value=each.num_examples
+        )
 
 
 def _fields(
@@ -251,19 +252,21 @@ def _checked_parts(parts: dict[Part, DataSet]) -> dict[Part, DataSet]:
 
 def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_target: bool) -> _Field:
     train = parts["train"]
-    if not train.is_sparse and train.width > _MAX_DENSE_WIDTH:
-        raise DataError(
-            f"must have at most {_MAX_DENSE_WIDTH:,} numbers per example; got {train.width:,}",
-            place=train.place,
-        )
+    DataError.require(
+        train.is_sparse or train.width <= _MAX_DENSE_WIDTH,
+        f"must have at most {_MAX_DENSE_WIDTH:,} numbers per example; got {train.width:,}",
+        place=train.place,
+    )
     if not train.is_sparse:
         return _Field(FieldLayout(name, train.width, kind="dense"), parts, None, is_target)
     names = _feature_names(train, index)
     width = train.width if names is None else len(names)
-    if width > train.width:
-        raise DataError(
-            f"must name at most the {train.width:,} features of {train.place}", place=index, value=width
-        )
+    DataError.require(
+        width <= train.width,
+        f"must name at most the {train.width:,} features of {train.place}",
+        place=index,
+        value=width,
+    )
     return _Field(
         FieldLayout(name, width, parts=tuple(parts), has_values=train.has_values), parts, names, is_target
     )

@@ -314,13 +314,12 @@ def whole(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) ->
     """Return what `gathered` does as int64; raises DataError unless the numbers are whole and below 2^63."""
     stored = gathered(column, starts, ends)
     numbers = stored.astype(np.int64)
-    if not np.array_equal(numbers, stored) or (
-        stored.dtype.kind == "u" and len(numbers) and int(numbers.min()) < 0
-    ):
-        raise DataError(
-            "must hold whole numbers below 2^63; it holds others",
-            place=column.place,
-        )
+    DataError.require(
+        np.array_equal(numbers, stored)
+        and (stored.dtype.kind != "u" or not len(numbers) or int(numbers.min()) >= 0),
+        "must hold whole numbers below 2^63; it holds others",
+        place=column.place,
+    )
     return numbers
 
 

@@ -197,8 +197,7 @@ def encoder(path: Path, report: Report) -> list[str]:
     """
     settings = Settings(_CommandFile.read_values(path), str(path), _KEYS)
     for key in ("Network", "Data", "Command"):
-        if key not in settings:
-            raise DocumentError(f"{key} is missing", place=path)
+        DocumentError.require(key in settings, f"{key} is missing", place=path)
     command = settings.choice("Command", _COMMANDS, "")
     network, data = Path(settings.text("Network")), Path(settings.text("Data"))
     seed = int(settings.number("RandomSeed", SEED, 0))
@@ -210,8 +209,7 @@ def encoder(path: Path, report: Report) -> list[str]:
             for k, numbers in enumerate(measure(network, data), start=1)
         ]
     parameters = settings.within("TrainingParameters", _TRAINING_KEYS)
-    if "Epochs" not in parameters:
-        raise DocumentError("TrainingParameters.Epochs is missing", place=path)
+    DocumentError.require("Epochs" in parameters, "TrainingParameters.Epochs is missing", place=path)
     train(
         network,
         [data],
@@ -264,8 +262,12 @@ def measure(network: Path, data: Path) -> NDArray[np.float64]:
     with TemporaryDirectory() as folder, fixed_arithmetic():
         import_data([data], Path(folder) / "data", targets=["output"])
         dataset = Dataset.open(Path(folder) / "data")
-        if "input" not in dataset.fields:
-            raise DataError('must have a data set "input"', place=data, value=", ".join(dataset.fields))
+        DataError.require(
+            "input" in dataset.fields,
+            'must have a data set "input"',
+            place=data,
+            value=", ".join(dataset.fields),
+        )
         model = import_model(network, Path(folder) / "run", data=dataset)
         output = next(
             (layer.name for layer in model.run.network.outputs if layer.name == "Output"),

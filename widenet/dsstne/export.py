@@ -59,10 +59,11 @@ def export_data(
     """
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
     for name in targets:
-        if name not in dataset.fields:
-            raise OptionError(
-                f"must name fields; got {name!r}.{nearest(name, dataset.fields)}", option="targets"
-            )
+        OptionError.require(
+            name in dataset.fields,
+            f"must name fields; got {name!r}.{nearest(name, dataset.fields)}",
+            option="targets",
+        )
     named = features.values() if isinstance(features, Mapping) else [features]
     check_places([path for path in (*named, samples, Path(out)) if path is not None])
     indexes = index_files(dataset, features, samples)
@@ -164,8 +165,9 @@ def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
 
     Raises FitError for a sequence, which DSSTNE does not have.
     """
-    if field.kind == "sequence":
-        raise FitError(f"DSSTNE has no sequences; field {field.name!r} is one", place=dataset.path)
+    FitError.require(
+        field.kind != "sequence", f"DSSTNE has no sequences; field {field.name!r} is one", place=dataset.path
+    )
     by_field = dataset.manifest.source.get(FACTS)
     facts = by_field.get(field.name) if isinstance(by_field, dict) else None
     facts = facts if isinstance(facts, dict) else {}
@@ -263,10 +265,11 @@ def index_files(
         _check_same(dataset, sparse)
         features = {sparse[0]: features}
     for name in features or {}:
-        if name not in sparse:
-            raise OptionError(
-                f"must name sparse fields; got {name!r}.{nearest(name, sparse)}", option="features"
-            )
+        OptionError.require(
+            name in sparse,
+            f"must name sparse fields; got {name!r}.{nearest(name, sparse)}",
+            option="features",
+        )
     names = {path: _checked(dataset, feature_names(dataset, name)) for name, path in (features or {}).items()}
     return names if samples is None else names | {samples: _checked(dataset, example_names(dataset))}
 

@@ -14,11 +14,11 @@ def read_names(path: Path) -> list[str]:
         DataError: A line is malformed or repeats a name, or the indices are not 0, 1, 2 and so on.
     """
     check_regular(path)
-    if not path.is_file():
-        raise DataError(
-            f"must be an index file; {('it is a directory' if path.is_dir() else 'it does not exist')}",
-            place=path,
-        )
+    DataError.require(
+        path.is_file(),
+        f"must be an index file; {('it is a directory' if path.is_dir() else 'it does not exist')}",
+        place=path,
+    )
     index_of: dict[str, int] = {}
     with path.open("rb") as file:
         for number, line in enumerate(bounded_lines(file, path), start=1):
@@ -42,8 +42,7 @@ def read_names(path: Path) -> list[str]:
                 f"indices must be 0, 1, 2 and so on, each once; got {place:,}, {reason}", place=path
             )
         names[place] = name
-    if not names:
-        raise DataError("must hold at least one name; it is empty", place=path)
+    DataError.require(names, "must hold at least one name; it is empty", place=path)
     return [name for name in names if name is not None]
 
 

@@ -147,15 +147,17 @@ def read_model(path: Path) -> ModelFile:
     """
     with reading(path) as file:
         windowed: dict[str, str] = {}
-        if not file.has("layers"):
-            raise DataError("must hold a trained network; attribute 'layers' is missing", place=path)
+        DataError.require(
+            file.has("layers"), "must hold a trained network; attribute 'layers' is missing", place=path
+        )
         model = ModelFile(path, _network(file))
         for number in range(file.whole("layers", minimum=1)):
             layer, sides = _layer(file, f"layer{number}_")
-            if layer["Name"] in model.sides:
-                raise DataError(
-                    f"the names of layers must differ; {layer['Name']!r} appears twice", place=path
-                )
+            DataError.require(
+                layer["Name"] not in model.sides,
+                f"the names of layers must differ; {layer['Name']!r} appears twice",
+                place=path,
+            )
             model.network["Layers"].append(layer)
             model.sides[layer["Name"]] = sides
             if layer.get("BatchNormalization"):
@@ -282,9 +284,8 @@ def _read_padding(file: NetcdfFile, prefix: str, model: ModelFile, name: str) ->
     ):
         return
     positions = tuple(axis_of(*move, room).positions for move, room in zip(moves, padding, strict=True))
-    if positions != sides:
-        rule = f"must have as many places as its kernel has positions, {list(positions)}"
-        raise DataError(rule, place=f"{model.path}: layer {name!r}", value=list(sides))
+    rule = f"must have as many places as its kernel has positions, {list(positions)}"
+    DataError.require(positions == sides, rule, place=f"{model.path}: layer {name!r}", value=list(sides))
     model.paddings[name] = padding
 
 
@@ -292,10 +293,12 @@ def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
     """Read a connection; raises DataError if its layers do not exist or its weights have another size."""
     source, name = file.text(f"{prefix}inputLayer"), file.text(f"{prefix}outputLayer")
     for end in (source, name):
-        if end not in model.sides:
-            raise DataError(
-                f"{prefix}inputLayer and {prefix}outputLayer must name layers", place=file.path, value=end
-            )
+        DataError.require(
+            end in model.sides,
+            f"{prefix}inputLayer and {prefix}outputLayer must name layers",
+            place=file.path,
+            value=end,
+        )
     if (source, name) in model.connections or source not in model.layer(name).get("Source", []):
         problem = (
             "appear twice" if (source, name) in model.connections else f"belong to no source of {name!r}"
@@ -325,11 +328,11 @@ def _check_connections(model: ModelFile) -> None:
     """Raise DataError unless every source has weights, and shared weights have the right shape."""
     for layer in model.network["Layers"]:
         for source in layer.get("Source", []):
-            if layer["Type"] != "Pooling" and (source, layer["Name"]) not in model.connections:
-                raise DataError(
-                    f"must have weights from its source {source!r}; they are missing",
-                    place=f"{model.path}: layer {layer['Name']!r}",
-                )
+            DataError.require(
+                layer["Type"] == "Pooling" or (source, layer["Name"]) in model.connections,
+                f"must have weights from its source {source!r}; they are missing",
+                place=f"{model.path}: layer {layer['Name']!r}",
+            )
     for (source, name), connection in model.connections.items():
         if connection.shared is None:
             continue

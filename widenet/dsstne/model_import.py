@@ -59,8 +59,7 @@ def import_model(
     Raises:
         DataError, DocumentError, FitError, CheckpointError, OptionError: No files are left behind.
     """
-    if data is not None and features is not None:
-        raise OptionError("excludes features", option="data")
+    OptionError.require(data is None or features is None, "excludes features", option="data")
     report = say or ignore_message
     file = read_model(Path(source))
     copied = {
@@ -201,12 +200,12 @@ def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:
         is_sparse = layer["kind"] == "output" or source["Sparse"]
         facts = Width(file.units(source["Name"]), "sparse" if is_sparse else "dense")
         other = fields.setdefault(layer["field"], facts)
-        if other.width != facts.width:
-            widths = f"{other.width:,} and {facts.width:,}"
-            raise DataError(
-                f"layers of one data set must have the same number of units; got {widths}",
-                place=f"{file.path}: {layer['field']!r}",
-            )
+        widths = f"{other.width:,} and {facts.width:,}"
+        DataError.require(
+            other.width == facts.width,
+            f"layers of one data set must have the same number of units; got {widths}",
+            place=f"{file.path}: {layer['field']!r}",
+        )
         if layer["kind"] == "input":
             fields[layer["field"]] = facts
     return fields
@@ -228,8 +227,7 @@ def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers
             continue
         own = names[name]
         sources = file.layer(own).get("Source", [])
-        if not sources:
-            raise DataError("must have a source; it has none", place=f"{file.path}: layer {own!r}")
+        DataError.require(sources, "must have a source; it has none", place=f"{file.path}: layer {own!r}")
         biases = [file.connections[source, own].bias for source in sources]
         weights[f"{name} bias"] = np.asarray(np.sum(biases, axis=0, dtype=np.float64), np.float32)
         for part, numbers in file.normalizations.get(name, {}).items():
@@ -255,8 +253,9 @@ def _names_of_features(
     indexes = features if isinstance(features, Mapping) else dict.fromkeys(sparse, features)
     names = {}
     for name, index in indexes.items():
-        if name not in fields:
-            raise OptionError(f"must name fields; got {name!r}.{nearest(name, fields)}", option="features")
+        OptionError.require(
+            name in fields, f"must name fields; got {name!r}.{nearest(name, fields)}", option="features"
+        )
         names[name], width = read_names(Path(index)), fields[name].width
         rule = f"must name at most the {width:,} units of field {name!r}"
         DataError.require(len(names[name]) <= width, rule, place=index, value=len(names[name]))

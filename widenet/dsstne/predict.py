@@ -95,20 +95,23 @@ def predict(
 def _input_field(model: Model, data_set: str) -> str:
     """Return the field of a network's only input; raises OptionError unless it is that of -d."""
     names = [layer.field for layer in model.run.network.inputs]
-    if names != [f"{data_set}_input"]:
-        raise OptionError(
-            f"must be {data_set}_input for the only input; got {', '.join(names)}", place=model.run.path
-        )
+    OptionError.require(
+        names == [f"{data_set}_input"],
+        f"must be {data_set}_input for the only input; got {', '.join(names)}",
+        place=model.run.path,
+    )
     return names[0]
 
 
 def _items(model: Model, path: Path, output: str) -> list[str]:
     """Read the names of an output's units."""
     items, num_units = read_names(path), model.network.layout.units[output]
-    if len(items) > num_units:
-        raise DataError(
-            f"must name at most the {num_units:,} units of {output!r}", place=path, value=len(items)
-        )
+    DataError.require(
+        len(items) <= num_units,
+        f"must name at most the {num_units:,} units of {output!r}",
+        place=path,
+        value=len(items),
+    )
     return items
 
 
@@ -197,10 +200,9 @@ def _rows(path: Path, index_of: Mapping[str, int]) -> dict[str, "array[int]"]:
         sample: array("I", (index_of[name] for name in entries if name in index_of))
         for sample, entries in _lines(path)
     }
-    if not rows:
-        raise DataError(
-            "must hold at least one sample, `name<TAB>feature:feature`; it holds none", place=path
-        )
+    DataError.require(
+        rows, "must hold at least one sample, `name<TAB>feature:feature`; it holds none", place=path
+    )
     return rows
 
 

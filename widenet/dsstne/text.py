@@ -62,8 +62,11 @@ def generate(
     out, features, samples = Path(out), Path(features), Path(samples)
     report = say or ignore_message
     check_places([features, out, samples])
-    if new_features != "create" and not features.is_file():
-        raise OptionError("the index file of the features does not exist", place=features)
+    OptionError.require(
+        new_features == "create" or features.is_file(),
+        "the index file of the features does not exist",
+        place=features,
+    )
     text = _Text(
         index_of={} if new_features == "create" else numbered(read_names(features)),
         row_of=numbered(read_names(samples)) if samples.exists() else {},
@@ -72,10 +75,11 @@ def generate(
     )
     for path in files_of(Path(source)):
         text.read(path)
-    if not text.extents:
-        raise DataError(
-            "must hold at least one sample, `name<TAB>feature:feature`; it holds none", place=source
-        )
+    DataError.require(
+        text.extents,
+        "must hold at least one sample, `name<TAB>feature:feature`; it holds none",
+        place=source,
+    )
     indexes = (
         {samples: text.row_of} if new_features == "drop" else {features: text.index_of, samples: text.row_of}
     )
@@ -228,11 +232,9 @@ def files_of(source: Path) -> list[Path]:
     """Return the file itself, or all files of a folder, sorted by name."""
     if source.is_dir():
         paths = sorted(path for path in source.iterdir() if path.is_file())
-        if not paths:
-            raise DataError("must hold files of text; it is empty", place=source)
+        DataError.require(paths, "must hold files of text; it is empty", place=source)
         return paths
-    if not source.is_file():
-        raise DataError("must be a file or a folder of text; it does not exist", place=source)
+    DataError.require(source.is_file(), "must be a file or a folder of text; it does not exist", place=source)
     return [source]
 
 

@@ -56,11 +56,13 @@ def train(
         DocumentError, DataError, OptionError: A file or option is wrong.
         WidenetError: The training fails.
     """
-    if out.exists():
-        raise OptionError("exists already", place=out)
+    OptionError.require(not out.exists(), "exists already", place=out)
     prefix = out if checkpoint is None else checkpoint
-    if checkpoint is not None and not checkpoint.parent.is_dir():
-        raise OptionError("must be in a folder that exists", place=checkpoint)
+    OptionError.require(
+        checkpoint is None or checkpoint.parent.is_dir(),
+        "must be in a folder that exists",
+        place=checkpoint,
+    )
     values = NetworkSpec.read_values(config)
     targets = outputs_of(values, config)
     run, exchange = out.with_name(f"{out.name}.run"), joined()
@@ -106,8 +108,11 @@ def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
     Raises:
         DocumentError: The document is not a DSSTNE network.
     """
-    if not is_dsstne(values):
-        raise DocumentError('must be a DSSTNE network: at least one layer needs a "DataSet"', place=config)
+    DocumentError.require(
+        is_dsstne(values),
+        'must be a DSSTNE network: at least one layer needs a "DataSet"',
+        place=config,
+    )
     document = translation(_with_dimensions(values, {}, unknown=1), str(config))
     return [layer["field"] for layer in document.network["layers"] if layer.get("kind") == "output"]
 

@@ -210,12 +210,6 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def require(holds: bool, place: str, rule: str, **facts: Any) -> None:
-    """Raise DocumentError with a place, a rule and further facts unless the rule holds."""
-    if not holds:
-        raise DocumentError(rule, place=place, **facts)
-
-
 def first_mistake(where: str, values: Any, errors: Sequence[Any]) -> DocumentError:
     """Return the error for the first mistake in the values of a document.
 

@@ -4,8 +4,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from widenet.errors import DocumentError
 from widenet.spec.activations import RESTING, ActivationField, PlainActivation
-from widenet.spec.document import Spec, require
+from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Scaled
 
 NAME_PATTERN, LONGEST_NAME = r"^[^/\\\x00-\x1f]+$", 100
@@ -192,7 +193,9 @@ class SummingLayer(TrunkLayer):
         activation = self.activation.kind
         can_pull = self.sparseness is None or self.sparseness.pull_outside
         between = can_pull or activation in ("sigmoid", "softmax")
-        require(between, f"{place}.sparseness", "needs activations between 0 and 1", value=activation)
+        DocumentError.require(
+            between, "needs activations between 0 and 1", place=f"{place}.sparseness", value=activation
+        )
         rests = self.dropout_form == "mask" or activation in RESTING
         rule = f'"rest" needs one of the activations {", ".join(RESTING)}'
-        require(rests, f"{place}.dropout_form", rule, value=activation)
+        DocumentError.require(rests, rule, place=f"{place}.dropout_form", value=activation)

@@ -8,7 +8,6 @@ from graphlib import CycleError, TopologicalSorter
 
 from widenet.errors import DocumentError, did_you_mean
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.document import require
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy
 from widenet.spec.parts import Share
@@ -64,22 +63,26 @@ def check_wiring(layers: Sequence[Layer]) -> None:
     names = [layer.name for layer in layers]
     for index, layer in enumerate(layers):
         place, name = f"layers[{index}]", layer.name
-        require(names.index(name) == index, f"{place}.name", "must be unique", value=name)
+        DocumentError.require(names.index(name) == index, "must be unique", place=f"{place}.name", value=name)
         for suffix in _OWN_NUMBERS:
             owner = name.removesuffix(f" {suffix}")
             rule = f'must not be that of numbers of the layer "{owner}"'
-            require(owner == name or owner not in names, f"{place}.name", rule, value=name)
+            DocumentError.require(
+                owner == name or owner not in names, rule, place=f"{place}.name", value=name
+            )
         if not isinstance(layer, InputLayer):
             _check_sources(place, layer, layers)
     for kind in ("input", "output"):
-        require(
-            any(layer.kind == kind for layer in layers), "layers", f"must have a layer of the kind {kind}"
+        DocumentError.require(
+            any(layer.kind == kind for layer in layers),
+            f"must have a layer of the kind {kind}",
+            place="layers",
         )
     in_order(layers)
     used = {source for layer in layers for source in feeding(layers, layer)}
     for index, layer in enumerate(layers):
         feeds = isinstance(layer, OutputLayer) or layer.name in used
-        require(feeds, f"layers[{index}]", f'"{layer.name}" feeds no other layer')
+        DocumentError.require(feeds, f'"{layer.name}" feeds no other layer', place=f"layers[{index}]")
 
 
 def _check_sources(place: str, layer: Layer, layers: Sequence[Layer]) -> None:
@@ -87,16 +90,18 @@ def _check_sources(place: str, layer: Layer, layers: Sequence[Layer]) -> None:
     if getattr(layer, "source", None) == ():
         weighed = layer.shares or getattr(layer, "weight_norm", None) is not None
         rule = "may be empty only beside skip, without weights and weight_norm"
-        require(bool(layer.skipped) and not weighed, f"{place}.source", rule)
+        DocumentError.require(layer.skipped and not weighed, rule, place=f"{place}.source")
     else:
-        require(bool(sources), f"{place}.source", "is missing, and no layer is before this one")
+        DocumentError.require(sources, "is missing, and no layer is before this one", place=f"{place}.source")
     for key, named in (("source", sources), ("skip", layer.skipped)):
         for source in named:
             if source not in by_name:
                 rule = f'must name a layer, not "{source}".{did_you_mean(source, list(by_name))}'
                 raise DocumentError(rule, place=f"{place}.{key}")
             is_output = isinstance(by_name[source], OutputLayer)
-            require(not is_output, f"{place}.{key}", "must not be an output layer", value=source)
+            DocumentError.require(
+                not is_output, "must not be an output layer", place=f"{place}.{key}", value=source
+            )
         _require_once(named, f"{place}.{key}", "must name each layer once")
 
 
@@ -127,35 +132,49 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
     by_unit, single = activation not in ROW_WISE, "needs an activation of single units"
     if loss in CROSS_ENTROPIES:
         rule = f'"{loss}" needs the activation sigmoid or softmax'
-        require(activation in ("sigmoid", "softmax"), at_loss, rule, value=activation)
+        DocumentError.require(activation in ("sigmoid", "softmax"), rule, place=at_loss, value=activation)
     if loss in ("hinge", "l2_hinge", "cosine_contrastive"):
-        require(by_unit, at_loss, f'"{loss}" {single}', value=activation)
+        DocumentError.require(by_unit, f'"{loss}" {single}', place=at_loss, value=activation)
     if loss == "cosine_contrastive" and layer.cosine is not None:
         temperature = layer.cosine.temperature
-        require(temperature == 1, at_loss, f'"{loss}" needs the temperature 1', value=temperature)
+        DocumentError.require(
+            temperature == 1, f'"{loss}" needs the temperature 1', place=at_loss, value=temperature
+        )
     if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum":
         rule = '"sum" needs the activation softmax'
-        require(activation == "softmax", f"{at_loss}.targets", rule, value=activation)
-    require(layer.others == "use" or by_unit, f"{place}.others", f'"ignore" {single}', value=activation)
+        DocumentError.require(activation == "softmax", rule, place=f"{at_loss}.targets", value=activation)
+    DocumentError.require(
+        layer.others == "use" or by_unit, f'"ignore" {single}', place=f"{place}.others", value=activation
+    )
     if layer.sample is not None:
         is_known = by_unit or (activation == "softmax" and loss in CROSS_ENTROPIES)
         rule = "needs a cross-entropy, or an activation of single units"
-        require(is_known, f"{place}.sample", rule, value=activation)
-        require(layer.others == "use", f"{place}.others", '"ignore" leaves nothing to sample')
-        require(layer.weight_norm is None, f"{place}.weight_norm", "must be unset beside sample")
+        DocumentError.require(is_known, rule, place=f"{place}.sample", value=activation)
+        DocumentError.require(
+            layer.others == "use", '"ignore" leaves nothing to sample', place=f"{place}.others"
+        )
+        DocumentError.require(
+            layer.weight_norm is None, "must be unset beside sample", place=f"{place}.weight_norm"
+        )
     if layer.weightless:
         sources, rule = sources_of(layers, layer), "of a weightless output must be one layer"
-        require(len(sources) == 1, f"{place}.source", rule, value=list(sources))
-        require(not layer.bias, f"{place}.bias", "of a weightless output must be false")
+        DocumentError.require(len(sources) == 1, rule, place=f"{place}.source", value=list(sources))
+        DocumentError.require(not layer.bias, "of a weightless output must be false", place=f"{place}.bias")
         for key in ("cosine", "sample", "weights", "weight_norm"):
-            require(getattr(layer, key) is None, f"{place}.{key}", "must be unset beside weightless")
+            DocumentError.require(
+                getattr(layer, key) is None, "must be unset beside weightless", place=f"{place}.{key}"
+            )
     if layer.predict == "hidden":
         _check_hiding(place, layer, layers)
     if layer.neighbourhood is not None:
         is_read = any(isinstance(other, InputLayer) and other.field == layer.field for other in layers)
-        require(is_read, f"{place}.neighbourhood", f'needs an input layer of the field "{layer.field}"')
+        DocumentError.require(
+            is_read, f'needs an input layer of the field "{layer.field}"', place=f"{place}.neighbourhood"
+        )
     if layer.repeats is not None:
-        require(layer.predict == "next", f"{place}.repeats", 'needs predict "next"', value=layer.predict)
+        DocumentError.require(
+            layer.predict == "next", 'needs predict "next"', place=f"{place}.repeats", value=layer.predict
+        )
 
 
 def _check_described(place: str, layer: Layer) -> None:
@@ -165,8 +184,10 @@ def _check_described(place: str, layer: Layer) -> None:
     for share in layer.shares:
         raise DocumentError(f'belongs to the layer that owns the weights, "{share.layer}"', place=at)
     is_free = getattr(layer, "weight_norm", None) is None
-    require(is_free, f"{place}.weight_norm", "must be unset beside described_by")
-    require(not getattr(layer, "weightless", False), at, "must be unset beside weightless")
+    DocumentError.require(is_free, "must be unset beside described_by", place=f"{place}.weight_norm")
+    DocumentError.require(
+        not getattr(layer, "weightless", False), "must be unset beside weightless", place=at
+    )
 
 
 def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
@@ -175,14 +196,14 @@ def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
     of_field = [other for other in of_field if other.field == layer.field]
     hiding = [other for other in of_field if other.denoise > 0]
     rule = f'"hidden" needs one input layer of the field "{layer.field}" with denoise above 0'
-    require(len(hiding) == 1, at, rule)
+    DocumentError.require(len(hiding) == 1, rule, place=at)
     behind = {layer.name}
     for other in reversed(in_order(layers)):
         if other.name in behind:
             behind.update(feeding(layers, other))
     rule = f'"hidden" must not be fed by an input that shows all of "{layer.field}"'
     for other in of_field:
-        require(other.name not in behind or other in hiding, at, rule, value=other.name)
+        DocumentError.require(other.name not in behind or other in hiding, rule, place=at, value=other.name)
 
 
 def _check_share(place: str, key_of_share: str, layer: Layer, share: Share, layers: Sequence[Layer]) -> None:
@@ -194,20 +215,20 @@ def _check_share(place: str, key_of_share: str, layer: Layer, share: Share, laye
         rule = f'must name another {layer.shares_with}, not "{share.layer}".'
         raise DocumentError(f"{rule}{did_you_mean(share.layer, known)}", place=f"{here}.layer")
     can_turn = layer.transposes or not share.transposed
-    require(can_turn, f"{here}.transposed", f"must be false for a {layer.kind}")
+    DocumentError.require(can_turn, f"must be false for a {layer.kind}", place=f"{here}.transposed")
     for borrowed in owner.shares:
         rule = f'must own its weights; "{share.layer}" has those of "{borrowed.layer}"'
         raise DocumentError(rule, place=f"{here}.layer")
     for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
         sources = sources_of(layers, other)
         rule = f'is missing: "{other.name}" has several sources'
-        require(value is not None or len(sources) <= 1, f"{here}.{key}", rule)
+        DocumentError.require(value is not None or len(sources) <= 1, rule, place=f"{here}.{key}")
         if value is not None and value not in sources:
             rule = f'must be a source of "{other.name}", not "{value}".{did_you_mean(value, sources)}'
             raise DocumentError(rule, place=f"{here}.{key}")
     for other in (layer, owner):
         is_single = not isinstance(other, OutputLayer) or len(sources_of(layers, other)) <= 1
-        require(is_single, here, f'needs one source in the output layer "{other.name}"')
+        DocumentError.require(is_single, f'needs one source in the output layer "{other.name}"', place=here)
     is_free = getattr(layer, "weight_norm", None) is None
     rule = f'belongs to the layer that owns the weights, "{share.layer}"'
-    require(is_free, f"{place}.weight_norm", rule)
+    DocumentError.require(is_free, rule, place=f"{place}.weight_norm")

@@ -2,8 +2,8 @@
 
 from typing import ClassVar, Literal
 
+from widenet.errors import DocumentError
 from widenet.spec.activations import ActivationField, PlainActivation
-from widenet.spec.document import require
 from widenet.spec.initializers import InitializerField, Scaled
 from widenet.spec.parts import Count, Probability, TrunkLayer
 
@@ -93,4 +93,4 @@ class AttentionLayer(TrunkLayer):
     def check(self, place: str, num_sources: int) -> None:
         """Check that it has one source."""
         rule = "of an attention layer must be one layer"
-        require(num_sources == 1, f"{place}.source", rule, value=num_sources)
+        DocumentError.require(num_sources == 1, rule, place=f"{place}.source", value=num_sources)

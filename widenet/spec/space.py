@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, ValidationError, model_validator
 
 from widenet.errors import DocumentError
-from widenet.spec.document import Document, Spec, first_mistake, require
+from widenet.spec.document import Document, Spec, first_mistake
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -143,7 +143,7 @@ class SpaceSpec(Document):
         if not self.choices:
             raise DocumentError("must leave a value open, as from or between")
         for place in self.choices:
-            require(not place.startswith(FIXED), place, "must be the same in every trial")
+            DocumentError.require(not place.startswith(FIXED), "must be the same in every trial", place=place)
         return self
 
 
@@ -169,7 +169,9 @@ def _choice(value: Any, place: str) -> Choice | None:
     """Return the choice that a value of the document is; None if it is no open value."""
     if not isinstance(value, dict) or not value.keys() & {"from", "between"}:
         return None
-    require(not {"from", "between"} <= value.keys(), place, "must have from or between, not both")
+    DocumentError.require(
+        not {"from", "between"} <= value.keys(), "must have from or between, not both", place=place
+    )
     kind = From if "from" in value else Between
     try:
         return kind.model_validate(value)

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from widenet.errors import DocumentError
 from widenet.spec.activations import COMPARING, WINDOWED, PoolingField
-from widenet.spec.document import require
 from widenet.spec.parts import Count, SummingLayer, TrunkLayer
 
 
@@ -105,16 +105,20 @@ class PoolingLayer(TrunkLayer):
         function, at_source = self.function.kind, f"{place}.source"
         if function in COMPARING:
             rule = f'must name at least two layers for "{function}"'
-            require(num_sources >= 2, at_source, rule, value=num_sources)
+            DocumentError.require(num_sources >= 2, rule, place=at_source, value=num_sources)
         else:
-            require(num_sources == 1, at_source, f'must name one layer for "{function}"', value=num_sources)
+            DocumentError.require(
+                num_sources == 1, f'must name one layer for "{function}"', place=at_source, value=num_sources
+            )
         if function in WINDOWED:
-            require(self.kernel is not None, f"{place}.kernel", f'is missing for "{function}"')
+            DocumentError.require(
+                self.kernel is not None, f'is missing for "{function}"', place=f"{place}.kernel"
+            )
             _check_axes(place, self)
         for key in ("kernel", "stride", "padding") if function not in WINDOWED else ():
             is_default = getattr(self, key) == type(self).model_fields[key].default
             rule = "belongs to the functions max and average"
-            require(is_default, f"{place}.{key}", rule, value=function)
+            DocumentError.require(is_default, rule, place=f"{place}.{key}", value=function)
 
 
 def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
@@ -124,7 +128,7 @@ def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
     for key, length in listed.items():
         first = next(iter(listed))
         rule = f"must have one number an axis, {listed[first]} as {first}"
-        require(length == listed[first], f"{place}.{key}", rule, value=length)
+        DocumentError.require(length == listed[first], rule, place=f"{place}.{key}", value=length)
     if isinstance(layer.padding, str):
         return
     kernel = layer.kernel if isinstance(layer.kernel, tuple) else (layer.kernel,)
@@ -132,4 +136,4 @@ def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
     num = max(len(kernel), len(padding))
     for size, room in zip(kernel * (num // len(kernel)), padding * (num // len(padding)), strict=True):
         rule = f"must be less than the kernel, {size}"
-        require(size is None or room < size, f"{place}.padding", rule, value=room)
+        DocumentError.require(size is None or room < size, rule, place=f"{place}.padding", value=room)

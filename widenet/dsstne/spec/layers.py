@@ -96,8 +96,7 @@ def layers_of(values: Any, index: int, count: int, place: str, whole: Whole) -> 
     first = Settings(values, place, every)
     default = "Input" if index == 0 else "Output" if index == count - 1 else "Hidden"
     kind = first.choice("Kind", KINDS, default)
-    if kind == "target":
-        raise first.wrong("Kind", "must be Input, Hidden or Output; DSSTNE ignores target layers")
+    first.require(kind != "target", "Kind", "must be Input, Hidden or Output; DSSTNE ignores target layers")
     form = first.choice("Type", TYPES, "FullyConnected")
     settings = Settings(values, place, KEYS[kind])
     translated: dict[str, Any] = {"name": settings.text("Name", f"{kind.capitalize()}{index}")}
@@ -120,8 +119,7 @@ def layers_of(values: Any, index: int, count: int, place: str, whole: Whole) -> 
     units = _units(settings)
     if kind == "output":
         return [translated | _output(settings, translated["name"], units, whole)]
-    if units == "auto":
-        raise settings.wrong("N", "of a hidden layer must be a number")
+    settings.require(units != "auto", "N", "of a hidden layer must be a number")
     return [
         translated
         | {"units": units}
@@ -194,8 +192,7 @@ def _split_output(
         )
         units = units if len(settings.sizes("N", 4)) > 1 else "auto"
     else:
-        if units == "auto":
-            raise settings.wrong("N", "of an output with Skip must be a number")
+        settings.require(units != "auto", "N", "of an output with Skip must be a number")
         before = {"name": f"{name} summed", "units": units} | _linear(settings)
     weightless = {"source": before["name"], "bias": False, "weightless": True}
     return [
@@ -230,21 +227,23 @@ def _convolution(settings: Settings, max_sides: int = 1) -> dict[str, Any]:
 
     The last number in N counts the filters. `max_sides` limits the numbers in N: only outputs list all sides.
     """
-    if settings.number("WeightNorm", 0, 0):
-        raise settings.wrong("WeightNorm", "must be 0 in a convolutional layer")
+    settings.require(
+        not settings.number("WeightNorm", 0, 0), "WeightNorm", "must be 0 in a convolutional layer"
+    )
     sides, window = settings.sizes("N", max_sides) or [1], _window(settings)
-    if len(sides) > 1 and len(sides) != len(window["kernel"]) + 1:
-        raise settings.wrong(
-            "N",
-            f"must have one number for each axis of Kernel, {len(window['kernel'])}, and the number of"
-            " filters last",
-        )
+    settings.require(
+        len(sides) <= 1 or len(sides) == len(window["kernel"]) + 1,
+        "N",
+        f"must have one number for each axis of Kernel, {len(window['kernel'])}, and the number of"
+        " filters last",
+    )
     return {"kind": "convolution", "filters": sides[-1]} | window | _normalized(settings)
 
 
 def _pooling(settings: Settings, whole: Whole) -> dict[str, Any]:
-    if "Function" not in settings:
-        raise settings.wrong("Function", f"must be one of {', '.join(POOLINGS)} in a pooling layer")
+    settings.require(
+        "Function" in settings, "Function", f"must be one of {', '.join(POOLINGS)} in a pooling layer"
+    )
     function = settings.choice("Function", POOLINGS, "")
     translated = {
         "kind": "pooling",
@@ -257,8 +256,9 @@ def _window(settings: Settings) -> dict[str, Any]:
     """Return kernel and stride, slowest axis first; DSSTNE lists the fastest first."""
     kernel = settings.sizes("Kernel", 3) or [1]
     stride = settings.sizes("KernelStride", 3) or [1]
-    if len(stride) > len(kernel):
-        raise settings.wrong("KernelStride", f"must have one number an axis of Kernel, {len(kernel)}")
+    settings.require(
+        len(stride) <= len(kernel), "KernelStride", f"must have one number an axis of Kernel, {len(kernel)}"
+    )
     strides = [*stride, *[1] * (len(kernel) - len(stride))]
     return {"kernel": kernel[::-1], "stride": strides[::-1], "padding": "dsstne"}
 
@@ -288,8 +288,7 @@ def _units(settings: Settings) -> int | str:
 
 def _dropout(settings: Settings) -> float:
     p = settings.number("pDropout", 0, 0)
-    if p >= 1:
-        raise settings.wrong("pDropout", "must be less than 1")
+    settings.require(p < 1, "pDropout", "must be less than 1")
     return p
 
 

@@ -107,8 +107,7 @@ def translation(values: dict[str, Any], where: str = "network") -> Translation:
             path.
     """
     settings = Settings(values, where, _KEYS)
-    if settings.number("Version", VERSION) < OLDEST_VERSION:
-        raise settings.wrong("Version", "must be at least 0.7")
+    settings.require(settings.number("Version", VERSION) >= OLDEST_VERSION, "Version", "must be at least 0.7")
     settings.choice("Kind", {"FeedForward": "", "AutoEncoder": ""}, "FeedForward")
     penalty = settings.within("SparsenessPenalty", ("p", "beta"))
     normalization = settings.merged(("k", "n", "alpha", "beta"), "LRN", "LocalResponseNormalization")
@@ -128,8 +127,7 @@ def translation(values: dict[str, Any], where: str = "network") -> Translation:
     )
     raw_layers = settings.raw("Layers")
     layers = raw_layers if isinstance(raw_layers, list) else [raw_layers]
-    if raw_layers is None or not layers:
-        raise settings.wrong("Layers", "must be a list of layers")
+    settings.require(raw_layers is not None and layers, "Layers", "must be a list of layers")
     at = f"{where}: Layers"
     translated = [
         part
@@ -318,10 +316,11 @@ def _split_output(layers: Layers, name: str, where: str) -> Layers:
     """
     place = next(place for place, layer in enumerate(layers) if layer["name"] == name)
     output, before = layers[place], []
-    if output["units"] == "auto" and not (output.get("weightless") and output["activation"] == "linear"):
-        raise DocumentError(
-            f'the output "{name}" feeds other layers, so its N must be the number of units', place=where
-        )
+    DocumentError.require(
+        output["units"] != "auto" or (output.get("weightless") and output["activation"] == "linear"),
+        f'the output "{name}" feeds other layers, so its N must be the number of units',
+        place=where,
+    )
     sums = f"{name} summed"
     if output.get("weightless"):
         (sums,) = output["source"]

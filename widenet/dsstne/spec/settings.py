@@ -13,8 +13,9 @@ class Settings:
     """An object of a document; `place` is its path, such as "config.json: Layers[1]"."""
 
     def __init__(self, values: Any, place: str, known: Sequence[str]) -> None:
-        if not isinstance(values, dict):
-            raise DocumentError("must be an object with named fields", place=place, value=values)
+        DocumentError.require(
+            isinstance(values, dict), "must be an object with named fields", place=place, value=values
+        )
         self.place = place
         self._values = lowered(values, place)
         self._order = sorted(values)
@@ -39,6 +40,11 @@ class Settings:
         """Return the error for a key that breaks a rule ("must be ...")."""
         return DocumentError(rule, place=self._at(key), value=self._values.get(key.lower()))
 
+    def require(self, holds: object, key: str, rule: str) -> None:
+        """Raise the error for a key unless its rule holds."""
+        if not holds:
+            raise self.wrong(key, rule)
+
     def spelled(self, *keys: str) -> str:
         """Return the spelling of a key that counts: the one in the object that DSSTNE reads last.
 
@@ -58,8 +64,7 @@ class Settings:
     def number(self, key: str, default: float, low: float | None = None, high: float | None = None) -> float:
         """Return a number from `low` to `high`, both inclusive."""
         value = self._values.get(key.lower(), default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(key, "must be a number")
+        self.require(not isinstance(value, bool) and isinstance(value, int | float), key, "must be a number")
         if (low is not None and value < low) or (high is not None and value > high):
             raise self.wrong(
                 key, f"must be at least {low:g}" if high is None else f"must be from {low:g} to {high:g}"
@@ -69,16 +74,14 @@ class Settings:
     def switch(self, key: str, default: bool) -> bool:
         """Return true or false, which may also be a whole number, as in DSSTNE."""
         value = self._values.get(key.lower(), default)
-        if not isinstance(value, bool | int):
-            raise self.wrong(key, "must be true or false")
+        self.require(isinstance(value, bool | int), key, "must be true or false")
         return bool(value)
 
     def text(self, key: str, default: str = "") -> str:
         """Return a text."""
         value = self._values.get(key.lower(), default)
-        if not isinstance(value, str):
-            raise self.wrong(key, "must be text in quotes")
-        return value
+        self.require(isinstance(value, str), key, "must be text in quotes")
+        return str(value)
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
         """Return the meaning of a name, ignoring case; `names` has the meanings by DSSTNE's spelling."""
@@ -94,8 +97,11 @@ class Settings:
         """Return one name or several as a list."""
         value = self._values.get(key.lower(), [])
         names = [value] if isinstance(value, str) else value
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise self.wrong(key, "must be a layer's name, or a list of names")
+        self.require(
+            isinstance(names, list) and all(isinstance(name, str) for name in names),
+            key,
+            "must be a layer's name, or a list of names",
+        )
         return names
 
     def sizes(self, key: str, max_sizes: int) -> list[int]:
@@ -106,8 +112,11 @@ class Settings:
             for size in (value if isinstance(value, list) else [value])
         ]
         whole = all(isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in sizes)
-        if not whole or len(sizes) > max_sizes or (value == [] and key.lower() in self._values):
-            raise self.wrong(key, f"must be a whole number of at least 1, or a list of up to {max_sizes}")
+        self.require(
+            whole and len(sizes) <= max_sizes and (value != [] or key.lower() not in self._values),
+            key,
+            f"must be a whole number of at least 1, or a list of up to {max_sizes}",
+        )
         return sizes
 
     def within(self, key: str, known: Sequence[str]) -> "Settings":
@@ -127,7 +136,8 @@ def lowered(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Return the values with lower-case keys; raises DocumentError if two keys differ only in case."""
     lower: dict[str, Any] = {}
     for key, value in values.items():
-        if key.lower() in lower:
-            raise DocumentError(f'the key "{key}" appears twice, in another case', place=place)
+        DocumentError.require(
+            key.lower() not in lower, f'the key "{key}" appears twice, in another case', place=place
+        )
         lower[key.lower()] = value
     return lower
