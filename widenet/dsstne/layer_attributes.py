@@ -11,11 +11,11 @@ from widenet.dsstne.model_file import (
     DENOISING,
     FUNCTIONS,
     LAYER_KINDS,
-    SCHEMES,
     SIDES,
     SPARSE,
     TYPES,
 )
+from widenet.dsstne.spec.layers import INITIALIZERS
 from widenet.plan.windows import Shape, Windows
 from widenet.spec.activations import WINDOWED
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
@@ -274,17 +274,18 @@ def _add_weight_settings(
     name = (
         "ScaledExponentialLinear" if getattr(activation, "scale", 1.0) != 1 else _ACTIVATIONS[activation.kind]
     )
-    whole |= {"activation": ACTIVATIONS.index(name), "weightInit": SCHEMES.index(scheme)}
+    whole |= {"activation": ACTIVATIONS.index(name), "weightInit": list(INITIALIZERS).index(scheme)}
     floats |= {
         "weightInitScale": scale,
         "biasInit": layer.bias_start,
         "weightNorm": getattr(layer, "weight_norm", None) or 0.0,
+        "deltaNorm": layer.delta_norm or 0.0,
+        "RELUSlope": getattr(activation, "slope", 1.0),
+        "ELUAlpha": getattr(activation, "alpha", 1.0),
+        "SELULambda": getattr(activation, "scale", 1.050701),
     }
-    floats |= {"deltaNorm": getattr(layer, "delta_norm", None) or 0.0}
-    floats |= {"RELUSlope": getattr(activation, "slope", 1.0), "ELUAlpha": getattr(activation, "alpha", 1.0)}
-    floats |= {"SELULambda": getattr(activation, "scale", 1.050701)} | (
-        _SELU if activation.kind == "selu" else {}
-    )
+    if activation.kind == "selu":
+        floats |= _SELU
     if getattr(layer, "batch_normalization", None) is not None:
         whole["attributes"] |= BATCH_NORMALIZATION
     sparseness = getattr(layer, "sparseness", None)
@@ -298,19 +299,7 @@ def _scheme(initializer: Any) -> tuple[str, float]:
 
     Initializers that DSSTNE lacks become Xavier, since the file has trained weights anyway.
     """
-    match initializer.kind:
-        case "xavier":
-            return "Xavier", 2 * initializer.scale
-        case "caffe_xavier":
-            return "CaffeXavier", initializer.scale
-        case "gaussian":
-            return "Gaussian", initializer.deviation
-        case "uniform" if initializer.low is None:
-            return "Uniform", initializer.limit
-        case "uniform" if initializer.low == 0:
-            return "UnitBall", initializer.limit
-        case "constant":
-            return "Constant", -initializer.value
-        case "reciprocal":
-            return "SELU", initializer.scale
+    for scheme, (drawn, setting, factor) in INITIALIZERS.items():
+        if (initializer.kind, getattr(initializer, "low", None)) == (drawn["kind"], drawn.get("low")):
+            return scheme, getattr(initializer, setting) / factor
     return "Xavier", 1.0

@@ -22,13 +22,14 @@ from widenet.dsstne.layer_attributes import (
 )
 from widenet.dsstne.model_file import ERRORS, NORMALIZATION
 from widenet.dsstne.netcdf import as_characters, writing
+from widenet.dsstne.spec.network import MARGINS
 from widenet.errors import FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Link
 from widenet.runs import Model
 from widenet.spec.activations import LocalResponseNormalization
-from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
+from widenet.spec.layers import DeltaBoost, HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import InverseSchedule
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -40,13 +41,6 @@ Piece: TypeAlias = tuple[int, int, Numbers]
 """First row, first column and the float32 numbers of a piece of a matrix."""
 
 
-_MARGINS = {
-    "oneScale": ("one_scale", 1.0),
-    "zeroScale": ("zero_scale", 1.0),
-    "oneTarget": ("one_target", 0.9),
-    "zeroTarget": ("zero_target", 0.1),
-}
-"""Settings of the scaled marginal cross-entropy, with DSSTNE's defaults."""
 _CHECKPOINT_NAME = "checkpoint"
 """DSSTNE's default name for checkpoints; it writes none because the interval is 0."""
 
@@ -213,26 +207,14 @@ def _weights(
     """
     if isinstance(layer, OutputLayer):
         width = network.wide[link.weight].shards.width
-        return Matrix(
-            stop - start,
-            width,
-            lambda: ((0, unit, rows.T) for unit, rows in _rows(network, link.weight, start, stop)),
-        )
+        return Matrix(stop - start, width, lambda: _columns(network, link.weight, start, stop))
     weight = network.layout.weights[link.weight]
     if weight.split:
         num_inputs = weight.row_length
-        return Matrix(
-            num_inputs,
-            weight.rows,
-            lambda: ((0, unit, rows.T) for unit, rows in _rows(network, link.weight, 0, num_inputs)),
-        )
+        return Matrix(num_inputs, weight.rows, lambda: _columns(network, link.weight, 0, num_inputs))
     if link.weight in network.wide:
         wide, columns = network.wide[link.weight], network.layout.units[layer.name]
-        return Matrix(
-            wide.shards.width,
-            columns,
-            lambda: ((unit, 0, rows) for unit, rows in _rows(network, link.weight, 0, columns)),
-        )
+        return Matrix(wide.shards.width, columns, lambda: _rows(network, link.weight, columns))
     weights: Numbers = network.trunk[link.weight].tensor.detach().cpu().numpy()
     return Matrix.whole(weights if link.transposed or isinstance(layer, ConvolutionLayer) else weights.T)
 
@@ -246,17 +228,20 @@ def _bias(network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer,
     if is_zero or not layer.bias:
         return Matrix.whole(np.zeros(width, np.float32))
     if isinstance(layer, OutputLayer):
-        return Matrix(1, width, lambda: ((0, unit, rows.T) for unit, rows in _rows(network, name, 0, 1)))
+        return Matrix(1, width, lambda: _columns(network, name, 0, 1))
     return Matrix.whole(network.trunk[name].tensor.detach().cpu().numpy())
 
 
-def _rows(network: Network, name: str, start: int, stop: int) -> Iterator[tuple[int, Numbers]]:
-    """Yield columns [start, stop) of a wide weight as blocks of rows, each with its first row's number.
+def _rows(network: Network, name: str, num_columns: int) -> Iterator[Piece]:
+    """Yield the rows of a wide weight."""
+    for unit, rows in network.rows(name, slice(0, num_columns)):
+        yield unit, 0, rows.cpu().numpy()
 
-    A bias has one column.
-    """
+
+def _columns(network: Network, name: str, start: int, stop: int) -> Iterator[Piece]:
+    """Yield columns [start, stop) of a wide weight as rows; a bias has one column."""
     for unit, rows in network.rows(name, slice(start, stop)):
-        yield unit, rows.cpu().numpy()
+        yield 0, unit, rows.T.cpu().numpy()
 
 
 def export_model(run: Model | Path | str, out: Path | str) -> None:
@@ -395,19 +380,10 @@ def _write_network(
     file: Any, spec: NetworkSpec, training: TrainingSpec, num_layers: int, num_connections: int
 ) -> None:
     """Write the attributes of the whole network."""
-    denoising, loss, boost = (
-        max(layer.denoise for layer in spec.inputs),
-        spec.outputs[0].loss,
-        spec.outputs[0].delta_boost,
-    )
-    sparse = next(
-        (
-            layer.sparseness
-            for layer in spec.hidden
-            if isinstance(layer, HiddenLayer | ConvolutionLayer) and layer.sparseness
-        ),
-        None,
-    )
+    denoising = max(layer.denoise for layer in spec.inputs)
+    loss, boost = spec.outputs[0].loss, spec.outputs[0].delta_boost or DeltaBoost()
+    penalties = (getattr(layer, "sparseness", None) for layer in spec.hidden)
+    sparse = next((each for each in penalties if each is not None), None)
     pooling = (layer.function for layer in spec.hidden if isinstance(layer, PoolingLayer))
     lrn = next(
         (function for function in pooling if isinstance(function, LocalResponseNormalization)),
@@ -419,23 +395,17 @@ def _write_network(
         "LRN_alpha": lrn.alpha,
         "LRN_beta": lrn.beta,
         "denoising_p": denoising,
-    }
-    floats |= {
         "sparsenessPenalty_p": sparse.target if sparse else 0.0,
         "sparsenessPenalty_beta": sparse.weight if sparse else 0.0,
+        "deltaBoost_one": boost.target,
+        "deltaBoost_zero": boost.other,
+        **{f"SMCE_{key}": getattr(loss, name, default) for key, (name, default, _) in MARGINS.items()},
+        "decay": training.schedule.decay if isinstance(training.schedule, InverseSchedule) else 0.0,
     }
-    floats |= {
-        "deltaBoost_one": boost.target if boost else 1.0,
-        "deltaBoost_zero": boost.other if boost else 1.0,
-    }
-    floats |= {f"SMCE_{key}": getattr(loss, name, default) for key, (name, default) in _MARGINS.items()}
-    floats["decay"] = training.schedule.decay if isinstance(training.schedule, InverseSchedule) else 0.0
     flags = {
         "kind": 0,
         "errorFunction": ERRORS.index(LOSSES[loss.kind]),
         "bSparsenessPenalty": sparse is not None,
-    }
-    flags |= {
         "bDenoising": denoising > 0,
         "ShuffleIndices": training.shuffle,
         "layers": num_layers,

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.dsstne.netcdf import NetcdfFile, reading
+from widenet.dsstne.spec.layers import INITIALIZERS
+from widenet.dsstne.spec.network import MARGINS
 from widenet.errors import DataError
 from widenet.plan.windows import axis_of
 
@@ -28,7 +30,6 @@ FUNCTIONS = (
     "GlobalTemporal",
 )
 _WINDOWED = ("Max", "Average")
-SCHEMES = ("Xavier", "CaffeXavier", "Gaussian", "Uniform", "UnitBall", "Constant", "SELU")
 ACTIVATIONS = (
     "Sigmoid",
     "Tanh",
@@ -189,10 +190,7 @@ def _network(file: NetcdfFile) -> dict[str, Any]:
         },
         "DeltaBoost": {name: file.number(f"deltaBoost_{name}", 1.0) for name in ("one", "zero")},
         "ScaledMarginalCrossEntropy": {
-            "oneTarget": file.number("SMCE_oneTarget", 0.9),
-            "zeroTarget": file.number("SMCE_zeroTarget", 0.1),
-            "oneScale": file.number("SMCE_oneScale", 1.0),
-            "zeroScale": file.number("SMCE_zeroScale", 1.0),
+            key: file.number(f"SMCE_{key}", default) for key, (_, default, _) in MARGINS.items()
         },
         "Layers": [],
     }
@@ -245,7 +243,7 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
     if kind == "Hidden":
         layer["BatchNormalization"] = bool(attributes & BATCH_NORMALIZATION)
     layer["WeightInit"] = {
-        "Scheme": file.choice(f"{prefix}weightInit", SCHEMES, "Xavier"),
+        "Scheme": file.choice(f"{prefix}weightInit", tuple(INITIALIZERS), "Xavier"),
         "Scale": file.number(f"{prefix}weightInitScale", 1.0),
         "Bias": file.number(f"{prefix}biasInit", 0.0),
     }

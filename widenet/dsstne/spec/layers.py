@@ -54,15 +54,18 @@ ACTIVATIONS = {
     "SELU": "selu",
     "ScaledExponentialLinear": "selu",
 }
-SCHEMES = {
-    "Xavier": "xavier",
-    "CaffeXavier": "caffe_xavier",
-    "Gaussian": "gaussian",
-    "Uniform": "uniform",
-    "UnitBall": "unit_ball",
-    "Constant": "constant",
-    "SELU": "selu",
+INITIALIZERS: dict[str, tuple[dict[str, Any], str, float]] = {
+    "Xavier": ({"kind": "xavier"}, "scale", 0.5),
+    "CaffeXavier": ({"kind": "caffe_xavier"}, "scale", 1.0),
+    "Gaussian": ({"kind": "gaussian"}, "deviation", 1.0),
+    "Uniform": ({"kind": "uniform"}, "limit", 1.0),
+    "UnitBall": ({"kind": "uniform", "low": 0.0}, "limit", 1.0),
+    "Constant": ({"kind": "constant"}, "value", -1.0),
+    "SELU": ({"kind": "reciprocal"}, "scale", 1.0),
 }
+"""What DSSTNE's code draws from, which differs from some names of its schemes; the setting that Scale gives,
+and its factor. In the order of the schemes' codes.
+"""
 
 
 @dataclass
@@ -307,8 +310,9 @@ def _weight_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings of weights: initializer, largest lengths and sharing."""
     translated: dict[str, Any] = {}
     initial = settings.within("WeightInit", ("Scheme", "Scale", "Bias"))
-    scheme, scale = initial.choice("Scheme", SCHEMES, "Xavier"), initial.number("Scale", 1.0)
-    translated["initializer"] = _initializer(scheme, scale)
+    scheme = initial.choice("Scheme", dict(zip(INITIALIZERS, INITIALIZERS, strict=True)), "Xavier")
+    drawn, setting, factor = INITIALIZERS[scheme]
+    translated["initializer"] = drawn | {setting: factor * initial.number("Scale", 1.0)}
     if initial.number("Bias", 0):
         translated["bias_start"] = initial.number("Bias", 0)
     translated |= _limit(settings, "WeightNorm", "weight_norm") | _limit(settings, "DeltaNorm", "delta_norm")
@@ -336,21 +340,3 @@ def _share(values: Any, place: str) -> dict[str, Any]:
     return {word: settings.text(key) for word, key in named.items() if key in settings} | {
         "transposed": settings.switch("Transposed", False)
     }
-
-
-def _initializer(scheme: str, scale: float) -> dict[str, Any]:
-    """Return the distribution that DSSTNE's code draws from, which differs from some of its names."""
-    match scheme:
-        case "gaussian":
-            return {"kind": "gaussian", "deviation": scale}
-        case "uniform":
-            return {"kind": "uniform", "limit": scale}
-        case "xavier":
-            return {"kind": "xavier", "scale": scale / 2}
-        case "unit_ball":
-            return {"kind": "uniform", "limit": scale, "low": 0.0}
-        case "constant":
-            return {"kind": "constant", "value": -scale}
-        case "selu":
-            return {"kind": "reciprocal", "scale": scale}
-    return {"kind": scheme, "scale": scale}

@@ -48,7 +48,13 @@ _WITHOUT_VALUES = ("l1", "cross_entropy", "scaled_marginal_cross_entropy")
 """Losses that ignore the values of targets."""
 _BOOSTED = ("l1", "l2", "cross_entropy")
 """Losses that DeltaBoost applies to."""
-_MARGINS = ("oneTarget", "zeroTarget", "oneScale", "zeroScale")
+MARGINS = {
+    "oneTarget": ("one_target", 0.9, 1),
+    "zeroTarget": ("zero_target", 0.1, 1),
+    "oneScale": ("one_scale", 1.0, None),
+    "zeroScale": ("zero_scale", 1.0, None),
+}
+"""Settings of the scaled marginal cross-entropy, with DSSTNE's defaults and the largest values."""
 _TEXT_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 OLDEST_VERSION, VERSION = 0.6999, 0.9
 
@@ -177,20 +183,11 @@ def _outputs(settings: Settings) -> dict[str, Any]:
     """Return the settings that all outputs get from the network: loss and boost."""
     kind = settings.choice("ErrorFunction", _LOSSES, "CrossEntropy")
     output: dict[str, Any] = {"loss": kind}
-    margins = settings.merged(_MARGINS, "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
+    margins = settings.merged(tuple(MARGINS), "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
     if kind.endswith("scaled_marginal_cross_entropy"):
-        defaults = {"oneTarget": 0.9, "zeroTarget": 0.1, "oneScale": 1.0, "zeroScale": 1.0}
-        numbers = {
-            key: margins.number(key, defaults[key], 0, 1 if key.endswith("Target") else None)
-            for key in _MARGINS
+        output["loss"] = {"kind": kind} | {
+            name: margins.number(key, default, 0, most) for key, (name, default, most) in MARGINS.items()
         }
-        names = {
-            "oneTarget": "one_target",
-            "zeroTarget": "zero_target",
-            "oneScale": "one_scale",
-            "zeroScale": "zero_scale",
-        }
-        output["loss"] = {"kind": kind, **{names[key]: value for key, value in numbers.items()}}
     if kind in _WITHOUT_VALUES:
         output["values"] = "ignore"
     boost = settings.within("DeltaBoost", ("one", "zero"))
