@@ -10,7 +10,7 @@ import torch
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
-from widenet.predict.filters import PerUser, read_allowed, read_banned, read_weights
+from widenet.predict.filters import PerUser, read_ids, read_weights
 from widenet.predict.top_k import joined
 from widenet.sparse import SparseBatch
 
@@ -39,8 +39,8 @@ def rows(batch):
 
 def test_banned_items_are_one_id_a_line(names, file):
     path = file('a\n\n"b,c"\r\n"say ""e"""\na')
-    assert read_banned(path, names, 6, []).tolist() == [True, True, False, True, False, False]
-    assert read_banned(file(""), names, 4, []).tolist() == [False] * 4
+    assert read_ids("never", path, names, 6, []).tolist() == [True, True, False, True, False, False]
+    assert read_ids("never", file(""), names, 4, []).tolist() == [False] * 4
 
 
 def test_weights_are_factors_of_the_items_named_and_one_elsewhere(names, file):
@@ -66,7 +66,7 @@ def test_users_whom_nobody_asked_for_are_counted_in_one_sentence(names, file):
 
 
 def test_lists_and_dictionaries_say_the_same_as_files(names, file):
-    assert read_banned(["a", "d"], names, 5, []).equal(read_banned(file("a\nd\n"), names, 5, []))
+    assert read_ids("never", ["a", "d"], names, 5, []).equal(read_ids("never", file("a\nd\n"), names, 5, []))
     factors = read_weights({"d": 0.5, "b,c": 2, "a": 0}, names, 5, [])
     assert factors.tolist() == [0.0, 2.0, 0.5, 1.0, 1.0]
     barred = PerUser({"bob": ["d", "a", "d"], 7: ("b,c",)}, names, [])
@@ -77,15 +77,15 @@ def test_lists_and_dictionaries_say_the_same_as_files(names, file):
 
 
 def test_only_some_items_are_allowed(names, file):
-    assert read_allowed(["d", "a"], names, 5, []).tolist() == [True, False, True, False, False]
-    assert read_allowed(file('"b,c"\n'), names, 4, []).tolist() == [False, True, False, False]
+    assert read_ids("only", ["d", "a"], names, 5, []).tolist() == [True, False, True, False, False]
+    assert read_ids("only", file('"b,c"\n'), names, 4, []).tolist() == [False, True, False, False]
     with mistake(DataError, place="only"):
-        read_allowed([], names, 4, [])
+        read_ids("only", [], names, 4, [])
 
 
 FILTERS = {
-    "never": lambda items, names, notes: read_banned(items, names, 4, notes),
-    "only": lambda items, names, notes: read_allowed(items, names, 4, notes),
+    "never": lambda items, names, notes: read_ids("never", items, names, 4, notes),
+    "only": lambda items, names, notes: read_ids("only", items, names, 4, notes),
     "weights": lambda items, names, notes: read_weights(dict.fromkeys(items, 1), names, 4, notes),
     "never_for": lambda items, names, notes: PerUser({"bob": items}, names, notes),
     "only_for": lambda items, names, notes: PerUser({"bob": items}, names, notes, "only_for"),
@@ -107,7 +107,7 @@ def test_unknown_ids_are_a_note_unless_there_are_no_others(option, names):
 
 def test_unknown_ids_of_a_file_leave_the_others_their_places(names, file):
     notes = []
-    assert read_banned(file("a\nzz\nd\n"), names, 4, notes).tolist() == [True, False, True, False]
+    assert read_ids("never", file("a\nzz\nd\n"), names, 4, notes).tolist() == [True, False, True, False]
     weights = read_weights(file("item,weight\nzz,2\nd,3\nzz,4\na,5\n"), names, 4, notes)
     assert weights.tolist() == [5.0, 1.0, 3.0, 1.0]
     lists = PerUser(file("user,item\nann,zz\nbob,zz\nbob,d\n"), names, notes, "only_for")
@@ -138,7 +138,7 @@ def test_entries_of_two_batches_are_joined_example_by_example():
 
 
 READERS = {
-    "never": lambda path, names: read_banned(path, names, 4, []),
+    "never": lambda path, names: read_ids("never", path, names, 4, []),
     "never_for": lambda path, names: PerUser(path, names, []),
     "weights": lambda path, names: read_weights(path, names, 4, []),
 }
@@ -176,4 +176,4 @@ def test_a_missing_file_is_named(kind, names, tmp_path):
 
 def test_a_byte_order_mark_of_a_spreadsheet_is_not_part_of_a_name(names, file):
     assert read_weights(file("\ufeffitem,weight\na,3\n"), names, 4, [])[0] == 3.0
-    assert read_banned(file("\ufeffa\n"), names, 4, [])[0]
+    assert read_ids("never", file("\ufeffa\n"), names, 4, [])[0]

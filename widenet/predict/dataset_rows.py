@@ -1,7 +1,7 @@
 """Recommendations for every example of a dataset, block by block."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from widenet.model.network import Network
 from widenet.plan.tiles import RANKED_TOGETHER
 from widenet.predict.filtered_lists import ListRules, best_lists
 from widenet.predict.filters import PerUser
-from widenet.predict.top_k import Filter, Only, joined, top_k
+from widenet.predict.top_k import Filter, joined, top_k
 from widenet.sparse import SparseBatch
 
 _RECOMMENDATIONS_A_BLOCK = 2**21
@@ -62,6 +62,19 @@ class Histories:
     parts: Callable[[str], Sequence[Part]]
     instead: Mapping[str, SparseBatch | Tensor] | None = None
 
+    def fields(self, rows: np.ndarray) -> dict[str, SparseBatch | Tensor]:
+        """Return the fields that the network reads, for the examples in some rows, int64 [E]."""
+        names = dict.fromkeys(layer.field for layer in self.network.spec.inputs)
+        found = {name: history(self.dataset, name, rows, self.parts(name)) for name in names}
+        return {**found, **(self.instead or {})}
+
+    def seen(self, output: str, rows: np.ndarray) -> SparseBatch:
+        """Return the units that some examples are known to have, from the dataset and from `instead`."""
+        name = self.network.outputs[output].spec.field
+        seen = seen_entries(self.dataset, name, rows, self.parts(name))
+        more = (self.instead or {}).get(name)
+        return joined(seen, more) if isinstance(more, SparseBatch) else seen
+
     def best(
         self,
         output: str,
@@ -69,11 +82,8 @@ class Histories:
         k: int,
         *,
         exclude_seen: bool = True,
-        never: SparseBatch | None = None,
         allowed: Filter | None = None,
         scores: bool = True,
-        rules: ListRules | None = None,
-        only: Only | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return scores and units [E, K] of the k best for some examples; see `top_k`.
 
@@ -82,28 +92,11 @@ class Histories:
             rows: The examples' rows in the dataset, int64 [E].
             k: Number of units.
             exclude_seen: Whether to leave out the units that an example is known to have.
-            never: More units to leave out, example by example.
             allowed: Filter for all examples.
             scores: As for `top_k`.
-            rules: Rules for each list.
-            only: Units to choose from, for some examples.
         """
-        network, dataset = self.network, self.dataset
-        inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
-        fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs}
-        fields |= self.instead or {}
-        field = network.outputs[output].spec.field
-        seen = self._seen(field, rows) if exclude_seen else None
-        excluded = joined(seen, never) if seen is not None and never is not None else seen or never
-        if rules:
-            return best_lists(network, fields, output, k, excluded, allowed, rules, only)
-        return top_k(network, fields, output, k, excluded, allowed, scores, None, only)
-
-    def _seen(self, field: str, rows: np.ndarray) -> SparseBatch:
-        """The known entries of some examples, from the dataset and from `instead`."""
-        seen = seen_entries(self.dataset, field, rows, self.parts(field))
-        more = (self.instead or {}).get(field)
-        return joined(seen, more) if isinstance(more, SparseBatch) else seen
+        seen = self.seen(output, rows) if exclude_seen else None
+        return top_k(self.network, self.fields(rows), output, k, seen, allowed, scores)
 
 
 @dataclass(frozen=True)
@@ -124,13 +117,57 @@ class Block:
     scores: np.ndarray
     units: np.ndarray
 
-    @classmethod
-    def of(cls, users: list[str], names: Vocabulary, scores_EK: Tensor, units_EK: Tensor) -> "Block":
-        """The recommendations that `top_k` returned for some users."""
+
+@dataclass(frozen=True)
+class Restrictions:
+    """Which items of an output may be recommended, in the host's memory.
+
+    Attributes:
+        allowed: Filter for everybody.
+        rules: Rules for each list.
+        never_for: Items that single users must not be shown.
+        only_for: The only items that single users may be shown.
+    """
+
+    allowed: Filter = field(default_factory=Filter)
+    rules: ListRules = field(default_factory=ListRules)
+    never_for: PerUser | None = None
+    only_for: PerUser | None = None
+
+    def rows_a_block(self, k: int, width: int) -> int:
+        """Return how many lists of k of so many units to make together."""
+        return rows_a_block(min(self.rules.pool(k), width))
+
+    def block(
+        self,
+        network: Network,
+        fields: Mapping[str, SparseBatch | Tensor],
+        output: str,
+        k: int,
+        users: list[str],
+        names: Vocabulary,
+        seen: SparseBatch | None,
+    ) -> Block:
+        """Return the k best items of an output for some users.
+
+        Args:
+            network: The network; all its processes must call this.
+            fields: What it reads of the users.
+            output: Name of the output.
+            k: Number of items for each user.
+            users: Their names.
+            names: Vocabulary of the output's items.
+            seen: Units to leave out, user by user.
+        """
+        if self.never_for is not None:
+            never = self.never_for.of(users)
+            seen = never if seen is None else joined(seen, never)
+        only = None if self.only_for is None else self.only_for.only(users)
+        allowed = self.allowed.to(network.device).within(len(names), network.outputs[output])
+        scores_EK, units_EK = best_lists(network, fields, output, k, seen, allowed, self.rules, only)
         kept_EK = units_EK >= 0
-        counts_E = kept_EK.sum(dim=1).cpu().numpy()
         units, scores = units_EK[kept_EK].cpu().numpy(), scores_EK[kept_EK].cpu().to(torch.float32).numpy()
-        return cls(users, counts_E, names.ids(units), scores, units)
+        return Block(users, kept_EK.sum(dim=1).cpu().numpy(), names.ids(units), scores, units)
 
 
 def recommendations(
@@ -140,14 +177,11 @@ def recommendations(
     output: str,
     k: int,
     exclude_seen: bool = True,
-    allowed: Filter | None = None,
-    never_for: PerUser | None = None,
+    restrictions: Restrictions | None = None,
     say: Callable[[str], None] | None = None,
     chosen: Sequence[int] | np.ndarray | None = None,
     instead: Mapping[str, SparseBatch | Tensor] | None = None,
     part: Part | None = None,
-    rules: ListRules | None = None,
-    only_for: PerUser | None = None,
 ) -> Iterator[Block]:
     """Yield the k best items of an output for every example, block by block, in the dataset's order.
 
@@ -158,37 +192,23 @@ def recommendations(
         output: Name of the output.
         k: Number of items for each example.
         exclude_seen: Whether to leave out the items that an example is known to have.
-        allowed: Filter for all users.
-        never_for: Items that single users must not be shown.
-        say: Called after the last block with a warning about users of `never_for` or `only_for` who are not
-            in the dataset.
+        restrictions: Which items may be recommended; None: all.
+        say: Called after the last block with a warning about users of `restrictions` who are not in the
+            dataset.
         chosen: Rows of the examples; None for all.
         instead: Values by field, to use in place of those of the dataset; for a single chosen row.
         part: Recommend as an evaluation of this part does: neither it nor later parts are known. None: all
             parts are known.
-        rules: Rules for each user's list.
-        only_for: The only items that single users may be shown.
     """
     histories = Histories(network, dataset, lambda name: known_parts(dataset, name, part), instead)
-    allowed = (allowed or Filter()).within(len(names), network.outputs[output])
-    step = rows_a_block(min((rules or ListRules()).pool(k), network.outputs[output].width))
+    restrictions = restrictions or Restrictions()
+    step = restrictions.rows_a_block(k, network.outputs[output].width)
     chosen = range(dataset.num_examples) if chosen is None else chosen
     for start in range(0, len(chosen), step):
         rows = np.asarray(chosen[start : start + step], dtype=np.int64)
-        users = dataset.ids(rows)
         network.exchange.at(f"users {start:,} to {start + len(rows) - 1:,}")
-        never = None if never_for is None else never_for.of(users)
-        scores_EK, units_EK = histories.best(
-            output,
-            rows,
-            k,
-            exclude_seen=exclude_seen,
-            never=never,
-            allowed=allowed,
-            rules=rules,
-            only=None if only_for is None else only_for.only(users),
-        )
-        yield Block.of(users, names, scores_EK, units_EK)
-    for personal in (never_for, only_for):
+        seen = histories.seen(output, rows) if exclude_seen else None
+        yield restrictions.block(network, histories.fields(rows), output, k, dataset.ids(rows), names, seen)
+    for personal in (restrictions.never_for, restrictions.only_for):
         if personal is not None and say is not None and (warning := personal.warning()):
             say(warning)

@@ -4,8 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -42,9 +40,13 @@ Strings: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
 class Writer:
     """An open file of recommendations; `open_results` makes it."""
 
-    def __init__(self, path: Path, sink: "_ParquetSink | _TextSink") -> None:
-        self._path = path
-        self._sink = sink
+    def __init__(self, path: Path, file: BinaryIO, file_format: str) -> None:
+        self._path, self._file, self._render = path, file, _FORMATS[file_format]
+        self._pending: list[pa.Table] = []
+        if self._render is None:
+            self._parquet = pq.ParquetWriter(file, SCHEMA, compression="zstd")
+        elif file_format == "csv":
+            file.write(f"{','.join(SCHEMA.names)}\n".encode())
 
     def write(
         self, users: Strings, counts: NDArray[np.int64], items: Strings, scores: NDArray[np.float32]
@@ -60,18 +62,34 @@ class Writer:
         Raises:
             DataError: A score is not finite, or the format cannot hold a name.
         """
-        assert len(users) == len(counts), "one count for each user"
-        assert len(items) == len(scores) == counts.sum(), "one score for each item, as many as counted"
-        block = _Block(_strings(users), counts, _strings(items), scores.astype(np.float32, copy=False))
-        bad = np.flatnonzero(~np.isfinite(block.scores))
-        if len(bad):
-            row = bad[0]
-            user, item = block.users[block.owners()[row]], block.items[row]
+        table = table_of(users, counts, items, scores)
+        bad = table.filter(pc.invert(pc.is_finite(table["score"]))).slice(0, 1).to_pylist()
+        if bad:
+            [row] = bad
             raise DataError(
-                f'scores must be finite; got {block.scores[row]} for user "{user}", item "{item}"',
+                f'scores must be finite; got {row["score"]} for user "{row["user"]}", item "{row["item"]}"',
                 place=self._path,
             )
-        self._sink.append(block)
+        if self._render is not None:
+            self._file.write(self._render(self._path, _strings(users), counts, table).encode())
+            return
+        self._pending.append(table)
+        num_rows = sum(map(len, self._pending))
+        if num_rows >= ROW_GROUP:
+            self._write_groups(num_rows // ROW_GROUP * ROW_GROUP)
+
+    def close(self) -> None:
+        """Write what is pending, and the end of the file."""
+        if self._render is None:
+            self._write_groups(sum(map(len, self._pending)))
+            self._parquet.close()
+
+    def _write_groups(self, num_rows: int) -> None:
+        table = pa.concat_tables([SCHEMA.empty_table(), *self._pending])
+        for start in range(0, num_rows, ROW_GROUP):
+            group = table.slice(start, min(ROW_GROUP, num_rows - start))
+            self._parquet.write_table(group.combine_chunks(), ROW_GROUP)
+        self._pending = [table.slice(num_rows)]
 
 
 @contextmanager
@@ -89,11 +107,11 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
         OptionError: The format or extension is unknown, or the path exists or cannot be written.
         StoreError: `path` is a URI, and the store refuses.
     """
-    open_sink = _FORMATS[_known_format(path, file_format)]
+    known = _known_format(path, file_format)
     if is_uri(path):
         if overwrite:
             raise OptionError("is for local files", option="overwrite", value=str(path))
-        with file_out(path) as place, open_results(place, file_format or _known_format(path, None)) as writer:
+        with file_out(path) as place, open_results(place, known) as writer:
             yield writer
         return
     check_new(path, overwrite, "a file of recommendations", _is_of_recommendations)
@@ -105,15 +123,15 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
             raise OptionError(
                 f"its folder must be one to write to; got: {error.strerror}", place=path
             ) from error
-        sink = open_sink(path, file)
+        writer = Writer(path, file, known)
         try:
-            yield Writer(path, sink)
+            yield writer
         except BaseException:
             # Closing writes the rest into a file that will not appear; its errors would hide the first one.
             with suppress(Exception):
-                sink.close()
+                writer.close()
             raise
-        sink.close()
+        writer.close()
 
 
 def _known_format(path: Path, file_format: str | None) -> str:
@@ -144,135 +162,59 @@ def _is_of_recommendations(path: Path) -> bool:
     return _BEGINNING.match(head) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """The arguments of one call of `write`: users [E], counts int64 [E], items [R], scores float32 [R]."""
-
-    users: pa.StringArray
-    counts: NDArray[np.int64]
-    items: pa.StringArray
-    scores: NDArray[np.float32]
-
-    def owners(self) -> NDArray[np.int64]:
-        """For each recommendation, the position of its user in `users`, int64 [R]."""
-        return np.repeat(np.arange(len(self.counts), dtype=np.int64), self.counts)
-
-    def table(self) -> pa.Table:
-        """The recommendations in the columns of SCHEMA."""
-        starts = np.cumsum(self.counts) - self.counts
-        ranks = np.arange(1, len(self.items) + 1) - np.repeat(starts, self.counts)
-        columns = [
-            self.users.take(pa.array(self.owners())),
-            self.items,
-            pa.array(self.scores),
-            pa.array(ranks, pa.int32()),
-        ]
-        return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-    def lines(self, parts: Sequence[str], line: Callable[[str, Sequence[str]], str]) -> str:
-        """Join one line for each user, made from the user's name and own share of the R parts."""
-        stops = np.cumsum(self.counts)
-        bounds = zip(self.users.to_pylist(), (stops - self.counts).tolist(), stops.tolist(), strict=True)
-        return "".join([line(user, parts[start:stop]) for user, start, stop in bounds])
-
-
 def table_of(
     users: Strings, counts: NDArray[np.int64], items: Strings, scores: NDArray[np.float32]
 ) -> pa.Table:
     """The columns of SCHEMA for the arguments of `Writer.write`."""
-    return _Block(_strings(users), counts, _strings(items), scores).table()
+    assert len(users) == len(counts), "one count for each user"
+    assert len(items) == len(scores) == counts.sum(), "one score for each item, as many as counted"
+    starts = np.repeat(np.cumsum(counts) - counts, counts)
+    owners = pa.array(np.repeat(np.arange(len(counts), dtype=np.int64), counts))
+    ranks = pa.array(np.arange(1, len(items) + 1) - starts, pa.int32())
+    columns = [_strings(users).take(owners), _strings(items), pa.array(scores, pa.float32()), ranks]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def _strings(names: Strings) -> pa.StringArray:
-    if isinstance(names, pa.Array | pa.ChunkedArray):
-        array = names.cast(pa.string())
-    else:
-        array = pa.array(names, pa.string())
-    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    array = names if isinstance(names, pa.Array | pa.ChunkedArray) else pa.array(names, pa.string())
+    array = pa.chunked_array([array] if isinstance(array, pa.Array) else array.chunks, array.type)
+    array = array.cast(pa.string()).combine_chunks()
     assert array.null_count == 0, "every user and item has a name"
     return array
 
 
-class _ParquetSink:
-    def __init__(self, _path: Path, file: BinaryIO) -> None:
-        self._parquet = pq.ParquetWriter(file, SCHEMA, compression="zstd")
-        self._pending: list[pa.Table] = []
-        self._num_pending = 0
-
-    def append(self, block: _Block) -> None:
-        self._pending.append(block.table())
-        self._num_pending += len(block.items)
-        if self._num_pending >= ROW_GROUP:
-            self._write(self._num_pending // ROW_GROUP * ROW_GROUP)
-
-    def close(self) -> None:
-        self._write(self._num_pending)
-        self._parquet.close()
-
-    def _write(self, num_rows: int) -> None:
-        table = pa.concat_tables([SCHEMA.empty_table(), *self._pending])
-        for start in range(0, num_rows, ROW_GROUP):
-            group = table.slice(start, min(ROW_GROUP, num_rows - start))
-            self._parquet.write_table(group.combine_chunks(), ROW_GROUP)
-        self._pending = [table.slice(num_rows)]
-        self._num_pending -= num_rows
-
-
-@dataclass(frozen=True, slots=True)
-class _TextSink:
-    path: Path
-    file: BinaryIO
-    render: Callable[[Path, _Block], str]
-
-    def append(self, block: _Block) -> None:
-        self.file.write(self.render(self.path, block).encode())
-
-    def close(self) -> None:
-        """Do nothing: all is written already."""
-
-
-def _open_csv(path: Path, file: BinaryIO) -> _TextSink:
-    file.write(f"{','.join(SCHEMA.names)}\n".encode())
-    return _TextSink(path, file, _csv)
-
-
-def _csv(_path: Path, block: _Block) -> str:
-    """Format a block as CSV: RFC 4180, except that a line ends with a lone line feed.
+def _csv(_path: Path, _users: pa.StringArray, _counts: NDArray[np.int64], table: pa.Table) -> str:
+    """Format recommendations as CSV: RFC 4180, except that a line ends with a lone line feed.
 
     Names with a comma, a quote or a line break are quoted.
     """
-    table = block.table()
-    columns = [
-        _csv_quoted(table["user"]),
-        _csv_quoted(table["item"]),
-        table["score"].cast(pa.string()),
-        table["rank"].cast(pa.string()),
+    names = [
+        pc.if_else(
+            pc.match_substring_regex(table[name], '[",\r\n]'),
+            pc.binary_join_element_wise('"', pc.replace_substring(table[name], '"', '""'), '"', ""),
+            table[name],
+        )
+        for name in ("user", "item")
     ]
-    return "".join([f"{line}\n" for line in pc.binary_join_element_wise(*columns, ",").to_pylist()])
+    numbers = [table[name].cast(pa.string()) for name in ("score", "rank")]
+    return "".join([f"{line}\n" for line in pc.binary_join_element_wise(*names, *numbers, ",").to_pylist()])
 
 
-def _csv_quoted(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    quoted = pc.binary_join_element_wise('"', pc.replace_substring(names, '"', '""'), '"', "")
-    return pc.if_else(pc.match_substring_regex(names, '[",\r\n]'), quoted, names)
-
-
-def _json_lines(_path: Path, block: _Block) -> str:
-    """Format a block as one object for each user: {"user": ..., "items": [{"item": ..., "score": ...}]}.
+def _json_lines(_path: Path, users: pa.StringArray, counts: NDArray[np.int64], table: pa.Table) -> str:
+    """Format recommendations as a line for each user: {"user": ..., "items": [{"item": ..., "score": ...}]}.
 
     Scores have as many digits as float32 needs.
     """
-    scores = pa.array(block.scores).cast(pa.string()).to_pylist()
-    parts = [
-        f'{{"item": {json.dumps(item)}, "score": {score}}}'
-        for item, score in zip(block.items.to_pylist(), scores, strict=True)
-    ]
-    return block.lines(
-        parts, lambda user, own: f'{{"user": {json.dumps(user)}, "items": [{", ".join(own)}]}}\n'
+    pairs = zip(table["item"].to_pylist(), table["score"].cast(pa.string()).to_pylist(), strict=True)
+    parts = [f'{{"item": {json.dumps(item)}, "score": {score}}}' for item, score in pairs]
+    return "".join(
+        f'{{"user": {json.dumps(user)}, "items": [{", ".join(own)}]}}\n'
+        for user, own in _by_user(users, counts, parts)
     )
 
 
-def _dsstne(path: Path, block: _Block) -> str:
-    """Format a block as DSSTNE does: user, tab, and "item,score:" with three decimals for each item.
+def _dsstne(path: Path, users: pa.StringArray, counts: NDArray[np.int64], table: pa.Table) -> str:
+    """Format recommendations as DSSTNE does: user, tab, and "item,score:" with three decimals for each item.
 
     Its readers split a line at the first tab, then at colons, then at commas. So these characters and line
     breaks must not occur in the names of items, nor tabs and line breaks in those of users.
@@ -280,28 +222,33 @@ def _dsstne(path: Path, block: _Block) -> str:
     Raises:
         DataError: A name has such a character.
     """
-    _refuse(path, "a user", block.users, "[\t\r\n]", "a tab or a line break")
-    _refuse(path, "an item", block.items, "[\t\r\n:,]", "a tab, a line break, a colon or a comma")
-    parts = [
-        f"{item},{score:4.3f}:"
-        for item, score in zip(block.items.to_pylist(), block.scores.tolist(), strict=True)
-    ]
-    return block.lines(parts, lambda user, own: f"{user}\t{''.join(own)}\n")
+    for kind, names, pattern, characters in (
+        ("a user", users, "[\t\r\n]", "a tab or a line break"),
+        ("an item", table["item"], "[\t\r\n:,]", "a tab, a line break, a colon or a comma"),
+    ):
+        bad = names.filter(pc.match_substring_regex(names, pattern)).slice(0, 1).to_pylist()
+        if bad:
+            rule = f"in DSSTNE text, the name of {kind} must not hold {characters}"
+            raise DataError(rule, place=path, value=json.dumps(bad[0]))
+    pairs = zip(table["item"].to_pylist(), table["score"].to_pylist(), strict=True)
+    parts = [f"{item},{score:4.3f}:" for item, score in pairs]
+    return "".join(f"{user}\t{''.join(own)}\n" for user, own in _by_user(users, counts, parts))
 
 
-def _refuse(path: Path, kind: str, names: pa.StringArray, pattern: str, characters: str) -> None:
-    bad = names.filter(pc.match_substring_regex(names, pattern))
-    if len(bad):
-        name = json.dumps(bad[0].as_py())
-        raise DataError(
-            f"in DSSTNE text, the name of {kind} must not hold {characters}", place=path, value=name
-        )
+def _by_user(
+    users: pa.StringArray, counts: NDArray[np.int64], parts: list[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield each user's name with the own share of the R parts."""
+    stops = np.cumsum(counts)
+    for user, start, stop in zip(users.to_pylist(), stops - counts, stops, strict=True):
+        yield user, parts[start:stop]
 
 
-_FORMATS: dict[str, Callable[[Path, BinaryIO], _ParquetSink | _TextSink]] = {
-    "parquet": _ParquetSink,
-    "csv": _open_csv,
-    "jsonl": partial(_TextSink, render=_json_lines),
-    "dsstne": partial(_TextSink, render=_dsstne),
+_FORMATS: dict[str, Callable[[Path, pa.StringArray, NDArray[np.int64], pa.Table], str] | None] = {
+    "parquet": None,
+    "csv": _csv,
+    "jsonl": _json_lines,
+    "dsstne": _dsstne,
 }
+"""What makes text of a block of recommendations, by format."""
 _EXTENSIONS = {f".{name}": name for name in _FORMATS}

@@ -1,8 +1,9 @@
 """Filters and rules of lists: items to leave out, weights and categories, from files or values."""
 
 import csv
-import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -31,7 +32,7 @@ IdsByUser: TypeAlias = str | Path | Mapping[str | int, Sequence[str | int]]
 """A CSV file with the columns user and item, or a list of ids for each user."""
 _SHOWN = 3
 """Largest number of unknown ids that a note lists."""
-_Row: TypeAlias = tuple[int | None, tuple[str, ...]]
+_Row: TypeAlias = tuple[int | None, tuple[Any, ...]]
 """The line of a row in a file, for messages, and its cells."""
 
 
@@ -61,12 +62,16 @@ def filter_of(
         DataError: A file cannot be read, all ids of one are unknown, or a weight is wrong.
         FitError: The scores may be negative, so that factors make no sense.
     """
+    allowed = Filter()
     if weights is not None:
         check_weighable(output)
-    masks = [] if never is None else [read_banned(never, vocabulary, width, notes)]
-    masks += [] if only is None else [~read_allowed(only, vocabulary, width, notes)]
-    banned_L = torch.stack(masks).any(dim=0) if masks else None
-    return Filter(banned_L, None if weights is None else read_weights(weights, vocabulary, width, notes))
+    if never is not None:
+        allowed = allowed.without(read_ids("never", never, vocabulary, width, notes))
+    if only is not None:
+        allowed = allowed.without(~read_ids("only", only, vocabulary, width, notes))
+    if weights is None:
+        return allowed
+    return replace(allowed, weight_L=read_weights(weights, vocabulary, width, notes))
 
 
 def check_weighable(output: OutputLayer) -> None:
@@ -79,11 +84,12 @@ def check_weighable(output: OutputLayer) -> None:
         )
 
 
-def read_banned(never: Ids, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
-    """Read items that are recommended to no one; returns bool [width].
+def read_ids(option: str, ids: Ids, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
+    """Read items that are recommended to no one, or that alone are; returns bool [width].
 
     Args:
-        never: A file with one id a line, or a list of ids.
+        option: "never" or "only"; the latter must name at least one item.
+        ids: A file with one id a line, or a list of ids.
         vocabulary: The names of the items.
         width: Number of units.
         notes: A sentence about unknown ids, out.
@@ -91,21 +97,9 @@ def read_banned(never: Ids, vocabulary: Vocabulary, width: int, notes: list[str]
     Raises:
         DataError: The file cannot be read, or all ids are unknown.
     """
-    return _marked("never", [item for _, item in _ids("never", never)], never, vocabulary, width, notes)
-
-
-def read_allowed(only: Ids, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
-    """Read the only items that are recommended, at least one, as `read_banned`."""
-    items = [item for _, item in _ids("only", only)]
-    if not items:
-        raise names_none(_place("only", only), vocabulary)
-    return _marked("only", items, only, vocabulary, width, notes)
-
-
-def _marked(
-    option: str, items: Sequence[str], ids: Ids, vocabulary: Vocabulary, width: int, notes: list[str]
-) -> Tensor:
-    """Return the units of items, bool [width]."""
+    items = [item for _, (item,) in _rows(option, ids, "item")]
+    if option == "only" and not items:
+        raise names_none(_place(option, ids), vocabulary)
     units = _units(_place(option, ids), items, vocabulary, notes)
     marked = torch.zeros(width, dtype=torch.bool)
     marked[units[units >= 0]] = True
@@ -139,19 +133,16 @@ def read_weights(weights: Weights, vocabulary: Vocabulary, width: int, notes: li
     Raises:
         DataError: The file cannot be read, all ids are unknown, or a weight is not a number from 0 on.
     """
-    if isinstance(weights, Mapping):
-        items = _listed_ids("weights", weights)
-        numbers = [checked_factor(item, weight) for item, weight in weights.items()]
-    else:
-        rows = list(_rows(Path(weights), ("item", "weight"), header=True))
-        items = [(line, item) for line, (item, _) in rows]
-        numbers = [_number(str(weights), line, weight) for line, (_, weight) in rows]
-    place = _place("weights", weights)
-    units = _units(place, [item for _, item in items], vocabulary, notes)
+    place, rows = _place("weights", weights), _rows("weights", weights, "item", "weight")
+    numbers = []
+    for line, (item, weight) in rows:
+        where = {} if line is None else {"place": place, "line": line, "column": "weight"}
+        numbers.append(checked_factor(item, weight, **where))
+    units = _units(place, [item for _, (item, _) in rows], vocabulary, notes)
     known = np.flatnonzero(units >= 0)
     repeated = np.setdiff1d(known, known[np.unique(units[known], return_index=True)[1]])
     if len(repeated):
-        line, item = items[repeated[0]]
+        line, (item, _) = rows[repeated[0]]
         raise DataError(f"the item {item!r} must have one weight; it has one before", place=place, line=line)
     factors = torch.ones(width)
     factors[units[known]] = torch.tensor(numbers, dtype=torch.float32)[known]
@@ -178,16 +169,9 @@ class PerUser:
         self, by_user: IdsByUser, vocabulary: Vocabulary, notes: list[str], option: str = "never_for"
     ) -> None:
         self.units: dict[str, list[int]] = {}
-        self._name = _place(option, by_user)
+        self._name, rows = _place(option, by_user), _rows(option, by_user, "user", "item")
         if isinstance(by_user, Mapping):
-            rows: list[_Row] = [
-                (None, (str(user), item))
-                for user, items in by_user.items()
-                for _, item in _listed_ids(option, items)
-            ]
             self.units.update((str(user), []) for user in by_user)
-        else:
-            rows = list(_rows(Path(by_user), ("user", "item"), header=True))
         units = _units(self._name, [item for _, (_, item) in rows], vocabulary, notes)
         for (_, (user, _)), unit in zip(rows, units.tolist(), strict=True):
             self.units.setdefault(user, []).extend([unit] if unit >= 0 else [])
@@ -214,71 +198,72 @@ class PerUser:
         )
 
 
-def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[_Row]:
-    """Yield the place and the named columns of each row of a CSV file.
+def _rows(option: str, given: Any, *columns: str) -> list[_Row]:
+    """Return the rows of a filter: of its CSV file, of a list of ids, or of a dictionary.
 
-    Without a header the file must have exactly these columns.
+    Raises:
+        DataError: The file cannot be read.
+        OptionError: There is something else than a list of ids.
     """
+    if isinstance(given, str | PathLike):
+        return list(_rows_of_file(Path(given), columns))
+    if columns == ("user", "item"):
+        return [(None, (str(user), item)) for user, ids in given.items() for item in _listed(option, ids)]
+    items = _listed(option, given)
+    if columns == ("item",):
+        return [(None, (item,)) for item in items]
+    return [(None, pair) for pair in zip(items, given.values(), strict=True)]
+
+
+def _listed(option: str, ids: Any) -> list[str]:
+    """Return the ids of a list; raises OptionError for anything else."""
+    if not is_list(ids):
+        raise OptionError("must have a list of ids", option=option, value=ids)
+    return [str(item) for item in checked_names(option, ids)]
+
+
+def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
+    """Yield the line and the named columns of each row of a CSV file; a single column has no header."""
     check_regular(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(bounded_lines(file, path))
-            present = next(reader, []) if header else list(columns)
-            names: Mapping[str, int] = {name: position for position, name in enumerate(present)}
-            missing = [name for name in columns if name not in names]
+            has_header = len(columns) > 1
+            present = next(reader, []) if has_header else list(columns)
+            missing = [name for name in columns if name not in present]
             if missing:
-                listed = ", ".join(names) or "nothing"
-                rule = f"is missing; the first line has {listed}"
+                rule = f"is missing; the first line has {', '.join(dict.fromkeys(present)) or 'nothing'}"
                 raise DataError(rule, place=path, column=missing[0])
+            places = {name: place for place, name in enumerate(present)}
             for row in reader:
                 if not row:
                     continue
-                if len(row) < len(present) or (len(row) > len(present) and not header):
+                if len(row) < len(present) or (len(row) > len(present) and not has_header):
                     expected = "1 column" if len(present) == 1 else f"{len(present)} columns"
                     raise DataError(f"must have {expected}", place=path, line=reader.line_num, value=len(row))
-                yield reader.line_num, tuple(row[names[name]] for name in columns)
+                yield reader.line_num, tuple(row[places[name]] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot be read: {reason}", place=path) from None
 
 
-def _ids(option: str, ids: Ids) -> list[tuple[int | None, str]]:
-    """The line and the id of each line of a file, or of each entry of a list."""
-    if isinstance(ids, str | PathLike):
-        return [(line, item) for line, (item,) in _rows(Path(ids), ("item",), header=False)]
-    return _listed_ids(option, ids)
+def checked_factor(item: object, weight: Any, **where: Any) -> float:
+    """Return a factor on scores; raises DataError unless it is a number from 0 on, or in a file its text.
 
-
-def _listed_ids(option: str, ids: Any) -> list[tuple[int | None, str]]:
-    """No line, and the id, of each entry of a list; raises OptionError for anything but a list of ids."""
-    if not is_list(ids):
-        raise OptionError("must have a list of ids", option=option, value=ids)
-    return [(None, str(item)) for item in checked_names(option, ids)]
-
-
-def checked_factor(item: object, weight: Any) -> float:
-    """Return a factor of a dictionary of weights; raises DataError unless it is a number from 0 on."""
+    Args:
+        item: Its item.
+        weight: The factor.
+        where: The file, line and column; none: it is from a dictionary.
+    """
     number = weight.as_py() if hasattr(weight, "as_py") else weight
+    if "line" in where:
+        with suppress(ValueError):
+            number = float(weight)
     is_number = isinstance(number, Real) and not isinstance(number, bool)
     if not is_number or not 0 <= number <= LARGEST:
-        raise DataError(
-            f"must be numbers from 0 to {LARGEST:.2g}; got {number!r} for {item!r}", option="weights"
-        )
+        rule = f"must be numbers from 0 to {LARGEST:.2g}; got {number!r} for {item!r}"
+        raise DataError(rule, **(where or {"option": "weights"}))
     return float(number)
-
-
-def _number(place: str, line: int | None, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if number < 0:
-        raise DataError(
-            "must be at least 0, for never shown", place=place, line=line, column="weight", value=text
-        )
-    if not number <= torch.finfo(torch.float32).max:
-        raise DataError("must be a finite number", place=place, line=line, column="weight", value=text)
-    return number
 
 
 def _place(option: str, filtered: Any) -> str:

@@ -20,8 +20,7 @@ from widenet.late_imports import installed
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.dataset_rows import Block, recommendations, rows_a_block
-from widenet.predict.filtered_lists import ListRules, best_lists
+from widenet.predict.dataset_rows import Block, Restrictions, recommendations
 from widenet.predict.filters import PerUser, banned_by, filter_of, rules_of
 from widenet.predict.ranking_arguments import (
     check_order,
@@ -31,7 +30,6 @@ from widenet.predict.ranking_arguments import (
     is_list,
 )
 from widenet.predict.shares import shares
-from widenet.predict.top_k import Filter, joined
 from widenet.runs import person
 from widenet.runs.run_arguments import PredictArguments, RecommendArguments
 from widenet.sparse import SparseBatch
@@ -161,45 +159,28 @@ def output_layer(run: RunDirectory, output: str | None) -> OutputLayer:
     return layers[output_of(list(layers), output)]
 
 
-@dataclass(frozen=True)
-class Restrictions:
-    """Which items of an output may be recommended, in the host's memory.
+def restrictions_of(
+    run: RunDirectory, output: OutputLayer, arguments: RecommendArguments | PredictArguments
+) -> Restrictions:
+    """Read and check what arguments say of an output's items; warn of unknown ids.
 
-    Attributes:
-        allowed: Filter for everybody.
-        rules: Rules for each list.
-        never_for: Items that single users must not be shown.
-        only_for: The only items that single users may be shown.
+    Raises:
+        DataError: A file cannot be read, all ids of a filter are unknown, or a weight is wrong.
+        FitError: The scores cannot be weighted, or the items have no attributes.
+        OptionError: A rule is wrong.
     """
-
-    allowed: Filter
-    rules: ListRules
-    never_for: PerUser | None
-    only_for: PerUser | None
-
-    @classmethod
-    def of(
-        cls, run: RunDirectory, output: OutputLayer, arguments: RecommendArguments | PredictArguments
-    ) -> "Restrictions":
-        """Read and check what arguments say of an output's items; warns of unknown ids.
-
-        Raises:
-            DataError: A file cannot be read, all ids of a filter are unknown, or a weight is wrong.
-            FitError: The scores cannot be weighted, or the items have no attributes.
-            OptionError: A rule is wrong.
-        """
-        names, attributes = run.vocabulary(output.field), run.attributes(output.field)
-        width, notes = run.layout.units[output.name], list[str]()
-        allowed = filter_of(output, width, names, notes, arguments.never, arguments.only, arguments.weights)
-        allowed = allowed.without(banned_by(width, attributes, arguments.where))
-        rules = rules_of(output, width, attributes, arguments.at_most, arguments.diversity)
-        never_for, only_for = (
-            None if lists is None else PerUser(lists, names, notes, option)
-            for option, lists in (("never_for", arguments.never_for), ("only_for", arguments.only_for))
-        )
-        for note in notes:
-            warn_user(note)
-        return cls(allowed, rules, never_for, only_for)
+    names, attributes = run.vocabulary(output.field), run.attributes(output.field)
+    width, notes = run.layout.units[output.name], list[str]()
+    allowed = filter_of(output, width, names, notes, arguments.never, arguments.only, arguments.weights)
+    allowed = allowed.without(banned_by(width, attributes, arguments.where))
+    rules = rules_of(output, width, attributes, arguments.at_most, arguments.diversity)
+    never_for, only_for = (
+        None if lists is None else PerUser(lists, names, notes, option)
+        for option, lists in (("never_for", arguments.never_for), ("only_for", arguments.only_for))
+    )
+    for note in notes:
+        warn_user(note)
+    return Restrictions(allowed, rules, never_for, only_for)
 
 
 def predicted(
@@ -212,7 +193,7 @@ def predicted(
     if arguments.part is not None:
         check_part(arguments.part)
         dataset.sparse_field(output.spec.field, arguments.part)
-    chosen = Restrictions.of(run, output.spec, arguments)
+    chosen = restrictions_of(run, output.spec, arguments)
     return _one_thread_a_block(
         recommendations(
             network,
@@ -221,12 +202,9 @@ def predicted(
             name,
             k,
             arguments.exclude_seen,
-            chosen.allowed.to(network.device),
-            chosen.never_for,
+            chosen,
             arguments.say,
             part=arguments.part,
-            rules=chosen.rules,
-            only_for=chosen.only_for,
         )
     )
 
@@ -336,9 +314,7 @@ def answered(
     k, output = checked_k(arguments.k), output_name(network, arguments.output)
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
-    chosen = Restrictions.of(run, network.outputs[output].spec, arguments)
-    allowed, rules = chosen.allowed.to(network.device), chosen.rules
-    never_for, only_for = chosen.never_for, chosen.only_for
+    chosen = restrictions_of(run, network.outputs[output].spec, arguments)
     blocks: Iterator[Block]
     if arguments.users is not None:
         asked, is_one = listed_ids("users", arguments.users)
@@ -354,25 +330,20 @@ def answered(
             output,
             k,
             arguments.exclude_seen,
-            allowed,
-            never_for,
+            chosen,
             chosen=rows,
             instead=instead,
-            rules=rules,
-            only_for=only_for,
         )
     elif are_many(arguments.items):
         _check_unused(arguments, ["data", "fields"], "several baskets")
         is_sequence = run.fields[person.field_of_items(run, output)].kind == "sequence"
         known = baskets(arguments.items, arguments.values, arguments.columns or {}, is_sequence)
         asked, is_one = known.keys, False
-        blocks = for_baskets(
-            run, network, output, k, known, arguments.exclude_seen, allowed, rules, never_for, only_for
-        )
+        blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen, chosen)
     else:
         _check_unused(arguments, ["data", "columns", "never_for", "only_for"], "one basket")
         asked, is_one = [0], True
-        blocks = iter([_for_one(run, network, output, k, arguments, allowed, rules)])
+        blocks = iter([_for_one(run, network, output, k, arguments, chosen)])
     return Answers.of_blocks(asked, list(blocks), names, run.fields[target].whole_numbers), is_one
 
 
@@ -390,8 +361,7 @@ def _for_one(
     output: str,
     k: int,
     arguments: RecommendArguments,
-    allowed: Filter,
-    rules: ListRules,
+    chosen: Restrictions,
 ) -> Block:
     """The k best items of an output for one basket, and for what else is known."""
     for items in (arguments.items, *(arguments.fields or {}).values()):
@@ -404,10 +374,8 @@ def _for_one(
     }
     target = network.outputs[output].spec.field
     seen = inputs.get(target) if arguments.exclude_seen else None
-    names = run.vocabulary(target)
-    allowed = allowed.within(len(names), network.outputs[output])
     seen = seen if isinstance(seen, SparseBatch) else None
-    return Block.of([], names, *best_lists(network, inputs, output, k, seen, allowed, rules))
+    return chosen.block(network, inputs, output, k, [""], run.vocabulary(target), seen)
 
 
 def alike(
@@ -491,10 +459,7 @@ def for_baskets(
     k: int,
     known: Baskets,
     exclude_seen: bool,
-    allowed: Filter,
-    rules: ListRules | None = None,
-    never_for: PerUser | None = None,
-    only_for: PerUser | None = None,
+    restrictions: Restrictions,
 ) -> Iterator[Block]:
     """Yield the k best items of an output for every basket, block by block.
 
@@ -505,10 +470,7 @@ def for_baskets(
         k: Number of items for each basket.
         known: The baskets.
         exclude_seen: Whether to leave out the items of the basket.
-        allowed: Filter for all baskets.
-        rules: Rules for each basket's list.
-        never_for: Items that single baskets must not be shown, by their keys.
-        only_for: The only items that single baskets may be shown, by their keys.
+        restrictions: Which items may be recommended; baskets are users by their keys.
 
     Raises:
         DataError: An item is unknown.
@@ -518,8 +480,7 @@ def for_baskets(
     rows, values = _rows(run, field, known)
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
-    allowed = allowed.within(len(names), network.outputs[output])
-    step = rows_a_block(min((rules or ListRules()).pool(k), network.outputs[output].width))
+    step = restrictions.rows_a_block(k, network.outputs[output].width)
     for start in range(0, len(rows), step):
         batch = SparseBatch.from_lists(
             rows[start : start + step], None if values is None else values[start : start + step]
@@ -531,11 +492,7 @@ def for_baskets(
         network.exchange.at(f"baskets {start:,} to {start + batch.num_examples - 1:,}")
         owners = [str(key) for key in known.keys[start : start + step].to_pylist()]
         seen = batch if exclude_seen and target == field else None
-        if never_for is not None:
-            never = never_for.of(owners)
-            seen = never if seen is None else joined(seen, never)
-        only = None if only_for is None else only_for.only(owners)
-        yield Block.of([], names, *best_lists(network, fields, output, k, seen, allowed, rules, only))
+        yield restrictions.block(network, fields, output, k, owners, names, seen)
 
 
 def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]], list[list[float]] | None]:

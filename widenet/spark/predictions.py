@@ -21,13 +21,10 @@ from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import check_device
 from widenet.parallel.launch import leave_launcher
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.dataset_rows import Block, rows_a_block
+from widenet.predict.dataset_rows import Restrictions
 from widenet.predict.files import table_of
-from widenet.predict.filtered_lists import ListRules, best_lists
-from widenet.predict.filters import PerUser
-from widenet.predict.top_k import Filter, joined
 from widenet.runs.model import Model
-from widenet.runs.recommending import Restrictions, output_layer
+from widenet.runs.recommending import output_layer, restrictions_of
 from widenet.runs.run_arguments import (
     AtMost,
     Diversity,
@@ -55,7 +52,6 @@ from widenet.spark.interactions import (
 from widenet.spark.partition_contents import examples, starts_of, whole
 from widenet.spark.session import check_executors, session_of, shared_place
 from widenet.sparse import SparseBatch
-from widenet.spec.layers import OutputLayer
 from widenet.stores.uri import shown
 from widenet.training.run_directory import RunDirectory
 
@@ -70,26 +66,13 @@ class _Wanted:
         output: Name of the output.
         k: Number of recommendations for each user.
         exclude_seen: Whether to leave out the items that a user has.
-        allowed: Filter for all users, in the host's memory.
-        rules: Rules for each user's list.
-        never_for: Items that single users must not be shown.
-        only_for: The only items that single users may be shown.
+        restrictions: Which items may be recommended.
     """
 
     output: str
     k: int
     exclude_seen: bool
-    allowed: Filter
-    rules: ListRules
-    never_for: PerUser | None
-    only_for: PerUser | None
-
-    @classmethod
-    def of(cls, run: RunDirectory, output: OutputLayer, arguments: PredictArguments) -> "_Wanted":
-        """Read and check arguments, with their files; raises as `widenet.Model.predict`."""
-        chosen, k = Restrictions.of(run, output, arguments), checked_k(arguments.k)
-        allowed, never_for = chosen.allowed, chosen.never_for
-        return cls(output.name, k, arguments.exclude_seen, allowed, chosen.rules, never_for, chosen.only_for)
+    restrictions: Restrictions
 
 
 def predict(
@@ -176,13 +159,14 @@ def predict(
     field, version = _only_field(directory), directory.model().digest
     check_device(device)
     ranked = output_layer(directory, output)
-    wanted = _Wanted.of(directory, ranked, arguments)
+    restrictions = restrictions_of(directory, ranked, arguments)
+    wanted = _Wanted(ranked.name, checked_k(k), exclude_seen, restrictions)
     rows = interactions(df, user, item, value, time)
     check_executors(spark, place)
     known, longest = _known(rows, _features(spark, place, directory, field))
     if options.selection.duplicates == "error":
         check_unrepeated(known)
-    step = rows_a_block(min(wanted.rules.pool(wanted.k), directory.layout.units[ranked.name]))
+    step = restrictions.rows_a_block(wanted.k, directory.layout.units[ranked.name])
     recommend = _recommender(
         partial(_model, place, version, device), field, options, spark.sparkContext.broadcast(wanted)
     )
@@ -283,21 +267,7 @@ def _recommended(model: Model, block: pa.Table, field: str, wanted: _Wanted) -> 
         torch.tensor(lists.offsets.to_numpy().astype(np.int64)), torch.tensor(indices), values
     )
     names, users = model.run.vocabulary(field), ids.to_pylist()
-    output = model.network.outputs[wanted.output]
-    excluded = batch if wanted.exclude_seen else None
-    if wanted.never_for is not None:
-        never = wanted.never_for.of(users)
-        excluded = never if excluded is None else joined(excluded, never)
+    asked = model.network, {field: batch}, wanted.output, wanted.k, users, names
     with fixed_arithmetic():
-        scores_EK, units_EK = best_lists(
-            model.network,
-            {field: batch},
-            wanted.output,
-            wanted.k,
-            excluded,
-            wanted.allowed.to(model.network.device).within(len(names), output),
-            wanted.rules,
-            None if wanted.only_for is None else wanted.only_for.only(users),
-        )
-    found = Block.of(users, names, scores_EK, units_EK)
+        found = wanted.restrictions.block(*asked, batch if wanted.exclude_seen else None)
     return table_of(ids, found.counts, found.items, found.scores)
