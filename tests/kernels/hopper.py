@@ -13,13 +13,6 @@ from triton.runtime.jit import JITFunction
 from widenet.kernels.bags import row_gradient
 from widenet.kernels.passes import Penalties
 from widenet.kernels.triton import fixed_point, running_top_k
-from widenet.kernels.triton.attention import (
-    Heads,
-    attention,
-    attention_distances,
-    attention_keys,
-    attention_queries,
-)
 from widenet.kernels.triton.gather_sum import gather_sum
 from widenet.kernels.triton.steps import Steps
 from widenet.sparse import SparseBatch
@@ -68,22 +61,7 @@ def main():
         steps.tiles([(weight, weight, own), (ones, ones, [ones] * states)])
         for moved in (None, torch.zeros(16, dtype=torch.int32)):
             steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, moved, 1)
-    for sizes in ((1, 100), (2, 32), (1, 1024)) if ALL else ((1, 100),):
-        along_sequences(*sizes)
     running_top_k.RunningTopK(10, torch.zeros(16)).add(torch.ones(16, 32), range(1, 257, 8))
-
-
-def along_sequences(heads, numbers):
-    """The kernels of attention, over two sequences of two positions, with distances and without."""
-    rows, times = torch.zeros(4, 3, heads, numbers), torch.tensor([0, 0, 1, 1], dtype=torch.int32)
-    starts, gradient = torch.tensor([0, 2, 4], dtype=torch.int32), torch.zeros(4, heads, numbers)
-    for distances in (torch.zeros(2, heads, numbers), None) if ALL else (torch.zeros(2, heads, numbers),):
-        given = Heads.of(*rows.unbind(dim=1), distances, starts, times)
-        read, *sums = attention(given)
-        _, means = attention_queries(given, read, *sums, gradient)
-        attention_keys(given, *sums, means, gradient)
-        if distances is not None:
-            attention_distances(given, *sums, means, gradient)
 
 
 main()

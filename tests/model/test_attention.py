@@ -16,7 +16,7 @@ from widenet.model.positions import Positions
 from widenet.sparse import SparseBatch
 
 SIZES = [5, 5, 3, 1]
-HEADS, NUMBERS, NEWEST = 2, 3, 6
+HEADS, NUMBERS, NEWEST = 2, 3, 12
 FACTS = {"items": SimpleNamespace(kind="sequence", width=WIDTH, min_value=1.0, max_value=1.0)}
 
 
@@ -59,12 +59,13 @@ def of_torch(queries, keys, values, distances, sizes):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("is_relative", [True, False])
-@pytest.mark.parametrize("sizes", [SIZES, [14], [7, 7]], ids=str)
+@pytest.mark.parametrize("sizes", [SIZES, [14], [7, 7], [2] * 4 + [1] * 6], ids=str)
 def test_what_is_read_and_all_gradients_are_those_of_torch(sizes, is_relative, dtype):
     (own, away), (truth, exact) = tensors(dtype), tensors()
     expected = of_torch(*truth[:3], truth[3] if is_relative else None, sizes)
     expected.backward(exact)
-    found = attention(*own[:3], own[3] if is_relative else None, positions_of(sizes))
+    projected = torch.stack(own[:3], dim=1)
+    found = attention(projected, own[3] if is_relative else None, positions_of(sizes))
     found.backward(away)
     tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 2e-5, "atol": 2e-5}
     torch.testing.assert_close(found.detach().double(), expected.detach(), **tolerance)

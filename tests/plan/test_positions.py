@@ -105,17 +105,6 @@ def test_an_attention_layer_keeps_about_as_many_numbers_as_planned(more, length)
     assert 1 <= 4 * plan_of(layer).activations(asked, layer) / sum(kept.values()) <= 2.2
 
 
-def test_on_a_gpu_attention_keeps_no_number_for_earlier_positions():
-    def kept(newest, device):
-        layout = bind(
-            spec({**HISTORY, "last": newest}, *EMBEDDED[1:], attention(), NEXT), TrainingSpec(), FIELDS
-        )
-        asked, layer = Job.of(layout, {"items": 20.0}, device=device), layout.network.layer("state")
-        return plan_of(layer).activations(asked, layer)
-
-    assert kept(40, "cuda") == kept(20, "cuda") < kept(20, "cpu") < kept(40, "cpu")
-
-
 def job(entries, newest=50, **more):
     training = TrainingSpec.of({"batch_size": 100, "shards": 4, "optimizer": "adam"})
     return Job.of(

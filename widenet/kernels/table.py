@@ -22,7 +22,6 @@ Operation = Literal[
     "neighbour_means",
     "cut",
     "stable_sort",
-    "attention",
 ]
 
 TABLE: dict[Operation, tuple[Runner, ...]] = {
@@ -36,14 +35,13 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "neighbour_means": ("native", "torch"),
     "cut": ("native", "torch"),
     "stable_sort": ("native", "torch"),
-    "attention": ("triton", "torch"),
 }
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
 
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: a step of an
 output. ranking: logits outside training, their best units, and the divisors of a softmax.
 neighbour_means: similarities of units to the features of examples. cut: entries by shard. stable_sort: also
-`grouped`. attention: also its gradients.
+`grouped`.
 """
 
 FUSED_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")

@@ -7,6 +7,15 @@ from torch import Tensor
 
 from widenet.sparse import SparseBatch, indptr_of
 
+_MULTIPLE = 8
+"""Sequences that are multiplied together are filled up to a multiple of this number of positions."""
+
+_PREDICTED_SEQUENCES = 8
+"""Sequences that are multiplied together outside training, where no number may depend on how many there are.
+
+Zeros fill up the last ones.
+"""
+
 
 @dataclass(frozen=True)
 class Positions:
@@ -19,23 +28,26 @@ class Positions:
 
     Attributes:
         sizes: Number of sequences with a position at each time, descending.
-        starts: First position of each time, and at last N; int32.
         times_N: Time of each position, int32.
         features: Features of the positions, a batch of N examples with at most one feature each.
         examples_N: Sequence of each position, int64.
         ends_E: Newest position of each sequence, int64; N for an empty one.
         asking_M: Positions that have a next feature, int64, ascending.
         next: These next features, a batch of M examples.
+        groups: Numbers of sequences and of positions of each, where sequences of about one length lie side
+            by side, filled up to this length.
+        places_N: Place of each position there; positions without a feature share the one after all others.
     """
 
     sizes: list[int]
-    starts: Tensor
     times_N: Tensor
     features: SparseBatch
     examples_N: Tensor
     ends_E: Tensor
     asking_M: Tensor
     next: SparseBatch
+    groups: list[tuple[int, int]]
+    places_N: Tensor
 
     @classmethod
     def of(cls, batch: SparseBatch, newest: int, ends_ask: bool, together: int = 1) -> "Positions":
@@ -64,10 +76,14 @@ class Positions:
         at_end_N = times_N == lengths_E[examples_N] - 1
         ends_E[examples_N[at_end_N]] = at_end_N.nonzero()[:, 0]
         asking_M = (within_N & (entries_N + 1 < batch.indptr[1:][examples_N])).nonzero()[:, 0]
-        sizes = torch.bincount(times_N)
+        groups, firsts_E = _groups(lengths_E[order_E], None if together == 1 else _PREDICTED_SEQUENCES)
+        places_N = torch.where(
+            within_N,
+            firsts_E[ranks_E[examples_N]] + times_N,
+            sum(count * length for count, length in groups),
+        )
         return cls(
-            sizes=sizes.tolist(),
-            starts=indptr_of(sizes).int(),
+            sizes=torch.bincount(times_N).tolist(),
             times_N=times_N.int(),
             features=SparseBatch(indptr_of(within_N), batch.indices[entries_N[within_N]]),
             examples_N=examples_N,
@@ -76,4 +92,27 @@ class Positions:
             next=SparseBatch(
                 torch.arange(len(asking_M) + 1, device=device), batch.indices[entries_N[asking_M] + 1]
             ),
+            groups=groups,
+            places_N=places_N,
         )
+
+
+def _groups(lengths_E: Tensor, most: int | None) -> tuple[list[tuple[int, int]], Tensor]:
+    """Return groups of neighbours of about one length, and the place of each sequence's first position.
+
+    Args:
+        lengths_E: Numbers of positions of the sequences, descending.
+        most: Size of every group, where zeros fill up; None: all of about one length are a group.
+    """
+    filled_E = -(-lengths_E // _MULTIPLE) * _MULTIPLE
+    lengths_G, group_E, counts_G = torch.unique_consecutive(filled_E, return_inverse=True, return_counts=True)
+    filled_G = counts_G if most is None else -(-counts_G // most) * most
+    groups = [
+        (most or count, length)
+        for length, count in zip(lengths_G.tolist(), filled_G.tolist(), strict=True)
+        for _ in range(0, count, most or count)
+        if length
+    ]
+    ranks_E = torch.arange(len(lengths_E), device=lengths_E.device) - (counts_G.cumsum(0) - counts_G)[group_E]
+    firsts_G = (lengths_G * filled_G).cumsum(0) - lengths_G * filled_G
+    return groups, firsts_G[group_E] + ranks_E * filled_E

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from widenet.spec.training import TrainingSpec
 
-ARITHMETIC = 8
+ARITHMETIC = 9
 """Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
 
 

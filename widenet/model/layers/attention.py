@@ -45,11 +45,10 @@ def _attended(layer: AttentionLayer, flow: Flow, values_NU: Tensor) -> Tensor:
     assert flow.positions is not None
     projected_NP = _product(layer, flow, "projections", _normalized(layer, flow, "attention", values_NU))
     heads = layer.heads, values_NU.shape[1] // layer.heads
-    queries_NHC, keys_NHC, values_NHC = projected_NP.view(-1, 3, *heads).unbind(dim=1)
     distances_THC = None
     if layer.positions == "relative":
-        distances_THC = flow.tensor(f"{layer.name}/positions")[: len(flow.positions.sizes)].view(-1, *heads)
-    read_NHC = attention(queries_NHC, keys_NHC, values_NHC, distances_THC, flow.positions)
+        distances_THC = flow.tensor(f"{layer.name}/positions").view(-1, *heads)
+    read_NHC = attention(projected_NP.view(-1, 3, *heads), distances_THC, flow.positions)
     return _product(layer, flow, "joined", read_NHC.flatten(start_dim=1))
 
 

@@ -54,14 +54,15 @@ class AttentionPlan(LayerPlan[AttentionLayer]):
             raise FitError(f"must divide the units of its source, {units}", place=place, value=layer.heads)
 
     def activations(self, job: Job, layer: AttentionLayer) -> int:
-        """Return 12 numbers for each unit, 2 for each inner one, and 2 for each head and earlier position.
+        """Return the numbers of positions, and those of sequences filled up to multiples of 8 positions.
 
-        On CUDA, heads keep two numbers each, whatever is earlier.
+        A position has 12 for each unit and 2 for each inner one; a filled one has 6 for each unit, and 2 for
+        each head and earlier position.
         """
-        units = job.layout.units[layer.name]
-        earlier = 1 if job.device == "cuda" else _newest(job.layout, layer)
-        numbers = 12 * units + 2 * inner_units(layer, units) + 2 * layer.heads * earlier
-        return job.vectors(layer.name) * numbers
+        units, positions = job.layout.units[layer.name], job.vectors(layer.name)
+        filled = positions + 7 * job.num_examples
+        earlier = 2 * layer.heads * (_newest(job.layout, layer) + 7)
+        return positions * (12 * units + 2 * inner_units(layer, units)) + filled * (6 * units + earlier)
 
 
 def matrices(layer: AttentionLayer, units: int) -> list[tuple[str, int, int]]:
