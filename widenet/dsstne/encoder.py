@@ -274,7 +274,8 @@ def measure(network: Path, data: Path) -> NDArray[np.float64]:
             model.run.network.outputs[0].name,
         )
         total, fields = np.zeros((MAX_K, 3)), [layer.field for layer in model.run.network.inputs]
-        for rows in _blocks(dataset.num_examples, rows_a_block(MAX_K)):
+        for start in range(0, dataset.num_examples, rows_a_block(MAX_K)):
+            rows = np.arange(start, min(start + rows_a_block(MAX_K), dataset.num_examples))
             inputs = {name: dataset.rows(name, rows) for name in fields}
             best_EK = top_k(model.network, inputs, output, MAX_K)[1].numpy()
             truth = dataset.sparse("output", rows, "train")
@@ -287,25 +288,12 @@ def measure(network: Path, data: Path) -> NDArray[np.float64]:
 
 def _scores(best_K: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return precision, recall and NDCG of one example at every k, float64 [10, 3]."""
-    scores = np.zeros((MAX_K, 3))
     hits_K = np.zeros(MAX_K)
     hits_K[: len(best_K)] = np.isin(best_K, targets)
-    if len(targets):
-        gains, ideal = (
-            hits_K / np.log2(np.arange(MAX_K) + 2),
-            (1 / np.log2(np.arange(len(targets)) + 2)).sum(),
-        )
-        scores[:] = np.stack(
-            [
-                np.cumsum(hits_K) / np.arange(1, MAX_K + 1),
-                np.cumsum(hits_K) / len(targets),
-                np.cumsum(gains) / ideal,
-            ],
-            axis=1,
-        )
-    return scores
-
-
-def _blocks(num: int, size: int) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, num, size):
-        yield np.arange(start, min(start + size, num))
+    if not len(targets):
+        return np.zeros((MAX_K, 3))
+    gains, ideal = hits_K / np.log2(np.arange(MAX_K) + 2), (1 / np.log2(np.arange(len(targets)) + 2)).sum()
+    hits_K = np.cumsum(hits_K)
+    return np.stack(
+        [hits_K / np.arange(1, MAX_K + 1), hits_K / len(targets), np.cumsum(gains) / ideal], axis=1
+    )

@@ -243,7 +243,8 @@ def feature_names(dataset: Dataset, field: str) -> Iterator[str]:
 
 def example_names(dataset: Dataset) -> Iterator[str]:
     """Yield the ids of the examples, in order."""
-    return _blockwise(dataset.num_examples, lambda start, stop: dataset.ids(slice(start, stop)))
+    for start in range(0, dataset.num_examples, _BLOCK):
+        yield from dataset.ids(slice(start, start + _BLOCK))
 
 
 def index_files(
@@ -325,8 +326,3 @@ def _checked(dataset: Dataset, names: Iterator[str]) -> Iterator[str]:
         if not name or any(letter in name for letter in _SEPARATORS):
             raise DataError(f"an index file cannot hold the name {name!r}", place=dataset.path)
         yield name
-
-
-def _blockwise(count: int, read: Callable[[int, int], list[str]]) -> Iterator[str]:
-    for start in range(0, count, _BLOCK):
-        yield from read(start, min(start + _BLOCK, count))

@@ -1,10 +1,21 @@
 """DSSTNE's index files, with a line `name<TAB>index` for each name, in any order."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from widenet.errors import DataError
 from widenet.regular_files import bounded_lines, check_regular
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text without their ends, each with its number; raises DataError."""
+    with path.open("rb") as file:
+        for number, line in enumerate(bounded_lines(file, path), start=1):
+            try:
+                yield number, line.decode().rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                place = f"{path}: line {number}"
+                raise DataError(f"must be UTF-8 text; {error.reason}", place=place) from error
 
 
 def read_names(path: Path) -> list[str]:
@@ -20,20 +31,14 @@ def read_names(path: Path) -> list[str]:
         place=path,
     )
     index_of: dict[str, int] = {}
-    with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file, path), start=1):
-            try:
-                name, tab, index = line.decode().rstrip("\r\n").rpartition("\t")
-            except UnicodeDecodeError as error:
-                raise DataError(f"must be UTF-8 text; {error.reason}", place=path, line=number) from error
-            if not tab or not name or not (index.isascii() and index.isdecimal()):
-                text = line.decode().rstrip("\r\n")[:60]
-                raise DataError(
-                    "must be a name, a tab and a whole number", place=path, line=number, value=text
-                )
-            if name in index_of:
-                raise DataError(f"names must differ; {name!r} appears twice", place=path, line=number)
-            index_of[name] = int(index)
+    for number, line in numbered_lines(path):
+        name, tab, index = line.rpartition("\t")
+        if not tab or not name or not (index.isascii() and index.isdecimal()):
+            rule = "must be a name, a tab and a whole number"
+            raise DataError(rule, place=path, line=number, value=line[:60])
+        if name in index_of:
+            raise DataError(f"names must differ; {name!r} appears twice", place=path, line=number)
+        index_of[name] = int(index)
     names: list[str | None] = [None] * len(index_of)
     for name, place in index_of.items():
         if place >= len(names) or names[place] is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from widenet.dsstne.index_file import read_names
+from widenet.dsstne.index_file import numbered_lines, read_names
 from widenet.dsstne.model_import import import_model
 from widenet.dsstne.shared_folder import joined, shared_folder
 from widenet.dsstne.text import files_of, numbered
@@ -18,7 +18,7 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.dataset_rows import rows_a_block
 from widenet.predict.logit_tiles import layer_values
 from widenet.predict.top_k import Filter, top_k
-from widenet.regular_files import bounded_lines, check_regular
+from widenet.regular_files import check_regular
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
 from widenet.stores.durable import appearing
@@ -218,21 +218,11 @@ def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
     """Yield sample and factors by feature of every line of a file, or of all files in a folder."""
     check_regular(source)
     for path in files_of(source):
-        with path.open(encoding="utf-8", newline="\n") as file:
-            try:
-                for line in bounded_lines(file, path):
-                    sample, tab, rest = line.rstrip("\r\n").partition("\t")
-                    if tab:
-                        yield (
-                            sample,
-                            {
-                                name: _factor(value)
-                                for name, _, value in (each.partition(",") for each in rest.split(":"))
-                                if name
-                            },
-                        )
-            except UnicodeDecodeError as error:
-                raise DataError(f"must be UTF-8 text; {error.reason}", place=path) from error
+        for _, line in numbered_lines(path):
+            sample, tab, rest = line.partition("\t")
+            entries = (each.partition(",") for each in rest.split(":"))
+            if tab:
+                yield sample, {name: _factor(value) for name, _, value in entries if name}
 
 
 def _factor(text: str) -> float:

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from widenet.data.messages import ignore_message
 from widenet.dsstne.data_set import Attribute
-from widenet.dsstne.index_file import read_names
+from widenet.dsstne.index_file import numbered_lines, read_names
 from widenet.dsstne.netcdf import as_characters, check_places, writing
 from widenet.errors import DataError, OptionError
-from widenet.regular_files import bounded_lines
 
 WIDTH_STEP = 128
 """Widths are rounded up to a multiple of this, as in DSSTNE."""
@@ -121,13 +120,8 @@ class _Text:
 
     def read(self, path: Path) -> None:
         """Add the samples of a file."""
-        with path.open("rb") as file:
-            for number, line in enumerate(bounded_lines(file, path), start=1):
-                place = f"{path}: line {number}"
-                try:
-                    self._add(line.decode().rstrip("\r\n"), place)
-                except UnicodeDecodeError as error:
-                    raise DataError(f"must be UTF-8 text; {error.reason}", place=place) from error
+        for number, line in numbered_lines(path):
+            self._add(line, f"{path}: line {number}")
 
     def _add(self, line: str, place: str) -> None:
         if not line:
