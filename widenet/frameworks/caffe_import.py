@@ -29,6 +29,7 @@ from widenet.frameworks.operations import (
     Pool,
     Same,
     Unknown,
+    UnsupportedError,
     leaky,
     whole_filters,
 )
@@ -122,7 +123,10 @@ class _Reader:
                 self._source(layer)
                 continue
             sources = [self.step_of[bottom] for bottom in layer.bottom if bottom in self.step_of]
-            step = self._operation(name, layer, sources[:1] if layer.type in _LOSSES else sources)
+            try:
+                step = self._operation(name, layer, sources[:1] if layer.type in _LOSSES else sources)
+            except UnsupportedError as reason:
+                step = Unknown(name, str(reason))
             self.steps[name] = step
             used.update(sources)
             for top in layer.top:

@@ -7,12 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from widenet.frameworks.operations import Convolve, Input, Padding, Pool, Recur
+from widenet.frameworks.operations import Convolve, Input, Padding, Pool, Recur, UnsupportedError
 from widenet.plan.windows import Shape
-
-
-class UnsupportedError(Exception):
-    """The reason why an operation has no counterpart."""
 
 
 @dataclass

@@ -15,7 +15,6 @@ from widenet.errors import DataError
 from widenet.frameworks.folded_layer import (
     FoldedLayer,
     Piece,
-    UnsupportedError,
     by_channel,
     channels_first,
     convolved,
@@ -38,6 +37,7 @@ from widenet.frameworks.operations import (
     Recur,
     Same,
     Unknown,
+    UnsupportedError,
 )
 from widenet.interop.import_network import Imported
 from widenet.plan.layout import Width

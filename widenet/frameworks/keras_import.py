@@ -33,6 +33,7 @@ from widenet.frameworks.operations import (
     Recur,
     Same,
     Unknown,
+    UnsupportedError,
     leaky,
     whole_filters,
 )
@@ -142,9 +143,7 @@ def _groups(file: Any, layers: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 def recurrent(name: str, kind: str, config: dict[str, Any], source: str, weights: Weights) -> Operation:
     """Return the operation of a GRU or an LSTM."""
-    unsupported = _unsupported(kind, config)
-    if unsupported is not None:
-        return Unknown(name, f"{kind} with {unsupported}")
+    _check_supported(kind, config)
     kernel, state_kernel, *bias = weights.of(name, 3 if config.get("use_bias", True) else 2)
     biases = [_reordered(bias[0], kind)] if bias else []
     if biases and kind == "GRU":
@@ -165,18 +164,16 @@ def recurrent(name: str, kind: str, config: dict[str, Any], source: str, weights
     )
 
 
-def _unsupported(kind: str, config: dict[str, Any]) -> str | None:
-    """Return a setting of a layer that widenet lacks; None if there is none."""
-    supported = {"activation": "tanh", "recurrent_activation": "sigmoid"}
-    for key, value in supported.items():
+def _check_supported(kind: str, config: dict[str, Any]) -> None:
+    """Raise UnsupportedError for a setting of a recurrent layer that widenet lacks."""
+    for key, value in {"activation": "tanh", "recurrent_activation": "sigmoid"}.items():
         if config.get(key, value) != value:
-            return f'"{key}": "{config[key]}"'
+            raise UnsupportedError(f'{kind} with "{key}": "{config[key]}"')
     for key in ("go_backwards", "stateful", "return_state"):
         if config.get(key):
-            return f'"{key}"'
+            raise UnsupportedError(f'{kind} with "{key}"')
     if kind == "GRU" and not config.get("reset_after", False):
-        return "the reset gate before the product (reset_after=False)"
-    return None
+        raise UnsupportedError("GRU with the reset gate before the product (reset_after=False)")
 
 
 def _reordered(numbers: np.ndarray, kind: str) -> np.ndarray:
@@ -244,10 +241,12 @@ class _Reader:
             name, before = layer["config"]["name"], len(self.steps)
             nodes = layer.get("inbound_nodes", [])
             sources = [previous] if self.kind == "Sequential" else list(_tensors(nodes[0])) if nodes else []
-            if len(nodes) > 1:
-                self.steps.append(Unknown(name, f"{layer['class_name']} that is used {len(nodes)} times"))
-            else:
+            try:
+                if len(nodes) > 1:
+                    raise UnsupportedError(f"{layer['class_name']} that is used {len(nodes)} times")
                 self._read(name, layer, [ended.get(source, source) for source in sources])
+            except UnsupportedError as reason:
+                self.steps.append(Unknown(name, str(reason)))
             ended[name] = self.steps[-1].name if len(self.steps) > before else name
             previous = ended[name]
         last = (
@@ -278,11 +277,9 @@ class _Reader:
         if kind in ("GRU", "LSTM"):
             self._recurrent(name, kind, config, sources)
         elif any(each in self.along for each in sources):
-            self.steps.append(Unknown(name, f"{kind} at every position of a sequence"))
+            raise UnsupportedError(f"{kind} at every position of a sequence")
         elif is_pooled and (kind != "GlobalAveragePooling1D" or source in self.masked):
-            self.steps.append(
-                Unknown(name, f"{kind} of an Embedding" + " with mask_zero" * (source in self.masked))
-            )
+            raise UnsupportedError(f"{kind} of an Embedding" + " with mask_zero" * (source in self.masked))
         elif kind == "InputLayer":
             self.steps.append(self._input(name, config.get("batch_shape") or config["batch_input_shape"]))
         elif kind == "Dense":
@@ -301,8 +298,7 @@ class _Reader:
     def _dense(self, name: str, layer: dict[str, Any], source: str) -> None:
         config, shape = layer["config"], layer.get("build_config", {}).get("input_shape", [None, None])
         if len(shape) != 2:
-            self.steps.append(Unknown(name, f"Dense over {len(shape) - 1} axes"))
-            return
+            raise UnsupportedError(f"Dense over {len(shape) - 1} axes")
         kernel, *bias = self.weights.of(name, 2 if config["use_bias"] else 1)
         self.steps.append(Dense(name, source, kernel.T, bias[0] if bias else None))
         self._activate(name, config["activation"])
@@ -321,8 +317,7 @@ class _Reader:
 
     def _convolution(self, name: str, config: dict[str, Any], source: str) -> None:
         if config["padding"] not in ("valid", "same"):
-            self.steps.append(Unknown(name, f'a convolution with the padding "{config["padding"]}"'))
-            return
+            raise UnsupportedError(f'a convolution with the padding "{config["padding"]}"')
         kernel, *bias = self.weights.of(name, 2 if config["use_bias"] else 1)
         groups, dilation = config.get("groups", 1), config.get("dilation_rate") or [1] * (kernel.ndim - 2)
         weight = whole_filters(np.moveaxis(kernel, (-1, -2), (0, 1)), groups, dilation)
@@ -333,14 +328,9 @@ class _Reader:
         self._activate(name, config["activation"])
 
     def _embedding(self, name: str, config: dict[str, Any], source: str) -> None:
-        step = (
-            self.steps[-1]
-            if self.steps and self.steps[-1].name == source
-            else next(s for s in self.steps if s.name == source)
-        )
+        step = next(step for step in reversed(self.steps) if step.name == source)
         if not isinstance(step, Input):
-            self.steps.append(Unknown(name, "an Embedding whose source is not an input"))
-            return
+            raise UnsupportedError("an Embedding whose source is not an input")
         (self.bags[name],) = self.weights.of(name, 1)
         self.masked |= {name} if config.get("mask_zero") else set()
         self.steps[self.steps.index(step)] = Input(
@@ -354,8 +344,7 @@ class _Reader:
         if source in self.bags and any(
             isinstance(step, Dense) and step.source == source for step in self.steps
         ):
-            self.steps.append(Unknown(name, f"{kind} of an Embedding that is also averaged"))
-            return
+            raise UnsupportedError(f"{kind} of an Embedding that is also averaged")
         if source in self.bags:
             step = next(
                 step
@@ -368,10 +357,7 @@ class _Reader:
             )
             self.along.add(source)
         elif source not in self.along or others:
-            self.steps.append(
-                Unknown(name, f"{kind} whose source is not an Embedding or another recurrent layer")
-            )
-            return
+            raise UnsupportedError(f"{kind} whose source is not an Embedding or another recurrent layer")
         self.steps.append(recurrent(name, kind, config, source, self.weights))
         self.along |= {name} if config.get("return_sequences") else set()
 
@@ -380,8 +366,7 @@ class _Reader:
         axis = config.get("axis", -1)
         channels = -1 if self.channels_last else 1
         if (axis[0] if isinstance(axis, list) else axis) not in (channels, channels % len(shape)):
-            self.steps.append(Unknown(name, "BatchNormalization of an axis other than the channels"))
-            return
+            raise UnsupportedError("BatchNormalization of an axis other than the channels")
         numbers = iter(self.weights.of(name, 2 + config["scale"] + config["center"]))
         scale = next(numbers) if config["scale"] else np.float32(1)
         shift = next(numbers) if config["center"] else np.float32(0)

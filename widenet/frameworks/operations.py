@@ -10,6 +10,11 @@ import numpy as np
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
 
+
+class UnsupportedError(Exception):
+    """The reason why an operation has no counterpart."""
+
+
 _MAX_KERNEL = 2**20
 """Maximum of positions in a kernel with dilations, since a file can claim any size."""
 
@@ -219,10 +224,10 @@ def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> n
     return expanded
 
 
-def leaky(name: str, source: str, slope: float) -> Activate | Unknown:
+def leaky(name: str, source: str, slope: float) -> Activate:
     """Return a leaky ReLU, or a ReLU for the slope 0; other slopes than 0 to 1 have no counterpart."""
     if not 0 <= slope <= 1:
-        return Unknown(name, f"a leaky ReLU with the slope {slope:g}, which is not from 0 to 1")
+        raise UnsupportedError(f"a leaky ReLU with the slope {slope:g}, which is not from 0 to 1")
     return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
 
 
