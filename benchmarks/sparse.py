@@ -97,7 +97,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     from widenet.model.part import Part
     from widenet.model.sharding import split
     from widenet.model.wide_weight import WideWeight
-    from widenet.parallel.local import LocalExchange
+    from widenet.parallel.exchange import Exchange
     from widenet.parallel.threads import one_thread_an_operation
     from widenet.plan.shards import Shards
     from widenet.sparse import SparseBatch
@@ -105,7 +105,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
 
     training = TrainingSpec.of({"optimizer": OPTIMIZER})
     shards, rule = Shards(width, training.shards), Optimizer(training.optimizer)
-    exchange = LocalExchange(shards.count, THREADS)
+    exchange = Exchange(shards.count, THREADS)
     parts = {shard: Part(roomy((shards.size(shard), HIDDEN)).normal_()) for shard in exchange.shards}
     weight = WideWeight(shards, parts, by_rows=True)
     weight.prepare(rule)

@@ -8,7 +8,6 @@ import sys
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -62,19 +61,17 @@ class Conversation(Script):
     """A script whose standard input, output and error are pipes, as those of a `subprocess.Popen`.
 
     code: Python, `widenet` itself if there is none. words: `sys.argv` after its first. environment: all its
-    variables, this process's if there are none. launcher: a descriptor; WIDENET_LAUNCHER names its copy.
-    It has this process's current directory. Libraries that read variables when they are imported
-    (OMP_NUM_THREADS, NUMBA_...) have read those that the tests began with: what sets others needs a program
-    that starts from nothing.
+    variables, this process's if there are none. It has this process's current directory. Libraries that read
+    variables when they are imported (OMP_NUM_THREADS, ...) have read those that the tests began with: what
+    sets others needs a program that starts from nothing.
     """
 
-    def __init__(self, words, code="from widenet.cli import main; main()", environment=None, launcher=None):
+    def __init__(self, words, code="from widenet.cli import main; main()", environment=None):
         self.waiting = threading.Lock()
         (stdin, self.stdin), (self.stdout, stdout), (self.stderr, stderr) = (
             CONTEXT.Pipe(duplex=False) for _ in range(3)
         )
-        more = [] if launcher is None else [Connection(os.dup(launcher))]
-        ends = [stdin, stdout, stderr, *more]
+        ends = [stdin, stdout, stderr]
         self._start(code, ends, os.environ if environment is None else environment, words, Path.cwd())
         for theirs in ends:
             theirs.close()
@@ -130,9 +127,8 @@ def _opened(end, mode):
 def _run(code, ends, environment, words, cwd):
     """Be the script, from its beginning to what Python does at the end of a process.
 
-    ends: standard output and standard error as paths, or these and standard input before them as pipes, and
-    that of the launcher behind them if there is one. environment: variables to set; for a script with pipes,
-    all that it has.
+    ends: standard output and standard error as paths, or these and standard input before them as pipes.
+    environment: variables to set; for a script with pipes, all that it has.
     """
     atexit._clear()
     os.chdir(cwd)
@@ -140,9 +136,8 @@ def _run(code, ends, environment, words, cwd):
     if has_pipes:
         os.environ.clear()
     os.environ.update(environment)
-    ends, launcher = ends[:3], ends[3:]
-    if launcher:
-        os.environ["WIDENET_LAUNCHER"] = str(launcher[0].fileno())
+    if "WIDENET_LAUNCHER" in environment:
+        os.environ["WIDENET_LAUNCHER"] = str(os.getppid())  # the process that it was forked from
     sys.argv = ["-c", *words]
     for descriptor, end in enumerate(ends, start=3 - len(ends)):
         is_path = isinstance(end, Path)

@@ -5,7 +5,7 @@ import torch
 from tests.trainings import WIDTH, books
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -29,7 +29,7 @@ def made(network, training, data):
     specs = NetworkSpec.of(network, "network"), TrainingSpec.of(training, "training")
     net = build(
         bind(*specs, data.fields),
-        LocalExchange(specs[1].shards),
+        Exchange(specs[1].shards),
         "cpu",
         {"items": data.counts("items")},
     )

@@ -11,7 +11,7 @@ from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DataError, WidenetError
 from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.runs import Model, train
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import DOCUMENTS, RunDirectory
@@ -104,7 +104,7 @@ def everything(run, data):
     model = Model.load(run)
     names = directory.vocabulary("items")
     checkpoints = [find() for find in directory.candidates()]
-    built = build(directory.layout, LocalExchange(2), counts={})
+    built = build(directory.layout, Exchange(2), counts={})
     state = LoopState.of(checkpoints[0].facts["state"])
     for checkpoint in (*checkpoints, directory.best(state.epoch, state.best_epoch)):
         checkpoint.check_files(built)
@@ -191,7 +191,7 @@ def damaged(best):
 
 def of_another_epoch(best):
     directory, facts = RunDirectory.open(best.parent), Checkpoint.open(best).facts
-    built = build(directory.layout, LocalExchange(2), counts={})
+    built = build(directory.layout, Exchange(2), counts={})
     directory.save_model("best", built, {**facts, "epoch": 0})
 
 

@@ -13,7 +13,7 @@ from widenet.baselines.popularity import evaluate_popularity
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError, OptionError
 from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.plan.shards import as_slice
 from widenet.runs import train
@@ -42,9 +42,7 @@ def fixed(data, scores, outputs=("out",), fields=None, units="auto"):
             }
         )
     training = TrainingSpec.of({"shards": 2})
-    network = build(
-        bind(NetworkSpec.of({"layers": layers}), training, data.fields), LocalExchange(2), counts={}
-    )
+    network = build(bind(NetworkSpec.of({"layers": layers}), training, data.fields), Exchange(2), counts={})
     for name, own in zip(outputs, scores if len(outputs) > 1 else [scores], strict=True):
         for shard, part in network.wide[f"{name} bias"].parts.items():
             network.wide[name].parts[shard].weight.zero_()

@@ -1,7 +1,6 @@
 """widenet's training step in one or several processes, with reproducible sums or with plain ones."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,10 +9,9 @@ from torch import Tensor, distributed
 
 from benchmarks.steps.ranks import Steps, in_step
 from benchmarks.steps.widenet_steps import document, steps_of
-from widenet.kernels.exchange import Pending
 from widenet.kernels.fixed_point import Terms
-from widenet.parallel.local import Here, LocalExchange
-from widenet.parallel.processes import ProcessExchange
+from widenet.parallel.exchange import Exchange
+from widenet.parallel.line import Pending, at_once
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -21,11 +19,13 @@ from widenet.spec.training import TrainingSpec
 _EPOCHS = 10_000
 
 
-class _PlainExchange(ProcessExchange):
-    """Sums floats with an all-reduce of floats, as most programs do."""
+class _PlainExchange(Exchange):
+    """Sums floats with an all-reduce of floats, as most programs do; alone, its sums are its own terms."""
 
-    def start_sum(self, *terms: Terms, where: str) -> Future[list[Tensor]]:
+    def start_sum(self, *terms: Terms, where: str) -> Pending[list[Tensor]]:
         """Return the sums, in the order in which numbers arrive."""
+        if self.size == 1:
+            return at_once([each[0] for each in terms])
 
         def summed() -> list[Tensor]:
             sums = [torch.stack(list(each)).sum(dim=0) for each in terms]
@@ -39,30 +39,10 @@ class _PlainExchange(ProcessExchange):
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Pending[Tensor]:
-        """Compute the whole result in every process."""
+        """Compute the whole result at once, in every process."""
         del inner, where
-        return _whole(result, edges, fill)
-
-
-class _PlainLocal(LocalExchange):
-    """An exchange of one shard, whose sums are its own terms."""
-
-    def start_sum(self, *terms: Terms, where: str) -> Here[list[Tensor]]:
-        """Return the only terms."""
-        del where
-        return Here(lambda: [each[0] for each in terms])
-
-    def start_blocks(
-        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
-    ) -> Here[Tensor]:
-        """Compute the whole result at once."""
-        del inner, where
-        return _whole(result, edges, fill)
-
-
-def _whole(result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None]) -> Here[Tensor]:
-    fill(edges[0], edges[-1])
-    return Here(lambda: result)
+        fill(edges[0], edges[-1])
+        return at_once(result)
 
 
 def documents(
@@ -123,7 +103,7 @@ def train(
 
 def _divided(processes: int, job: dict[str, Any]) -> Steps:
     if processes == 1:
-        return _own(_PlainLocal(1) if job["plain"] else LocalExchange(8, job["threads"]), 1, job)
+        return _own(_PlainExchange(1) if job["plain"] else Exchange(8, job["threads"]), 1, job)
     steps = in_step(_joined, processes, job)
     return lambda number: {**steps(number), "ranks": [*range(processes)]}
 
@@ -134,12 +114,12 @@ def _joined(store: str, rank: int, processes: int, job: dict[str, Any]) -> Steps
         device, backend = torch.device("cuda", rank), "nccl"
         torch.cuda.set_device(device)
     distributed.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=processes)
-    kind = _PlainExchange if job["plain"] else ProcessExchange
+    kind = _PlainExchange if job["plain"] else Exchange
     num_shards, num_threads = (processes, 1) if job["plain"] else (8, job["threads"])
-    return _own(kind(num_shards, device, num_threads), processes, job)
+    return _own(kind(num_shards, num_threads, device, is_shared=True), processes, job)
 
 
-def _own(exchange: LocalExchange | ProcessExchange, processes: int, job: dict[str, Any]) -> Steps:
+def _own(exchange: Exchange, processes: int, job: dict[str, Any]) -> Steps:
     shards = processes if job["plain"] else 8
     torch.set_num_threads(job["threads"])
     threading = nullcontext if job["plain"] else one_thread_an_operation

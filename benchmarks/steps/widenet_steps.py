@@ -12,7 +12,6 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.devices import Ahead
 from widenet.kernels.bits import Bits, choose_bits
-from widenet.kernels.exchange import Exchange
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.host_memory import HostMemory
@@ -20,6 +19,7 @@ from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.model.step_random import StepRandom
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind

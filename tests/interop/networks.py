@@ -6,7 +6,7 @@ import torch
 from widenet.data.lists import dataset_from_lists
 from widenet.model.activations import activate
 from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
@@ -96,7 +96,7 @@ def model_of(layers, data, path, seed=0):
     layout = bind(network, training, data.fields)
     with RunDirectory.begin(path, layout, data) as run:
         counts = {field: data.counts(field) for field in network.counted_fields}
-        built = build(layout, LocalExchange(3), "cpu", counts)
+        built = build(layout, Exchange(3), "cpu", counts)
         random = torch.Generator().manual_seed(seed)
         tensors = [(name, trunk.tensor) for name, trunk in built.trunk.items()]
         tensors += [(name, part.weight) for name, wide in built.wide.items() for part in wide.parts.values()]

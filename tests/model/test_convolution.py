@@ -12,7 +12,7 @@ from torch.nn import functional
 from tests.model.twin import assert_step_matches_twin, dense_field, random_batch, sparse
 from widenet.model.convolution import convolution
 from widenet.model.product import Blocks
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan import narrow as unfolding
 from widenet.plan.narrow import blocks_of_examples, examples_at_once
 from widenet.plan.windows import Place, windows_of
@@ -41,7 +41,7 @@ def operands(moves, num_examples=5, filters=3, dtype=torch.float64):
 def found(moves, values, weight, gradient, num_threads=1, half=False):
     """The sums and the gradients to both operands."""
     values, weight = values.detach().requires_grad_(), weight.detach().requires_grad_()
-    result = convolution(values, weight, moves, Blocks(LocalExchange(8, num_threads), 8, "", half))
+    result = convolution(values, weight, moves, Blocks(Exchange(8, num_threads), 8, "", half))
     result.backward(gradient)
     return result.detach(), values.grad, weight.grad
 
@@ -213,7 +213,7 @@ def test_a_step_is_that_of_the_dense_twin(document, training):
 def test_outside_training_a_single_filter_rounds_equal_examples_alike(side):
     moves = windows((200 + side - 1, 200), channels=1, kernel=200, padding="valid")
     values, weight, _ = operands(moves, num_examples=1, filters=1, dtype=torch.float32)
-    blocks = Blocks(LocalExchange(8), 8, "", rows=64)
+    blocks = Blocks(Exchange(8), 8, "", rows=64)
     assert 2 < unfolding.predicted_examples(moves, "cpu") < 16
     result_EU = convolution(values.expand(64, -1), weight, moves, blocks)
     assert torch.equal(result_EU, result_EU[:1].expand_as(result_EU))

@@ -10,7 +10,7 @@ from tests.rows import all_rows
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -91,7 +91,7 @@ class Real:
         described = [name for name, own in layout.weights.items() if own.describes]
         self.network = build(
             layout,
-            LocalExchange(3, threads),
+            Exchange(3, threads),
             counts={"items": counts},
             attributes={layout.weights[name].describes: attributes() for name in described},
         )
@@ -243,7 +243,7 @@ def test_vectors_of_attributes_start_with_zeros_and_change_no_first_weight():
         {"layers": [{k: v for k, v in each.items() if k != "described_by"} for each in layers()["layers"]]}
     )
     layout = Real(layers()).network.layout
-    network = build(layout, LocalExchange(3), counts={"items": np.ones(WIDTH, dtype=np.int64)})
+    network = build(layout, Exchange(3), counts={"items": np.ones(WIDTH, dtype=np.int64)})
     assert not network.trunk["next description"].tensor.any()
     for name in ("next", "taste/history"):
         assert torch.equal(all_rows(network.wide[name]), plain.weights()[name].float())

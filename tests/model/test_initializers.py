@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from widenet.model.build import build, fill
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -87,7 +87,7 @@ def test_weights_depend_on_seed_purpose_and_shard_and_on_nothing_else(initialize
         assert abs(float(torch.corrcoef(torch.stack([first.flatten(), other.flatten()]))[0, 1])) < 0.02
 
 
-class SomeShards(LocalExchange):
+class SomeShards(Exchange):
     """An exchange that holds only some of the shards, as one process of several does."""
 
     def __init__(self, num_shards, held):

@@ -7,7 +7,7 @@ import torch
 
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
 from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -306,7 +306,7 @@ def test_what_an_example_gives_does_not_depend_on_who_else_is_in_the_batch(scale
     facts = SimpleNamespace(kind="sparse", width=9, min_value=0.0, max_value=2e18)
     built = build(
         bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": 3}), {"items": facts}),
-        LocalExchange(3),
+        Exchange(3),
         counts={},
     )
     alone = SparseBatch.from_lists([[0, 4, 8]], [[1.0, 2.0, 3.0]])

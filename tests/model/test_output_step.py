@@ -10,7 +10,7 @@ from widenet.model.part import Part
 from widenet.model.targets import Targets
 from widenet.model.wide_loss import output_passes, start
 from widenet.model.wide_weight import WideWeight
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.spec.network import NetworkSpec
 
@@ -48,7 +48,7 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     cut = [as_slice(shards.units(s)) for s in range(3)]
     weight = WideWeight(shards, {s: Part(weight_LH[rows].clone()) for s, rows in enumerate(cut)})
     bias = WideWeight(shards, {s: Part(bias_L[rows].clone()) for s, rows in enumerate(cut)})
-    wide = WideOutput(output, weight, bias, LocalExchange(3, 1))
+    wide = WideOutput(output, weight, bias, Exchange(3, 1))
     gradient_LH, gradient_L = torch.zeros_like(weight_LH), torch.zeros_like(bias_L)
     is_dense = isinstance(batch, torch.Tensor)
     targets = Targets.of_dense(batch, shards) if is_dense else Targets.of_sparse(batch, shards)

@@ -12,14 +12,14 @@ from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
 from widenet.model.layers import recurrent
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks, Split, Whole
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 
 SIZES = [5, 5, 3, 1]
 UNITS, INPUTS = 4, 3
-BLOCKS = Blocks(LocalExchange(8), 8, "")
+BLOCKS = Blocks(Exchange(8), 8, "")
 
 
 def factor(weight, is_split):

@@ -13,7 +13,7 @@ from widenet.kernels.reference import activation, example_losses
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -329,7 +329,7 @@ class Real:
         )
         self.network = build(
             bind(self.spec, self.training, facts),
-            LocalExchange(self.training.shards, num_threads),
+            Exchange(self.training.shards, num_threads),
             counts=counts or {},
         )
         generator = torch.Generator().manual_seed(seed)

@@ -10,7 +10,7 @@ from tests.parallel.workers import exchange
 from tests.sequences import EMBEDDED, NEXT, gru
 from widenet.data.dataset import Dataset
 from widenet.kernels.scratch import Scratch
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -98,7 +98,7 @@ SIZES = [
 def outcomes_alone(case, folder, changes):
     """The outcomes of SPLIT, GATES or DIVIDED under each change of its training, in this process."""
     with one_thread_an_operation():
-        return _outcomes(case, folder, changes, lambda _: LocalExchange(SHARDS))
+        return _outcomes(case, folder, changes, lambda _: Exchange(SHARDS))
 
 
 def outcomes_here(case, folder, changes, scratch=None):

@@ -20,6 +20,7 @@ from tests.parallel.workers import Group, exchange
 from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, GroupError, OptionError
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import (
     attempt_name,
     by_all,
@@ -30,9 +31,8 @@ from widenet.parallel.group import (
     num_processes,
     store_of_this_launch,
 )
-from widenet.parallel.heartbeat import line
 from widenet.parallel.launch import identity
-from widenet.parallel.processes import ProcessExchange
+from widenet.parallel.line import line
 from widenet.runs import Model, Silence, train
 from widenet.training import publication
 
@@ -258,7 +258,7 @@ def deserting(place, where, killed, work, *arguments):
     """Work to which the last process does not come as far as a place: it is killed, or it lives and does
     something else.
     """
-    whole = ProcessExchange.begin
+    whole = Exchange.begin
 
     def deserted(here, ask, what_for):
         if distributed.get_rank() == 1 and (here.place, what_for) == (place, where):
@@ -268,7 +268,7 @@ def deserting(place, where, killed, work, *arguments):
             raise AwayError
         return whole(here, ask, what_for)
 
-    ProcessExchange.begin = deserted
+    Exchange.begin = deserted
     return work(*arguments)
 
 
@@ -304,7 +304,7 @@ def test_the_others_say_in_which_step_and_layer_a_process_was_missed(
 
 
 def waiting():
-    return exchange().start_any([lambda: False], "interruption").result()
+    return exchange().start_any([lambda: False], "interruption")()
 
 
 def test_a_process_does_not_wait_for_ever(tmp_path):

@@ -21,7 +21,8 @@ from tests.scripts import Script
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import GroupError
 from widenet.parallel import heartbeat
-from widenet.parallel.heartbeat import Heartbeat, Line
+from widenet.parallel.heartbeat import Heartbeat
+from widenet.parallel.line import Line
 from widenet.runs import train
 
 ROOT = Path(__file__).parents[2]
@@ -83,9 +84,9 @@ def test_a_lost_process_releases_everybody_who_waits():
     line, never = Line(), threading.Event()
     waiting = [line.submit(never.wait), line.submit(bool)]
     line.fail(GroupError("process 1 was lost."))
-    for future in [*waiting, line.submit(bool)]:
+    for pending in [*waiting, line.submit(bool)]:
         with pytest.raises(GroupError):
-            future.result(timeout=60)
+            pending.result(timeout=60)
     never.set()
 
 
@@ -94,13 +95,14 @@ def test_a_line_has_failed_once_its_work_has_and_not_while_nobody_waits():
     line.submit(bool).result()
     line.fail(GroupError("process 1 was lost."))
     assert not line.has_failed
-    line.submit(bool)
+    with pytest.raises(GroupError):
+        line.submit(threading.Event().wait).result()
     assert line.has_failed
 
 
 def test_a_blocked_line_does_not_keep_its_process_from_ending():
     code = (
-        "import sys, threading; from widenet.parallel.heartbeat import Line;"
+        "import sys, threading; from widenet.parallel.line import Line;"
         " Line().submit(threading.Event().wait); sys.exit(3)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60).returncode == 3
@@ -122,9 +124,10 @@ def watcher(rank, size, hosted):
 )
 def test_every_process_that_is_silent_for_too_long_is_named(silent, lost, own_line):
     heartbeat = watcher(0, 4, False)
-    heartbeat.check([silent.get(rank, 0.0) for rank in range(4)])
+    heartbeat.silent = [silent.get(rank, 0.0) for rank in range(4)]
+    heartbeat.check()
     assert heartbeat.lost is None if lost is None else str(heartbeat.lost).startswith(lost)
-    assert own_line.submit(bool).exception() is heartbeat.lost
+    assert (own_line.lost.exception() if own_line.lost.done() else None) is heartbeat.lost
 
 
 @pytest.mark.usefixtures("own_line")
@@ -132,9 +135,11 @@ def test_no_process_is_named_for_the_silence_of_the_store():
     # Process 2 was heard one pause before the store's last answer. So its silence is longer than the store's,
     # and passes the limit of 48 seconds first.
     heartbeat = watcher(1, 3, True)
-    heartbeat.check([46.0, 46.0, 51.0])
+    heartbeat.silent = [46.0, 46.0, 51.0]
+    heartbeat.check()
     assert heartbeat.lost is None
-    heartbeat.check([51.0, 51.0, 56.0])
+    heartbeat.silent = [51.0, 51.0, 56.0]
+    heartbeat.check()
     assert str(heartbeat.lost).startswith("process 0 of 3 (host a) was lost at start: ")
 
 

@@ -172,6 +172,7 @@ import os, signal, sys, time
 from pathlib import Path
 
 rank, said = int(os.environ["RANK"]), Path("said")
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 
 def say(text, file=sys.stderr):
     file.write(f"{text}\\n")
@@ -305,7 +306,7 @@ while True:
 
 def test_a_process_that_is_stuck_after_ctrl_c_is_named_and_killed(widenet):
     widenet(SECOND_STUCK)
-    process, children = command(save_seconds=0, stop_seconds=0)
+    process, children = command(save_seconds=5)
     os.kill(process.pid, signal.SIGINT)
     out, said = process.communicate(timeout=HANG_SECONDS)
     assert (out, said) == ("130 process 1 of 2 did not end and was killed.\n", "")

@@ -27,8 +27,8 @@ from tests.parallel.traffic import sent_and_planned
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.kernels.fixed_point import exact_sum
-from widenet.parallel import processes
-from widenet.parallel.local import LocalExchange
+from widenet.parallel import exchange as exchange_module
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -51,7 +51,7 @@ def in_many(name, data):
 @cache
 def in_one(name, data):
     with one_thread_an_operation():
-        return [outcome(case, data, LocalExchange(8)) for case in getattr(matrix, name)]
+        return [outcome(case, data, Exchange(8)) for case in getattr(matrix, name)]
 
 
 SIZES = {1: "FEW_VALUES", 2: "EVERY_VALUE", 3: "SOME_VALUES", 4: "FEW_VALUES"}
@@ -83,7 +83,7 @@ def along(name, songs, exchanged):
 @cache
 def along_in_one(name, songs):
     with one_thread_an_operation():
-        return along(name, songs, LocalExchange(8))
+        return along(name, songs, Exchange(8))
 
 
 def along_in_many(names, songs):
@@ -108,19 +108,19 @@ def blocked(name, data, precision, divided, num_threads):
     """What DEEP or PICTURES gives in this process, and how many gatherings of blocks it took part in;
     divided: None for the usual rule.
     """
-    gathered = []
+    here, rule = exchange(8, num_threads), exchange_module.dividing_pays
+    begin, begun = here.begin, []
 
-    def counted(*arguments):
-        gathered.append(1)
-        return gather_rows(*arguments)
+    def counted(work, where):
+        begun.append(work.__name__)
+        return begin(work, where)
 
-    gather_rows, rule = processes._gather_rows, processes.dividing_pays
-    processes._gather_rows = counted
-    processes.dividing_pays = rule if divided is None else lambda *_: divided
+    here.begin = counted
+    exchange_module.dividing_pays = rule if divided is None else lambda *_: divided
     try:
-        return outcome_of(name, data, exchange(8, num_threads), precision), len(gathered)
+        return outcome_of(name, data, here, precision), begun.count("filled")
     finally:
-        processes._gather_rows, processes.dividing_pays = gather_rows, rule
+        exchange_module.dividing_pays = rule
 
 
 DIVIDED = {"deep": 2 * 3 * 2 + 3, "pictures": 2 * 3 + 5}
@@ -139,7 +139,7 @@ TOGETHER = [
 def alone(request, data):
     """A network, a precision, and what the two give."""
     with one_thread_an_operation():
-        return *request.param, outcome_of(request.param[0], data, LocalExchange(8), request.param[1])
+        return *request.param, outcome_of(request.param[0], data, Exchange(8), request.param[1])
 
 
 @pytest.mark.parametrize(("alone", "size", "threads"), TOGETHER, indirect=["alone"])
@@ -206,7 +206,7 @@ def summed_at_once(seeds):
     found = {place: [total.tolist() for total in travels[place].result()] for place in order}
     return (
         [found[place] for place in range(len(travels))],
-        raised.result(),
+        raised(),
         here.collect(distributed.get_rank(), ""),
     )
 
@@ -235,7 +235,7 @@ def undefined(place):
 
 @pytest.mark.parametrize("place", [0, 3, 7])
 def test_one_undefined_number_makes_the_same_numbers_undefined_in_every_process_as_in_one(place, groups):
-    expected = [LocalExchange(8).sum(terms_with(bad, place), "").tolist() for bad in BAD]
+    expected = [Exchange(8).sum(terms_with(bad, place), "").tolist() for bad in BAD]
     assert all(math.isnan(number) for total in expected for number in total[0])
     for found in groups(4)(undefined, place):
         assert str(found) == str(expected)
@@ -256,7 +256,7 @@ def combined():
         here.each(lambda shard: shard),
         torch.stack(here.gather(terms, "")).tolist(),
         torch.stack(fetched).tolist(),
-        here.start_any([lambda: False, lambda: rank == 2, lambda: True], "").result(),
+        here.start_any([lambda: False, lambda: rank == 2, lambda: True], "")(),
         here.collect((rank, here.leads), ""),
         tuple(empty.shape),
     )

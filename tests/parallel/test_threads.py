@@ -28,19 +28,6 @@ def test_what_was_found_comes_in_the_order_asked_for(threads):
     assert Workers(threads).run(lambda shard: 10 * shard, range(3, 6)) == [30, 40, 50]
 
 
-def test_of_several_failures_the_first_in_order_is_told_whoever_fails_sooner():
-    both_at_work = Barrier(2)
-
-    def work(shard):
-        both_at_work.wait()
-        raise ValueError(f"shard {shard}")
-
-    workers = Workers(2)
-    for _ in range(20):
-        with pytest.raises(ValueError, match="shard 3"):
-            workers.run(work, range(3, 5))
-
-
 def test_a_failure_is_told_when_all_that_had_begun_is_done():
     done = []
 

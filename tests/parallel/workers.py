@@ -7,19 +7,18 @@ import traceback
 from datetime import timedelta
 from multiprocessing.connection import Connection
 
-import torch
 from torch import distributed
 
 from tests.scripts import CONTEXT
 from widenet.cli import main
-from widenet.parallel.processes import ProcessExchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 
 TIMEOUT = timedelta(seconds=60)
 
 
 def exchange(num_shards=8, num_threads=1):
-    return ProcessExchange(num_shards, torch.device("cpu"), num_threads)
+    return Exchange(num_shards, num_threads, is_shared=True)
 
 
 def commanded(line, folder="."):

@@ -14,7 +14,7 @@ from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
@@ -119,7 +119,7 @@ def test_a_frozen_layer_keeps_its_weights_without_state_while_all_others_learn(n
     layers, training, folder, names = CASES[name]
     dataset = Dataset.open(data / folder)
     with one_thread_an_operation():
-        network = network_of(frozen(layers, names), training, dataset, LocalExchange(SHARDS))
+        network = network_of(frozen(layers, names), training, dataset, Exchange(SHARDS))
         before = tensors(network)
         stepped(network, dataset)
     kept = {each for each, weight in network.layout.weights.items() if not weight.trained}
@@ -151,7 +151,7 @@ def test_the_first_step_moves_the_others_as_if_nothing_were_frozen(name, data):
     dataset, found, kept = Dataset.open(data / folder), [], []
     with one_thread_an_operation():
         for some in (names, []):
-            network = network_of(frozen(layers, some), training, dataset, LocalExchange(SHARDS))
+            network = network_of(frozen(layers, some), training, dataset, Exchange(SHARDS))
             stepped(network, dataset, most=1)
             found.append(tensors(network))
             kept.append({e for e, weight in network.layout.weights.items() if not weight.trained})
@@ -186,7 +186,7 @@ def test_every_number_of_processes_gives_the_bits_of_one(size, apart, data, grou
 @pytest.fixture(scope="module")
 def alone(data):
     with one_thread_an_operation():
-        return outcomes(data, lambda _: LocalExchange(SHARDS))
+        return outcomes(data, lambda _: Exchange(SHARDS))
 
 
 def test_weights_on_a_disk_give_the_same_bits(data, alone, tmp_path):
@@ -195,14 +195,14 @@ def test_weights_on_a_disk_give_the_same_bits(data, alone, tmp_path):
             layers, training, folder, names = CASES[name]
             network, spec = NetworkSpec.of({"layers": frozen(layers, names)}), TrainingSpec.of(training)
             file = Scratch(tmp_path)
-            found = outcome_in(network, spec, Dataset.open(data / folder), LocalExchange(SHARDS), file)
+            found = outcome_in(network, spec, Dataset.open(data / folder), Exchange(SHARDS), file)
             assert found == expected, name
 
 
 def test_penalties_count_trained_weights_alone(data):
     dataset, (layers, training, *_) = Dataset.open(data / "ones"), CASES["an input's weight"]
     networks = [
-        network_of(frozen(layers, names), training, dataset, LocalExchange(SHARDS)) for names in ([], ["h"])
+        network_of(frozen(layers, names), training, dataset, Exchange(SHARDS)) for names in ([], ["h"])
     ]
     whole, part = (regularization(network, 0.0, 0.5) for network in networks)
     own = sum(float(part.weight.double().square().sum()) for part in networks[0].wide["h/in"].parts.values())

@@ -13,7 +13,7 @@ from tests.parallel.split import DIVIDED, GATES, SPLIT
 from tests.simulated.device import simulated
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
@@ -24,7 +24,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 
-class Part(LocalExchange):
+class Part(Exchange):
     """An exchange that holds the shards of one process of several, for building only."""
 
     def __init__(self, process, num_processes):

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from widenet.model.convolution import convolution
 from widenet.model.product import Blocks
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.narrow import (
     PREDICTED_FILTERS,
     predicted_examples,
@@ -39,7 +39,7 @@ def test_products_are_those_that_torch_counts(moves, filters, num, with_inputs):
     values = torch.zeros(num, moves.channels * prod(moves.places), requires_grad=with_inputs)
     weight = torch.zeros(filters, moves.inputs, requires_grad=True)
     with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: added_product}) as counter:
-        convolution(values, weight, moves, Blocks(LocalExchange(8), 8, "")).sum().backward()
+        convolution(values, weight, moves, Blocks(Exchange(8), 8, "")).sum().backward()
     planned = list(shares(num, moves, filters, with_inputs, 8, 1, "cpu"))
     assert len(planned) == 2 + with_inputs
     assert sum(operations for operations, _ in planned) == counter.get_total_flops()

@@ -11,7 +11,7 @@ from tests.sequences import EMBEDDED, NEXT, attention, gru
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan import tiles
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
@@ -70,7 +70,7 @@ def counted(job, batch=None):
     counts = {"items": np.ones(WIDTH)}
     network = build(
         job.layout,
-        LocalExchange(job.training.shards),
+        Exchange(job.training.shards),
         counts=counts,
     )
     rule = Optimizer(job.training.optimizer)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.predict.top_k import Only, top_k
@@ -83,7 +83,7 @@ def network(name, shards=3, width=WIDTH):
     facts = {"items": Facts(width, kind), "side": Facts(6, "dense"), "picture": Facts(PLACES, "dense")}
     layers = LAYERS[name] if isinstance(name, str) else name
     layout = bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts)
-    built = build(layout, LocalExchange(shards, 2), counts={})
+    built = build(layout, Exchange(shards, 2), counts={})
     generator = torch.Generator().manual_seed(1)
     for wide in built.wide.values():
         for part in wide.parts.values():

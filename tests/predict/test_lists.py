@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
 from widenet.predict import filtered_lists as module
@@ -40,7 +40,7 @@ def network(request):
 
 def made_of(layers, shards):
     layout = bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), {"items": Facts})
-    made = build(layout, LocalExchange(shards, 2), counts={})
+    made = build(layout, Exchange(shards, 2), counts={})
     generator = torch.Generator().manual_seed(3)
     for wide in made.wide.values():
         for part in wide.parts.values():

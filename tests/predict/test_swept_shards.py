@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict import top_k
 from widenet.predict.logit_tiles import Tiles
@@ -95,7 +95,7 @@ EXCLUDED_OF = {
 def test_threads_share_the_shards_and_give_the_same(monkeypatch, threads):
     built = network(NETWORKS["softmax"], shards=8)
     one = top_k.top_k(built, batch("deep", range(NUM)), "out", 9, EXCLUDED)
-    monkeypatch.setattr(built.exchange, "workers", LocalExchange(8, threads).workers)
+    monkeypatch.setattr(built.exchange, "workers", Exchange(8, threads).workers)
     several = top_k.top_k(built, batch("deep", range(NUM)), "out", 9, EXCLUDED)
     assert torch.equal(one[0], several[0])
     assert torch.equal(one[1], several[1])

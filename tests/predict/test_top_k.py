@@ -8,7 +8,7 @@ import torch
 
 from tests.rows import all_rows
 from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.plan.shards import as_slice
@@ -69,7 +69,7 @@ def network(activation, shards=2, width=WIDTH, **output):
     facts = {"history": Facts(20), "items": Facts(width)}
     built = build(
         bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts),
-        LocalExchange(shards, 2),
+        Exchange(shards, 2),
         counts={},
     )
     generator = torch.Generator().manual_seed(3)

@@ -12,7 +12,7 @@ from widenet.data.manifest import Field
 from widenet.errors import CheckpointError
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.plan.layout import Width
 from widenet.plan.shards import held
@@ -40,7 +40,7 @@ def network(units=4, shards=3, width=11, seed=0, optimizer="momentum", on_the_in
     fields = {"items": Field(name="items", kind="sparse", width=width, num_entries={"train": 5})}
     built = build(
         bind(spec, training, fields),
-        exchange or LocalExchange(shards),
+        exchange or Exchange(shards),
         counts={"items": torch.arange(width).numpy()},
     )
     built.prepare_training(Optimizer(training.optimizer))
@@ -105,7 +105,7 @@ def test_the_files_of_a_model_without_state_hold_weights_alone(tmp_path):
 FILTERS = ("edges/picture", "edges bias", "parts/best", "parts bias")
 
 
-class Own(LocalExchange):
+class Own(Exchange):
     """An exchange that holds the shards of one process of several, for building and filling only."""
 
     def __init__(self, process, num_processes):
@@ -121,7 +121,7 @@ def divided(exchange=None, trained=True, filters=12):
     ]
     spec, training = NetworkSpec.of({"layers": layers}), TrainingSpec.of({**training, "optimizer": "adam"})
     fields = {"items": Width(31), "picture": Width(3 * 12 * 12, kind="dense")}
-    built = build(bind(spec, training, fields), exchange or LocalExchange(8), counts={})
+    built = build(bind(spec, training, fields), exchange or Exchange(8), counts={})
     if trained:
         built.prepare_training(Optimizer(training.optimizer))
     return built

@@ -12,7 +12,7 @@ from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
 from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -47,7 +47,7 @@ def begun(path, training, data):
 
 @pytest.fixture
 def network(data):
-    return build(bind(NETWORK, TRAINING, data.fields), LocalExchange(1), counts={})
+    return build(bind(NETWORK, TRAINING, data.fields), Exchange(1), counts={})
 
 
 def test_a_new_run_is_read_back_as_it_was_made(tmp_path, run):

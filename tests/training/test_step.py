@@ -13,7 +13,7 @@ from tests.scripts import Script
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -41,7 +41,7 @@ class Training:
         self.spec = TrainingSpec.of({"epochs": 1, **training})
         fields = {"items": SimpleNamespace(kind="sparse", width=width, min_value=1.0, max_value=1.0)}
         counts = {"items": np.arange(width) + 1}
-        exchange = LocalExchange(self.spec.shards, num_threads)
+        exchange = Exchange(self.spec.shards, num_threads)
         self.network = build(bind(NetworkSpec.of(document), self.spec, fields), exchange, counts=counts)
         self.rule = Optimizer(self.spec.optimizer, self.spec.l1, self.spec.l2)
         self.network.prepare_training(self.rule)

@@ -51,10 +51,10 @@ def replaced(monkeypatch):
 
     def by(program):
         class Worker(processes._Worker):
-            def __init__(self, number, command, environment, pipe):
+            def __init__(self, number, command, environment):
                 code = WORKER if workers else program
                 self.number, self.has_begun = number, False
-                self.process = Conversation(command[3:], code, environment, pipe)
+                self.process = Conversation(command[3:], code, environment)
                 workers.append(self.process)
 
         monkeypatch.setattr(processes, "_Worker", Worker)

@@ -22,7 +22,7 @@ from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.layout import Layout
 from widenet.predict.dataset_rows import rows_a_block
@@ -109,7 +109,7 @@ class _GradientChecks:
     def __init__(self, layout: Layout, dataset: Dataset) -> None:
         spec, training = layout.network, layout.training
         counts = {field: dataset.counts(field) for field in spec.counted_fields}
-        self.network: Network = build(layout, LocalExchange(layout.num_shards), "cpu", counts)
+        self.network: Network = build(layout, Exchange(layout.num_shards), "cpu", counts)
         self.rule = Optimizer(training.optimizer)
         self.network.prepare_training(self.rule)
         for wide in self.network.wide.values():

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from widenet.dsstne.netcdf import check_places
-from widenet.kernels.exchange import Exchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.spec.training import TrainingSpec
 

@@ -21,7 +21,7 @@ from widenet.errors import DataError, FitError, OptionError, nearest, reason_of
 from widenet.interop.formats import ImportOptions, format_of
 from widenet.model.build import build
 from widenet.model.network import Network
-from widenet.parallel.local import LocalExchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.plan.layout import FieldFacts, Width
 from widenet.plan.shards import as_slice
@@ -178,7 +178,7 @@ def write_run(
                 rule = f"must have {facts.width:,} features, as in {imported.name}"
                 raise FitError(rule, place=f'{dataset.path}: field "{name}"', value=found.width)
         layout = bind(spec, imported.training, dataset.fields)
-        network = build(layout, LocalExchange(layout.num_shards))
+        network = build(layout, Exchange(layout.num_shards))
         fill(network, imported)
         with RunDirectory.begin(out, layout, dataset, overwrite=overwrite) as run:
             try:

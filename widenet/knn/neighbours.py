@@ -14,12 +14,12 @@ from widenet.arguments import checked_positions, typed
 from widenet.data.vectors import Source, source_of
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, nearest
-from widenet.kernels.exchange import Exchange
 from widenet.kernels.running_top_k import unpacked
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
 from widenet.knn.shard_vectors import Part
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.shards import Shards

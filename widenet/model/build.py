@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from widenet.devices import keep_to_one_thread
-from widenet.kernels.exchange import Exchange
 from widenet.kernels.rows import roomy
 from widenet.kernels.scratch import Scratch, release
 from widenet.model.description import Description, clear_unknown, last_known
@@ -24,6 +23,7 @@ from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import Pieces, TrunkWeight
 from widenet.model.wide_weight import WideWeight
+from widenet.parallel.exchange import Exchange
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads

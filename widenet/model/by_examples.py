@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels.exchange import Exchange
+from widenet.parallel.exchange import Exchange
 from widenet.plan.layout import Layout
 from widenet.plan.narrow import edges
 from widenet.plan.picture_layers import ROW_NUMBERS, fields_by_examples, long_rows

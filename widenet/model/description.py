@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
-from widenet.kernels.exchange import Exchange
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
+from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.plan.tiles import blocks
 from widenet.sparse import SparseBatch

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from widenet.devices import sent_together
 from widenet.kernels.bags import Touched, gather_sums
-from widenet.kernels.exchange import Exchange, Pending
 from widenet.kernels.scratch import read_around, release
 from widenet.kernels.table import runner
 from widenet.model import preparation, touched_rows
@@ -29,6 +28,8 @@ from widenet.model.step_random import StepRandom
 from widenet.model.touched_rows import TouchedRows
 from widenet.model.trunk_weight import Pieces, TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
+from widenet.parallel.exchange import Exchange
+from widenet.parallel.line import Pending
 from widenet.plan.layout import Key, Layout
 from widenet.plan.picture_layers import ends_of
 from widenet.plan.shards import Shards
@@ -347,7 +348,7 @@ class Network:
     def _compute_divided(self, prepared: Prepared, activity: Activity, random: StepRandom | None) -> None:
         """Compute the layers whose examples are divided among shards, and keep what others read of them."""
         names, layout = {*self.layout.by_examples}, self.layout
-        alone = replace(self, layout=layout.with_shards(1), exchange=self.exchange.alone)
+        alone = replace(self, layout=layout.with_shards(1), exchange=Exchange(1))
 
         def compute(start: int, stop: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             own = Activity({name: values[start:stop] for name, values in prepared.dense.items()})

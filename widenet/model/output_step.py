@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels.exchange import Exchange
 from widenet.kernels.fixed_point import exact_sum, sum_by
 from widenet.model.activations import activate
 from widenet.model.layers.output import Tile, WideOutput
@@ -23,6 +22,7 @@ from widenet.model.losses import Loss
 from widenet.model.operands import filled_columns
 from widenet.model.sweep import groups
 from widenet.model.targets import Entries, Targets
+from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import as_slice
 from widenet.spec.activations import ROW_WISE
 

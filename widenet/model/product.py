@@ -3,7 +3,7 @@
 Of split layers, each shard multiplies all vectors by the rows of the weight that it holds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.best_units import Query, Units, logits
-from widenet.kernels.exchange import Exchange, Pending
 from widenet.model.operands import fill_product, filled, matrix_product, product_by_rows, rounded, wide_enough
 from widenet.model.wide_weight import WideWeight
+from widenet.parallel.exchange import Exchange
+from widenet.parallel.line import Pending
 from widenet.plan.narrow import edges, num_blocks
 from widenet.plan.shards import Shards
 
@@ -98,9 +99,12 @@ class Whole:
         product_EH = self.blocks.start(values_EN, operands[0].T).result()
         return product_EH[: len(values_EN), : len(operands[0])].contiguous()
 
-    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
-        """Start gradient @ weight, float32 [E, N]: the gradient to the values; both are operands."""
-        return self.blocks.start(gradient_EH, operands[0])
+    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Callable[[], Tensor]:
+        """Start gradient @ weight; return what waits for it. Both are operands.
+
+        It is the gradient to the values, float32 [E, N].
+        """
+        return self.blocks.start(gradient_EH, operands[0]).result
 
     def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
         """Return the gradients to the leaves, from a gradient to the product and the values, as operands."""
@@ -162,11 +166,12 @@ class Split:
         units_EH = torch.stack(terms, dim=2).flatten(start_dim=1)[:, : self.shards.width]
         return units_EH.contiguous()
 
-    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
+    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Callable[[], Tensor]:
         """See `Whole.start_back`."""
         exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
         terms = exchange.each(lambda shard: matrix_product(self._of_shard(shard, gradient_EH), rows[shard]))
-        return _Single(exchange.start_sum(terms, where=self.blocks.where))
+        sums = exchange.start_sum(terms, where=self.blocks.where)
+        return lambda: sums.result()[0]
 
     def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
         """See `Whole.to_leaves`."""
@@ -176,18 +181,6 @@ class Split:
 
     def _of_shard(self, shard: int, units_EH: Tensor) -> Tensor:
         return units_EH[:, shard :: self.shards.count].contiguous()
-
-
-@dataclass(frozen=True)
-class _Single:
-    """A pending sum that was started alone."""
-
-    sums: Pending[list[Tensor]]
-
-    def result(self) -> Tensor:
-        """See `Pending.result`."""
-        (total,) = self.sums.result()
-        return total
 
 
 Factor = Whole | Split
@@ -207,11 +200,11 @@ class _Product(torch.autograd.Function):
         operand_EN, *operands = ctx.saved_tensors
         factor: Factor = ctx.factor
         gradient_EH = factor.blocks.operand(gradients[0])
-        pending = factor.start_back(gradient_EH, operands) if ctx.needs_input_grad[0] else None
+        to_values = factor.start_back(gradient_EH, operands) if ctx.needs_input_grad[0] else None
         to_leaves: list[Tensor | None] = [None] * len(operands)
         if any(ctx.needs_input_grad[2:]):
             to_leaves = [*factor.to_leaves(gradient_EH, operand_EN)]
-        return None if pending is None else pending.result(), None, *to_leaves
+        return None if to_values is None else to_values(), None, *to_leaves
 
 
 def product(values_EN: Tensor, factor: Factor) -> Tensor:

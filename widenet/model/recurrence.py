@@ -152,7 +152,7 @@ class _States(torch.autograd.Function):
                 numbers[: len(more)] += more
             own_NG[start:stop], carried_BG, later = ctx.cell.backward(to_after, before, kept)
             carried_NG[start:stop], before_NH[start:stop] = carried_BG, before[0]
-            later = (later[0] + weight.start_back(operand(carried_BG), operands).result(), *later[1:])
+            later = (later[0] + weight.start_back(operand(carried_BG), operands)(), *later[1:])
         to_leaves = weight.to_leaves(operand(carried_NG), operand(before_NH))
         return None, own_NG, carried_NG.sum(dim=0) if ctx.has_bias else None, None, None, *to_leaves
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from widenet.kernels.exchange import Exchange
 from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer, StepNumbers
+from widenet.parallel.exchange import Exchange
 from widenet.plan.layout import Layout
 from widenet.plan.picture_layers import Stretch, piece_numbers, stretches, weights_by_examples
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.exchange import Pending
 from widenet.kernels.table import runner
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.native_passes import NativePasses, Update
@@ -18,6 +17,7 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.output_step import OutputStep, Place, Slopes, slopes_of
 from widenet.model.sweep import in_turn
 from widenet.model.targets import Targets
+from widenet.parallel.line import Pending
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping
 
 from widenet.errors import DisagreementError
-from widenet.kernels.exchange import Exchange
+from widenet.parallel.exchange import Exchange
 
 Facts = Mapping[str, str]
 """Plain text by name, in the order in which differences are looked for."""

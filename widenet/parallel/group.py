@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -29,11 +29,10 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 
 from widenet.errors import GroupError, OptionError, WidenetError
-from widenet.kernels.exchange import Exchange
-from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat, line
+from widenet.parallel.exchange import Exchange
+from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
 from widenet.parallel.launch import LAUNCHER, launcher_identity, launcher_variable, started_by_mpi
-from widenet.parallel.local import LocalExchange
-from widenet.parallel.processes import ProcessExchange
+from widenet.parallel.line import line
 from widenet.plan.fit import (
     check_disk,
     check_fits,
@@ -188,78 +187,32 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
         _heartbeat.timeout = timeout
     if num_processes() == 1 or distributed.is_initialized():
         return
-    facts = _Facts.read()
+    rank, size = _number("RANK"), _number("WORLD_SIZE")
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        _join(device, timeout, facts)
+        _join(device, timeout, rank, size)
     except (OSError, RuntimeError, ValueError) as error:
-        who = f"process {facts.rank} of {facts.size}"
-        raise GroupError(f"{who} cannot join its group: {error}") from error
+        raise GroupError(f"process {rank} of {size} cannot join its group: {error}") from error
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What the launcher says of a group.
-
-    Attributes:
-        rank: Rank of this process.
-        size: Number of processes.
-        host: Where the group meets; None if mpirun has started all of it on this machine and says nothing.
-        port: The port there.
-    """
-
-    rank: int
-    size: int
-    host: str | None
-    port: int
-
-    @classmethod
-    def read(cls) -> "_Facts":
-        size, host = _number("WORLD_SIZE"), launcher_variable("MASTER_ADDR")
-        if host is None and started_by_mpi():
-            here = _number("LOCAL_WORLD_SIZE")
-            if size != here:
-                rule = (
-                    f"must name the machine of the first process: {here} of {size} processes are on this one"
-                )
-                raise GroupError(rule, place="environment variable MASTER_ADDR")
-        elif host is None:
-            host = "127.0.0.1"
-        return cls(_number("RANK"), size, host, _number("MASTER_PORT", "29500"))
-
-
-def _leave() -> None:
-    """Leave the group; end this process at once if a lost process made its work fail.
-
-    A blocked collective would keep the group from being destroyed, and could abort Python while it ends. A
-    process that needed nothing more from the others keeps its exit status, even if the process that holds the
-    store ends first.
-    """
-    assert _heartbeat is not None
-    if line().has_failed:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(GroupError.status)
-    with suppress(Exception):
-        line().submit(bool).result()  # what was submitted before has then been done
-    _heartbeat.stop()
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
-
-
-def _join(device: torch.device, timeout: float, facts: _Facts) -> None:
+def _join(device: torch.device, timeout: float, rank: int, size: int) -> None:
     """Connect to the launcher's store or to one that process 0 holds, start the heartbeat, form the group."""
     global _heartbeat
-    rank, size, host, port = facts.rank, facts.size, facts.host, facts.port
     limit = timedelta(seconds=JOIN_SECONDS)
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     hosted = not is_agents and LAUNCHER not in os.environ
+    host, port = launcher_variable("MASTER_ADDR"), _number("MASTER_PORT", "29500")
     store: Store
-    if host is None:
+    if host is None and started_by_mpi():
+        here = _number("LOCAL_WORLD_SIZE")
+        if size != here:
+            rule = f"must name the machine of the first process: {here} of {size} processes are on this one"
+            raise GroupError(rule, place="environment variable MASTER_ADDR")
         store = store_of_this_launch(rank, size, limit)
         host, port = store.host, store.port
     else:
+        host = host or "127.0.0.1"
         if not hosted:
             # This fails at once if the launcher is gone; TCPStore would fail only after its timeout.
             socket.create_connection((host, port), JOIN_SECONDS).close()
@@ -272,7 +225,7 @@ def _join(device: torch.device, timeout: float, facts: _Facts) -> None:
         store, beats = PrefixStore(name, store), PrefixStore(name, beats)
     _heartbeat = Heartbeat(beats, rank, size, f"{host}:{port}", timeout, hosted, lambda: _is_busy(device))
     _heartbeat.start()
-    atexit.register(_leave)
+    atexit.register(_leave, _heartbeat)
     init = partial(
         distributed.init_process_group,
         "nccl" if device.type == "cuda" else "gloo",
@@ -285,6 +238,24 @@ def _join(device: torch.device, timeout: float, facts: _Facts) -> None:
     if device.type == "cpu":
         # Without a barrier, a process that ends now would cut connections that the others still set up.
         line().submit(distributed.barrier).result()
+
+
+def _leave(heartbeat: Heartbeat) -> None:
+    """Leave the group; end this process at once if a lost process made its work fail.
+
+    A blocked collective would keep the group from being destroyed, and could abort Python while it ends. A
+    process that needed nothing more from the others keeps its exit status, even if the process that holds the
+    store ends first.
+    """
+    if line().has_failed:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(GroupError.status)
+    with suppress(Exception):
+        line().submit(bool).result()  # what was submitted before has then been done
+    heartbeat.stop()
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def attempt_name(store: Store, rank: int, size: int, timeout: timedelta) -> str:
@@ -380,9 +351,7 @@ def exchange_for(num_shards: int, device: torch.device) -> Exchange:
         device: This process's device.
     """
     threads = available_threads() if device.type == "cpu" else 1
-    if not distributed.is_initialized() or distributed.get_world_size() == 1:
-        return LocalExchange(num_shards, threads)
-    return ProcessExchange(num_shards, device, threads, _heartbeat)
+    return Exchange(num_shards, threads, device, distributed.is_initialized(), _heartbeat)
 
 
 def by_leader(exchange: Exchange, work: Callable[[], object], where: str) -> None:

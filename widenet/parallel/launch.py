@@ -9,9 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -19,16 +18,21 @@ from typing import IO
 from widenet.errors import GroupError, OptionError, WidenetError
 
 LAUNCHER = "WIDENET_LAUNCHER"
-"""Environment variable with the descriptor of a pipe, which closes when the launching process ends."""
+"""Environment variable with the process id of our own launcher, in the processes that it has started."""
 
 SAVE_SECONDS = 300.0
-"""Time to save and end after Ctrl-C or SIGTERM; then `launch` sends SIGTERM again, which ends at once."""
+"""Time to save and end after Ctrl-C or SIGTERM; then `launch` kills what has not ended."""
 STOP_SECONDS = 10.0
-"""Time to end after that, or after a second Ctrl-C; then `launch` sends SIGKILL."""
+"""Time to end after a second Ctrl-C or SIGTERM."""
 
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
 """Time to end for the others after one has failed."""
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+"""The signals that `launch` passes on. Its processes start with both blocked, so that none is lost or ends a
+process in the middle of an import.
+"""
 
 _MPI: tuple[Mapping[str, str], ...] = (
     {
@@ -110,11 +114,9 @@ def launcher_identity() -> str:
     has one.
     """
     rank, pid = f"{_names()['RANK']}=".encode(), os.getppid()
-    try:
+    with suppress(PermissionError):  # another user's process, such as a daemon of a cluster
         while pid > 1 and b"\0" + rank in b"\0" + Path(f"/proc/{pid}/environ").read_bytes():
             pid = int(_status(pid)[1])
-    except PermissionError:  # another user's process, such as a daemon of a cluster
-        pass
     return f"{pid}-{_status(pid)[19]}"
 
 
@@ -160,26 +162,20 @@ def identity(pid: int) -> str:
 def end_with_launcher() -> None:
     """Send SIGTERM to this process as soon as its launcher (`launch`, torchrun or mpirun) has ended.
 
+    From now on, Ctrl-C and SIGTERM reach a process of `launch`.
+
     prctl(2) can do this too, but it sends the signal once for every thread of the parent, and a second
     SIGTERM ends a training without saving.
     """
-    wait: Callable[[], object]
-    if LAUNCHER in os.environ:
-        wait = partial(os.read, int(os.environ[LAUNCHER]), 1)
-    elif "TORCHELASTIC_RUN_ID" in os.environ or started_by_mpi():
-        wait = partial(_wait_for_parent, os.getppid())
-    else:
-        return
-    threading.Thread(target=_terminate_after, args=(wait,), name="launcher", daemon=True).start()
+    launcher = int(os.environ.get(LAUNCHER) or os.getppid())
+    if LAUNCHER in os.environ or "TORCHELASTIC_RUN_ID" in os.environ or started_by_mpi():
+        threading.Thread(target=_follow, args=(launcher,), name="launcher", daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 
-def _wait_for_parent(pid: int) -> None:
-    while os.getppid() == pid:
+def _follow(parent: int) -> None:
+    while os.getppid() == parent:
         time.sleep(_POLL_SECONDS)
-
-
-def _terminate_after(wait: Callable[[], object]) -> None:
-    wait()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -189,8 +185,8 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
     - Output is that of the first process. What another one wrote to standard error is shown only if it failed
       and the first did not fail in the same way.
     - Ctrl-C and SIGTERM go to every process, which then save and end; they also do so if this process is
-      killed. A process that does not end gets SIGTERM again after SAVE_SECONDS, and SIGKILL STOP_SECONDS
-      later. A second Ctrl-C skips the wait.
+      killed. A process that does not end within SAVE_SECONDS is killed, or within STOP_SECONDS of a second
+      Ctrl-C.
     - Ctrl-Z pauses all processes.
     - If one process is lost, the others are ended, since they could only wait for it.
 
@@ -200,55 +196,53 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
     if num_processes < 1:
         raise OptionError("must be at least 1", option="processes", value=num_processes)
     with ExitStack() as stack:
-        group = _Group(stack)
+        group = _Group()
         handlers = {signal.SIGINT: group.forward, signal.SIGTERM: group.forward, signal.SIGTSTP: group.pause}
         for number, handler in handlers.items():
             stack.callback(signal.signal, number, signal.signal(number, handler))
         stack.callback(group.end)
-        group.start(num_processes, arguments)
+        group.start(num_processes, arguments, stack)
         return group.outcome(group.wait())
 
 
 class _Group:
     """The processes, in order of their ranks."""
 
-    def __init__(self, files: ExitStack) -> None:
-        self.files = files
+    def __init__(self) -> None:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.errors: list[IO[bytes] | None] = []
         """Standard error of each process; None for the first, which writes to this process's own."""
-        self.signals: list[tuple[int, float]] = []
-        """The signals that were sent to all processes, each with its time."""
-        self.pipe = os.pipe()
+        self.is_ending, self.deadline = False, float("inf")
+        """Whether the processes were told to end, and when what still runs is killed."""
 
-    def start(self, num_processes: int, arguments: Sequence[str]) -> None:
+    def start(self, num_processes: int, arguments: Sequence[str], files: ExitStack) -> None:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         # Held in this process, so that no port is ever taken twice.
         self.store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         variables = {
-            LAUNCHER: str(self.pipe[0]),
+            LAUNCHER: str(os.getpid()),
             "WORLD_SIZE": str(num_processes),
             "LOCAL_WORLD_SIZE": str(num_processes),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self.store.port),
         }
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         for rank in range(num_processes):
-            self.errors.append(self.files.enter_context(tempfile.TemporaryFile()) if rank else None)  # noqa: SIM115
+            self.errors.append(files.enter_context(tempfile.TemporaryFile()) if rank else None)  # noqa: SIM115
             process = subprocess.Popen(  # noqa: S603 our own command
                 [sys.executable, "-m", "widenet", *arguments],
                 env={**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stderr=self.errors[rank],
-                pass_fds=self.pipe[:1],
                 start_new_session=True,
             )
             self.processes.append(process)
-        for number, _ in self.signals:  # that came meanwhile
-            self._send(number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
-    def forward(self, number: int, frame: FrameType | None = None) -> None:
-        """Send a signal to every process."""
-        self.signals.append((number, time.monotonic()))
+    def forward(self, number: int, frame: FrameType | None) -> None:
+        """Tell every process to end."""
+        self.deadline = time.monotonic() + (STOP_SECONDS if self.is_ending else SAVE_SECONDS)
+        self.is_ending = True
         self._send(number)
 
     def pause(self, number: int, frame: FrameType | None) -> None:
@@ -259,18 +253,14 @@ class _Group:
 
     def wait(self) -> list[int | None]:
         """Wait until all have ended, or those that have not have had time to; return their statuses."""
-        failed_at = None
+        has_failed = False
         while None in (statuses := [process.poll() for process in self.processes]):
-            now = time.monotonic()
-            failed = [status for status in statuses if status and not self._is_by_signal(status)]
-            if failed and failed_at is None:
-                failed_at = now
-            grace = _GRACE_SECONDS if self.signals or min(failed, default=0) > 0 else 0.0
-            if failed_at is not None and now - failed_at >= grace:
-                break
-            if len(self.signals) == 1 and now - self.signals[0][1] > SAVE_SECONDS:
-                self.forward(signal.SIGTERM)
-            if len(self.signals) > 1 and now - self.signals[-1][1] > STOP_SECONDS:
+            failed = [status for status in statuses if status and not self._is_told(status)]
+            if failed and not has_failed:
+                # Of a process that was killed, the others may know nothing.
+                seconds = _GRACE_SECONDS if self.is_ending or min(failed) > 0 else 0.0
+                self.deadline, has_failed = min(self.deadline, time.monotonic() + seconds), True
+            if time.monotonic() >= self.deadline:
                 break
             time.sleep(_POLL_SECONDS)
         return statuses
@@ -280,7 +270,7 @@ class _Group:
         running = [rank for rank, status in enumerate(statuses) if status is None]
         ended = [(rank, status) for rank, status in enumerate(statuses) if status]
         rank, status = min(ended, key=_blame, default=(0, 130 if running else 0))
-        if self._is_by_signal(status):
+        if self._is_told(status):
             status = 130
         errors, problems = self.errors[rank], list[str]()
         if errors is not None and 0 < status != statuses[0]:
@@ -291,27 +281,23 @@ class _Group:
             how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
             problems.append(f"process {rank} of {len(statuses)} was lost ({how}).")
             status = GroupError.status if status < 0 else 1
-        if self.signals or not problems:
+        if self.is_ending or not problems:
             problems += [f"process {rank} of {len(statuses)} did not end and was killed." for rank in running]
         return status, " ".join(problems) or None
 
-    def _is_by_signal(self, status: int) -> bool:
-        """Whether a process ended with this status because of a signal that this one sent."""
-        return bool(self.signals) and status in (-signal.SIGINT, -signal.SIGTERM, 130)
+    def _is_told(self, status: int) -> bool:
+        """Whether a process ended with this status because it was told to."""
+        return self.is_ending and status in (-signal.SIGINT, -signal.SIGTERM, 130)
 
     def end(self) -> None:
-        """Kill what still runs, and close the pipe."""
+        """Kill what still runs."""
+        self._send(signal.SIGKILL)
         for process in self.processes:
-            if process.poll() is None:
-                process.kill()
             process.wait()
-        for end in self.pipe:
-            os.close(end)
 
     def _send(self, number: int) -> None:
         for process in self.processes:
-            if process.poll() is None:
-                process.send_signal(number)
+            process.send_signal(number)
 
 
 def _blame(ended: tuple[int, int]) -> int:

@@ -46,9 +46,9 @@ class Workers:
     def run(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         """Return `work(number)` for every shard or block, in order.
 
-        A single one runs in the calling thread. If some fail, no further ones are started, and the error of
-        the first of them in order is raised. `work` must not call `run` of the same workers: it could wait
-        for itself.
+        A single one runs in the calling thread. If one fails, no further ones are started, and the error of
+        one of those that failed is raised. `work` must not call `run` of the same workers: it could wait for
+        itself.
         """
         if self.pool is None or len(numbers) < 2:
             return [work(number) for number in numbers]
@@ -56,19 +56,14 @@ class Workers:
         # All threads share the iterator, so each number goes to one of them.
         remaining = iter(numbers)
         results: dict[int, T] = {}
-        errors: dict[int, Exception] = {}
 
         def serve() -> None:
-            with torch.set_grad_enabled(with_gradients):
-                try:
+            try:
+                with torch.set_grad_enabled(with_gradients):
                     for number in remaining:
-                        try:
-                            results[number] = work(number)
-                        except Exception as error:
-                            errors[number] = error
-                            break
-                finally:
-                    deque(remaining, maxlen=0)
+                        results[number] = work(number)
+            finally:
+                deque(remaining, maxlen=0)
 
         others = [self.pool.submit(serve) for _ in range(min(self.num_threads, len(numbers)) - 1)]
         try:
@@ -78,7 +73,4 @@ class Workers:
             wait(others)
         for other in others:
             other.result()
-        for number in numbers:
-            if number in errors:
-                raise errors[number]
         return [results[number] for number in numbers]

@@ -4,8 +4,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from widenet.kernels.exchange import Exchange
 from widenet.model.network import Network
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_some
 from widenet.stores.runs import RunMirror
 from widenet.training.checkpoint import Checkpoint, writing

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from widenet.errors import OptionError
-from widenet.kernels.exchange import Exchange
 from widenet.kernels.scratch import Scratch
 from widenet.model.host_memory import HostMemory
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, check_room_on_disk
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.numbers import amount

@@ -11,7 +11,6 @@ from widenet.baselines.evaluate import evaluate
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.kernels.bits import choose_bits
-from widenet.kernels.exchange import Exchange
 from widenet.kernels.native import multiplies_bfloat16
 from widenet.kernels.scratch import Scratch
 from widenet.model.build import build
@@ -19,6 +18,7 @@ from widenet.model.by_examples import own_examples
 from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, is_compiled
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import (
     by_all,
     by_leader,

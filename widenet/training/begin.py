@@ -7,7 +7,7 @@ from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
-from widenet.kernels.exchange import Exchange
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_some
 from widenet.parallel.launch import identity, launch_id, restarted
 from widenet.plan.descriptions import described_weights
@@ -104,7 +104,7 @@ def started_again(note: Path, exchange: Exchange) -> bool:
     replaces_earlier = (
         lines[:1] == [launch_id()] and not set(agents).isdisjoint(lines) and set(processes).isdisjoint(lines)
     )
-    return exchange.start_any([lambda: replaces_earlier or restarted()], "restart").result()[0]
+    return exchange.start_any([lambda: replaces_earlier or restarted()], "restart")()[0]
 
 
 def _agents_and_processes(exchange: Exchange) -> tuple[list[str], list[str]]:

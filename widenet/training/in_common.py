@@ -10,8 +10,8 @@ import torch
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import sha256_of
-from widenet.kernels.exchange import Exchange
 from widenet.parallel.agreement import Facts, check_agreement
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import exchange_for, num_processes
 from widenet.spec.document import Document
 from widenet.training.checkpoint import Checkpoint

@@ -108,7 +108,7 @@ class Training:
                         loss, num_examples = self._step(ready), ready.batch.num_examples
                         state.add(loss, num_examples, watch.lap())
                         self.report.advance(num_examples, loss)
-                        is_interrupted, is_late, is_writing = answers.result()
+                        is_interrupted, is_late, is_writing = answers()
                         saving.continue_writing(is_writing)
                         is_due = saving.falls_due(self._number(step), is_late) and not is_last
                         if is_interrupted or is_due:
@@ -151,7 +151,7 @@ class Training:
         if is_kept or not is_counted or self.saving.is_overdue:
             return is_kept or is_counted
         exchange = self.network.exchange
-        (is_early,) = exchange.start_any([self.saving.is_early], "checkpoint").result()
+        (is_early,) = exchange.start_any([self.saving.is_early], "checkpoint")()
         return not is_early
 
     def _batches(self) -> Generator[Ready, None, None]:

@@ -15,8 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from widenet.errors import CheckpointError, StoreError, WidenetError
-from widenet.kernels.exchange import Exchange
 from widenet.model.network import Network
+from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_some
 from widenet.stores.durable import force_to_disk, put_in_place
 from widenet.stores.runs import RunMirror

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from widenet.kernels.bags import Touched
 from widenet.kernels.cuda_products import cuda_products
-from widenet.kernels.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
 from widenet.model.optimizers import Optimizer, StepNumbers
@@ -21,6 +20,7 @@ from widenet.model.targets import Targets
 from widenet.model.touched_rows import TouchedRows, fetch_rows, let_go_of_rows
 from widenet.model.wide_loss import Passes, output_passes, reading, start
 from widenet.model.wide_weight import WideWeight
+from widenet.parallel.line import Pending
 from widenet.training.all_weights import Launched
 from widenet.training.update import Update
 

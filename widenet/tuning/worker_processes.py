@@ -61,14 +61,13 @@ class Telling(StudyReport):
 class _Worker:
     """One process; whether it has begun a trial yet."""
 
-    def __init__(self, number: int, command: list[str], environment: Mapping[str, str], pipe: int) -> None:
+    def __init__(self, number: int, command: list[str], environment: Mapping[str, str]) -> None:
         self.number, self.has_begun = number, False
         self.process = subprocess.Popen(  # noqa: S603 our own command
             command,
             env=dict(environment),
             stdout=subprocess.PIPE,
             text=True,
-            pass_fds=(pipe,),
             start_new_session=True,
         )
 
@@ -89,10 +88,10 @@ def run_workers(study: Study, data: Path, num_trials: int, num_workers: int, rep
     """
     heard: _Heard = queue.Queue()
     command = [sys.executable, "-m", "widenet.tuning", str(study.path), str(data), str(num_trials)]
-    with _pipe() as pipe, _ending() as workers:
+    with _ending() as workers:
 
         def start(number: int) -> None:
-            workers.append(_Worker(number, command, _environment(study, number, num_workers, pipe), pipe))
+            workers.append(_Worker(number, command, _environment(study, number, num_workers)))
             threading.Thread(target=_hear, args=(workers[-1], heard), daemon=True).start()
 
         for number in range(num_workers):
@@ -153,9 +152,10 @@ def _read(worker: _Worker, lines: IO[str], heard: _Heard) -> None:
             heard.put((worker, name, values))
 
 
-def _environment(study: Study, number: int, num_workers: int, pipe: int) -> dict[str, str]:
+def _environment(study: Study, number: int, num_workers: int) -> dict[str, str]:
     """Return the variables of a worker: its share of the processors, and one of the CUDA devices."""
-    environment = {"WIDENET_THREADS": f"{available_threads(num_workers)}", **os.environ, LAUNCHER: f"{pipe}"}
+    own = {LAUNCHER: f"{os.getpid()}"}
+    environment = {"WIDENET_THREADS": f"{available_threads(num_workers)}", **os.environ, **own}
     if study.facts.device == "cuda":
         import torch
 
@@ -163,17 +163,6 @@ def _environment(study: Study, number: int, num_workers: int, pipe: int) -> dict
         names = visible.split(",") if visible else [f"{each}" for each in range(torch.cuda.device_count())]
         environment["CUDA_VISIBLE_DEVICES"] = names[number % len(names)]
     return environment
-
-
-@contextmanager
-def _pipe() -> Iterator[int]:
-    """Give the end of a pipe that closes with this process, for `parallel.launch.end_with_launcher`."""
-    ends = os.pipe()
-    try:
-        yield ends[0]
-    finally:
-        for end in ends:
-            os.close(end)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
-from widenet.kernels.exchange import Exchange
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.kernels.quantized import dequantized, quantized_logits
 from widenet.model.losses import Loss, loss_of
@@ -16,6 +15,7 @@ from widenet.model.operands import SHORTEST, add_product, matrix_product, rounde
 from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
+from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.plan.tiles import PREDICTED_COLUMNS
 from widenet.sparse import SparseBatch

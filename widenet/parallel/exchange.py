@@ -1,0 +1,261 @@
+"""The exchange between shards, wherever they are computed.
+
+Several processes send the integers that one process would add. So the results have the same bits for any
+number of processes.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed
+from torch.nn.functional import pad
+
+from widenet.errors import GroupError
+from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
+from widenet.parallel.heartbeat import Heartbeat
+from widenet.parallel.line import Pending, at_once, line
+from widenet.parallel.threads import Workers
+from widenet.plan.job import check_processes
+from widenet.plan.narrow import dividing_pays
+from widenet.plan.picture_layers import ROW_NUMBERS, long_rows
+from widenet.plan.shards import held, holder
+
+T = TypeVar("T")
+
+_CPU = torch.device("cpu")
+
+
+class Exchange:
+    """Runs work on the shards of this process and combines results across shards.
+
+    No result depends on which process holds which shard, or on how many shards a process works on at a time.
+    All processes must make the same calls in the same order. Methods that begin with `start` return at once,
+    and the exchange continues in the background. If a process is lost, the error says what was being done
+    (`at`) and for which layer (`where`, such as 'layer "taste"').
+
+    The processes take the shards in order, each about equally many. A sum of [E, H] sends 8 x E x H bytes a
+    process in an all-reduce, whatever the width. The line of the process runs all collectives in the order in
+    which they were begun. This is the order of the program, so it is the same in every process.
+
+    Attributes:
+        shards: The shards of this process.
+        num_threads: How many of them the process works on at a time.
+        leads: Whether this process writes files and messages for its group.
+    """
+
+    def __init__(
+        self,
+        num_shards: int,
+        num_threads: int = 1,
+        device: torch.device = _CPU,
+        is_shared: bool = False,
+        heartbeat: Heartbeat | None = None,
+    ) -> None:
+        """Take this process's shards.
+
+        Args:
+            num_shards: Shards of every wide layer, over all processes.
+            num_threads: How many shards the process works on at a time.
+            device: This process's device.
+            is_shared: Whether the processes of the default group, which each must have joined, share the
+                shards; otherwise this process holds all.
+            heartbeat: Learns what this process does, and knows which process was lost.
+
+        Raises:
+            OptionError: There are fewer shards than processes.
+        """
+        self.rank, self.size = 0, 1
+        if is_shared:
+            self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
+            check_processes(num_shards, self.size)
+        self.leads = self.rank == 0
+        self.num_shards, self.device, self.heartbeat = num_shards, device, heartbeat
+        self.held = [held(num_shards, process, self.size) for process in range(self.size)]
+        self.shards = self.held[self.rank]
+        self.num_threads, self.workers = num_threads, Workers(num_threads)
+        # On CUDA all threads share a stream: the line's work follows what computed its terms, and precedes
+        # what uses its results.
+        if self.size > 1 and device.type == "cuda":
+            line().submit(torch.cuda.set_device, device)
+        self.place = "start"
+        self.lost: GroupError | None = None
+
+    def each(self, work: Callable[[int], T]) -> list[T]:
+        """Return `work(shard)` for every shard of this process, in order; shards may run in parallel."""
+        return self.workers.run(work, self.shards)
+
+    def at(self, place: str) -> None:
+        """Note what is done from now on, for messages: "epoch 2, step 17"."""
+        self.place = place
+        self._note(place)
+
+    def begin(self, work: Callable[[], T], where: str) -> Pending[T]:
+        """Queue some work with collectives on the line."""
+        return line().submit(self._on_line, work, f"{self.place}, {where}")
+
+    def start_sum(self, *terms: Terms, where: str) -> Pending[list[Tensor]]:
+        """Start several sums at once; see `sum`. The terms must not change before the result is there."""
+        if self.size == 1:
+            return at_once([exact_sum(of_shards) for of_shards in terms])
+
+        def summed() -> list[Tensor]:
+            num = self.num_shards
+            peaks = _reduced([common_peaks(of_shards) for of_shards in terms], distributed.ReduceOp.MAX)
+            own = [fixed_sum(of_shards, peak, num) for of_shards, peak in zip(terms, peaks, strict=True)]
+            totals = _reduced(own, distributed.ReduceOp.SUM)
+            dtypes = [of_shards[0].dtype for of_shards in terms]
+            return [
+                rounded(total, peak, num, dtype)
+                for total, peak, dtype in zip(totals, peaks, dtypes, strict=True)
+            ]
+
+        return self.begin(summed, where)
+
+    def sum(self, terms: Terms, where: str) -> Tensor:
+        """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
+        return self.start_sum(terms, where=where).result()[0]
+
+    def sum_by_pieces(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
+        """Return the pieces, for each shard of this process, of the exact sum of one long vector per shard.
+
+        The sum is cut into a piece for each shard, in order, each of as many numbers: see
+        `plan.picture_layers.long_rows`. Zeros fill up the last ones.
+        """
+        num_rows = long_rows(terms[0].numel(), self.num_shards) // self.num_shards
+        missing = self.num_shards * num_rows * ROW_NUMBERS - terms[0].numel()
+        vectors = [pad(term, (0, missing)) if missing else term for term in terms]
+        rows: Sequence[Tensor] = [vector.view(-1, num_rows, ROW_NUMBERS) for vector in vectors]
+        if self.size > 1:
+            rows = self.begin(lambda: self._own_pieces(rows), where).result()
+        first = self.shards.start
+        return self.each(lambda shard: exact_sum([term[shard - first] for term in rows]).flatten())
+
+    def _own_pieces(self, terms: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return, of the term of every shard, what belongs to this process's shards, [shards, ...]."""
+        sent = torch.cat([term[own.start : own.stop] for own in self.held for term in terms])
+        arrived = sent.new_empty(self.num_shards * len(self.shards), *sent.shape[1:])
+        sizes = [len(own) * len(self.shards) for own in self.held]
+        distributed.all_to_all_single(arrived, sent, sizes, sizes)
+        return arrived.view(self.num_shards, len(self.shards), *sent.shape[1:]).unbind()
+
+    def start_blocks(
+        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
+    ) -> Pending[Tensor]:
+        """Fill the rows of a result, block by block; blocks may run in parallel.
+
+        Args:
+            result: [R, C], out.
+            edges: First row of each block, then R.
+            fill: Fills the rows start to stop - 1.
+            inner: Multiplications for each number; decides whether processes divide the blocks. Each then
+                takes about equally many, in order.
+            where: See the class.
+        """
+        count = len(edges) - 1
+        divided = count > 1 and dividing_pays(inner, self.size, self.device.type)
+        cuts = [count * process // self.size for process in range(self.size + 1)]
+        own = range(cuts[self.rank], cuts[self.rank + 1]) if divided else range(count)
+        self.workers.run(lambda block: fill(edges[block], edges[block + 1]), own)
+        if not divided:
+            return at_once(result)
+
+        def filled() -> Tensor:
+            parts = [result[edges[start] : edges[stop]] for start, stop in pairwise(cuts)]
+            rows = _gathered(parts[self.rank], [len(part) for part in parts])
+            for part, of_process in zip(parts, rows, strict=True):
+                part.copy_(of_process)
+            return result
+
+        return self.begin(filled, where)
+
+    def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
+        """Return the tensors of all shards, one per shard and of equal shape, in order."""
+        if self.size == 1:
+            return list(terms)
+
+        def gathered() -> list[Tensor]:
+            of_processes = _gathered(torch.stack([*terms]), [len(own) for own in self.held])
+            return [term for rows in of_processes for term in rows]
+
+        return self.begin(gathered, where).result()
+
+    def fetch(
+        self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
+    ) -> Tensor:
+        """Return a shard's float32 tensor from its process; `term` is the tensor there, else None."""
+        result = torch.empty(shape, device=device) if term is None else term
+        if self.size == 1:
+            return result
+
+        def fetched() -> Tensor:
+            sent = result.contiguous()
+            distributed.broadcast(sent, src=holder(self.num_shards, shard, self.size))
+            return sent
+
+        return self.begin(fetched, where).result()
+
+    def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Callable[[], list[bool]]:
+        """Ask each question in all processes; an answer is true if it is true in any of them.
+
+        With several processes the questions are asked at once, otherwise by the function that is returned.
+        It waits for the answers.
+        """
+        if self.size == 1:
+            return lambda: [ask() for ask in questions]
+        own = torch.tensor([int(ask()) for ask in questions], device=self.device)
+        return self.begin(
+            lambda: [bool(answer) for answer in _reduced([own], distributed.ReduceOp.MAX)[0].tolist()], where
+        ).result
+
+    def collect(self, value: Any, where: str) -> list[Any]:
+        """Return a small plain value of every process, in order; waits for all processes."""
+        if self.size == 1:
+            return [value]
+
+        def collected() -> list[Any]:
+            values: list[Any] = [None] * self.size
+            distributed.all_gather_object(values, value)
+            return values
+
+        return self.begin(collected, where).result()
+
+    def _note(self, doing: str) -> None:
+        if self.heartbeat is not None:
+            self.heartbeat.doing = doing
+
+    def _on_line(self, work: Callable[[], T], where: str) -> T:
+        """Run work with collectives; a failure becomes a GroupError, which all later work raises too."""
+        if self.lost is not None:
+            raise self.lost
+        self._note(where)
+        try:
+            with torch.no_grad():
+                return work()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.lost = None if self.heartbeat is None else self.heartbeat.verdict()
+            if self.lost is None:
+                reason = str(error).strip().split("\n")[0]
+                rule = f"another process of the group was lost, or did not answer in time ({reason})"
+                self.lost = GroupError(rule, place=f"process {self.rank} of {self.size}, {where}")
+            raise self.lost from error
+
+
+def _gathered(own: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """Return the rows of every process, in order, of which each has so many."""
+    # An all-gather needs equal shapes.
+    padded = pad(own, (*[0] * (2 * own.dim() - 1), max(counts) - len(own)))
+    of_processes = [torch.empty_like(padded) for _ in counts]
+    distributed.all_gather(of_processes, padded)
+    return [rows[:count] for rows, count in zip(of_processes, counts, strict=True)]
+
+
+def _reduced(tensors: Sequence[Tensor], operation: distributed.ReduceOp.RedOpType) -> list[Tensor]:
+    """All-reduce tensors of one dtype in one collective."""
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    distributed.all_reduce(flat, operation)
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
