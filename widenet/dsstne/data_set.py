@@ -1,5 +1,6 @@
 """A DSSTNE data set in a NetCDF file: its attributes, and its rows in blocks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from functools import cached_property
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.data.manifest import MAX_WIDTH
-from widenet.dsstne.netcdf import Column, NetcdfFile, as_floats
+from widenet.dsstne.netcdf import Column, NetcdfFile, as_characters, as_floats
 from widenet.errors import DataError
 
 NUMBERS_PER_BLOCK = 2**24
@@ -50,6 +51,7 @@ TYPES = tuple(NUMPY_TYPES)
 _SCALES = {"RGB8": (256, 0.5), "RGB16": (65_536, 0.5), "UChar": (256, 0.5), "Char": (128, 0.0)}
 """Divisor of dense 8-bit and 16-bit numbers, and the shift that inputs subtract afterwards."""
 _SIDES = ("width", "height", "length")
+_UINT32_ENTRIES = 2**32
 
 
 def stored_as(data_type: str) -> str:
@@ -61,6 +63,60 @@ def scale_of(data_type: str, is_target: bool) -> tuple[int, float]:
     """Return divisor and shift: a stored number v of a dense set means v / divisor - shift."""
     divisor, shift = _SCALES.get(data_type, (1, 0.0))
     return divisor, 0.0 if is_target else shift
+
+
+def create_set(
+    file: Any,
+    number: int,
+    *,
+    name: str,
+    kind: str,
+    data_type: str,
+    attributes: Attribute,
+    dimensions: Sequence[int],
+    num_examples: int,
+    num_entries: int,
+    width: int,
+) -> None:
+    """Write the attributes of a data set, and create its dimensions and empty variables.
+
+    Args:
+        file: The `netCDF4.Dataset`.
+        number: Number of the set.
+        name: Its name.
+        kind: One of KINDS.
+        data_type: One of TYPES.
+        attributes: Its attributes.
+        dimensions: Its sides.
+        num_examples: Number of its examples.
+        num_entries: Entries of all examples, if the set is sparse.
+        width: Numbers of an example, if the set is dense.
+    """
+    file.setncattr(f"name{number}", as_characters(name))
+    codes = {"attributes": int(attributes), "kind": KINDS.index(kind), "dataType": TYPES.index(data_type)}
+    sides = dict(zip(_SIDES, dimensions, strict=False))
+    for key, value in {**codes, "dimensions": len(sides), **sides}.items():
+        file.setncattr(f"{key}{number}", np.uint32(value))
+    file.createDimension(f"examplesDim{number}", num_examples)
+    file.createDimension(f"uniqueExamplesDim{number}", num_examples)
+    if attributes & Attribute.WEIGHTED:
+        file.createVariable(f"dataWeight{number}", "f4", (f"examplesDim{number}",))
+    if not attributes & Attribute.SPARSE:
+        size = 1 if attributes & Attribute.BOOLEAN else width
+        file.createDimension(f"dataDim{number}", num_examples * size)
+        file.createVariable(f"data{number}", stored_as(data_type), (f"dataDim{number}",))
+        return
+    file.createDimension(f"sparseDataDim{number}", max(1, num_entries))
+    place = "u4" if num_entries < _UINT32_ENTRIES else "u8"
+    for key in ("sparseStart", "sparseEnd"):
+        file.createVariable(f"{key}{number}", place, (f"uniqueExamplesDim{number}",))
+    columns = {"sparseIndex": "u4"}
+    if not attributes & Attribute.BOOLEAN:
+        columns["sparseData"] = stored_as(data_type)
+    for key, stored in columns.items():
+        variable = file.createVariable(f"{key}{number}", stored, (f"sparseDataDim{number}",))
+        if not num_entries:
+            variable[:] = np.zeros(1, variable.dtype)
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field, Part, column, value_column
 from widenet.dsstne.data import FACTS
-from widenet.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, scale_of, stored_as
-from widenet.dsstne.netcdf import as_characters, check_places, writing
+from widenet.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, create_set, scale_of, stored_as
+from widenet.dsstne.netcdf import check_places, writing
 from widenet.errors import DataError, FitError, OptionError, nearest
 
 _KEPT = Attribute.COMPRESSED | Attribute.RECURRENT | Attribute.MUTABLE | Attribute.SPARSE_IGNORE_ZERO
 """Attributes that do not affect how a set is stored; they are written as they were read."""
-_UINT32_ENTRIES = 2**32
 
 
 _BLOCK = 65_536
@@ -99,37 +98,18 @@ class _Set:
 
     def begin(self, file: Any, number: int, num_examples: int) -> None:
         """Write the attributes, and create the dimensions and variables."""
-        file.setncattr(f"name{number}", as_characters(column(self.field.name, self.part)))
-        sides = dict(zip(("width", "height", "length"), self.dimensions, strict=False))
-        codes = {
-            "attributes": int(self.attributes),
-            "kind": KINDS.index(self.kind),
-            "dataType": TYPES.index(self.data_type),
-        }
-        for name, value in {**codes, "dimensions": len(sides), **sides}.items():
-            file.setncattr(f"{name}{number}", np.uint32(value))
-        file.createDimension(f"examplesDim{number}", num_examples)
-        file.createDimension(f"uniqueExamplesDim{number}", num_examples)
-        if self.attributes & Attribute.WEIGHTED:
-            file.createVariable(f"dataWeight{number}", "f4", (f"examplesDim{number}",))
-        if not self.attributes & Attribute.SPARSE:
-            size = 1 if self.attributes & Attribute.BOOLEAN else self.field.width
-            file.createDimension(f"dataDim{number}", num_examples * size)
-            file.createVariable(f"data{number}", stored_as(self.data_type), (f"dataDim{number}",))
-            return
-        num_entries = self.field.num_entries[self.part]
-        file.createDimension(f"sparseDataDim{number}", max(1, num_entries))
-        for name in (f"sparseStart{number}", f"sparseEnd{number}"):
-            file.createVariable(
-                name, "u4" if num_entries < _UINT32_ENTRIES else "u8", (f"uniqueExamplesDim{number}",)
-            )
-        columns = {f"sparseIndex{number}": "u4"}
-        if not self.attributes & Attribute.BOOLEAN:
-            columns[f"sparseData{number}"] = stored_as(self.data_type)
-        for name, kind in columns.items():
-            variable = file.createVariable(name, kind, (f"sparseDataDim{number}",))
-            if not num_entries:
-                variable[:] = np.zeros(1, variable.dtype)
+        create_set(
+            file,
+            number,
+            name=column(self.field.name, self.part),
+            kind=self.kind,
+            data_type=self.data_type,
+            attributes=self.attributes,
+            dimensions=self.dimensions,
+            num_examples=num_examples,
+            num_entries=self.field.num_entries[self.part] if self.attributes & Attribute.SPARSE else 0,
+            width=self.field.width,
+        )
 
     def append(self, file: Any, number: int, batch: pa.RecordBatch, start: int) -> None:
         """Write the examples of a record batch, numbered from `start`."""

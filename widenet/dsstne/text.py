@@ -14,16 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.data.messages import ignore_message
-from widenet.dsstne.data_set import Attribute
+from widenet.dsstne.data_set import Attribute, create_set
 from widenet.dsstne.index_file import numbered_lines, read_names
-from widenet.dsstne.netcdf import as_characters, check_places, writing
+from widenet.dsstne.netcdf import check_places, writing
 from widenet.errors import DataError, OptionError
 
 WIDTH_STEP = 128
 """Widths are rounded up to a multiple of this, as in DSSTNE."""
 _LARGEST = float(np.finfo(np.float32).max)
 _ENTRIES_PER_WRITE = 2**22
-_UINT32_ENTRIES = 2**32
 
 
 def generate(
@@ -178,38 +177,33 @@ def _value(text: str, place: str) -> float:
 
 def _write(file: Any, name: str, width: int, text: _Text) -> int:
     """Write the data set row by row, and return the number of entries."""
-    attributes = Attribute.SPARSE if text.analog else Attribute.SPARSE | Attribute.BOOLEAN
-    numbers = {
-        "attributes0": attributes,
-        "kind0": 0,
-        "dataType0": 4 if text.analog else 0,
-        "dimensions0": 1,
-        "width0": width,
-    }
-    for key, number in {"datasets": 1, **numbers}.items():
-        file.setncattr(key, np.uint32(number))
-    file.setncattr("name0", as_characters(name))
     starts, ends = text.positions()
-    stops = np.cumsum(ends - starts)
+    lengths = ends - starts
+    stops = np.cumsum(lengths)
     num_entries = int(stops[-1])
-    file.createDimension("examplesDim0", len(starts))
-    file.createDimension("sparseDataDim0", max(1, num_entries))
-    kind = "u4" if num_entries < _UINT32_ENTRIES else "u8"
-    file.createVariable("sparseStart0", kind, ("examplesDim0",))[:] = stops - (ends - starts)
-    file.createVariable("sparseEnd0", kind, ("examplesDim0",))[:] = stops
-    columns: dict[str, tuple[str, NDArray[Any]]] = {
-        "sparseIndex0": ("u4", np.frombuffer(text.indices, np.uint32))
-    }
+    file.setncattr("datasets", np.uint32(1))
+    create_set(
+        file,
+        0,
+        name=name,
+        kind="Numeric",
+        data_type="Float" if text.analog else "UInt",
+        attributes=Attribute.SPARSE if text.analog else Attribute.SPARSE | Attribute.BOOLEAN,
+        dimensions=(width,),
+        num_examples=len(starts),
+        num_entries=num_entries,
+        width=width,
+    )
+    file.variables["sparseStart0"][:] = stops - lengths
+    file.variables["sparseEnd0"][:] = stops
+    columns: dict[str, NDArray[Any]] = {"sparseIndex0": np.frombuffer(text.indices, np.uint32)}
     if text.analog:
-        columns["sparseData0"] = ("f4", np.frombuffer(text.values, np.float32))
-    for variable, (letter, flat) in columns.items():
-        target = file.createVariable(variable, letter, ("sparseDataDim0",))
-        if not num_entries:
-            target[:] = 0
+        columns["sparseData0"] = np.frombuffer(text.values, np.float32)
+    for variable, flat in columns.items():
         for first, last in _pieces(stops):
-            at = np.repeat((ends - stops)[first:last], (ends - starts)[first:last])
-            begin, stop = int(stops[first] - (ends - starts)[first]), int(stops[last - 1])
-            target[begin:stop] = flat[at + np.arange(begin, stop)]
+            at = np.repeat((ends - stops)[first:last], lengths[first:last])
+            begin, stop = int((stops - lengths)[first]), int(stops[last - 1])
+            file.variables[variable][begin:stop] = flat[at + np.arange(begin, stop)]
     return num_entries
 
 
