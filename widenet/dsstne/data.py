@@ -17,7 +17,7 @@ from widenet.data.rules import FieldLayout
 from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
 from widenet.dsstne.data_set import Attribute, DataSet
 from widenet.dsstne.index_file import read_names
-from widenet.dsstne.netcdf import reading
+from widenet.dsstne.netcdf import NetcdfFile, reading
 from widenet.errors import CapacityError, DataError, OptionError, nearest
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
@@ -259,7 +259,7 @@ def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_t
     )
     if not train.is_sparse:
         return _Field(FieldLayout(name, train.width, kind="dense"), parts, None, is_target)
-    names = _feature_names(train, index)
+    names = _names(train.file, f"indToFeature{train.number}", index)
     width = train.width if names is None else len(names)
     DataError.require(
         width <= train.width,
@@ -272,21 +272,16 @@ def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_t
     )
 
 
-def _feature_names(data_set: DataSet, index: Path | str | None) -> list[str] | None:
-    """Return the names of features from the index file, or from the file's variable indToFeature."""
+def _names(file: NetcdfFile, variable: str, index: Path | str | None) -> list[str] | None:
+    """Return the names in an index file, or else in a variable of a NetCDF file, if it has it."""
     if index is not None:
         return read_names(Path(index))
-    variable = f"indToFeature{data_set.number}"
-    return data_set.file.column(variable).texts() if data_set.file.has_column(variable) else None
+    return file.column(variable).texts() if file.has_column(variable) else None
 
 
 def _example_names(data_set: DataSet, index: Path | None) -> list[str] | None:
     """Return the names of examples from the index file, or from the file's variable samples."""
-    names, place = None, index
-    if index is not None:
-        names = read_names(index)
-    elif data_set.file.has_column("samples"):
-        names, place = data_set.file.column("samples").texts(), data_set.file.path
+    names, place = _names(data_set.file, "samples", index), index or data_set.file.path
     if names is not None and len(names) != data_set.num_examples:
         rule = f"must name the {data_set.num_examples:,} examples of {data_set.place}"
         raise DataError(f"{rule}; got {len(names):,} names", place=place)

@@ -45,12 +45,18 @@ def drawn(
     arrows = [(start, layer.name) for layer in drawn_layers for start in feeding(layers, layer)]
     boxes = {}
     for layer in drawn_layers:
+        of_field = f' of "{layer.field}"' if isinstance(layer, InputLayer | OutputLayer) else ""
         size = (sizes or {}).get(layer.name) or _size(layer)
         number = (numbers or {}).get(layer.name, 0)
+        others = {
+            name.replace("_", " "): _words(value)
+            for name, value in layer.model_dump(mode="json", exclude_defaults=True).items()
+            if name not in _SAID
+        }
         lines = [
-            _kind_and_size(layer, size),
+            f"{layer.kind}{of_field}{', ' if size else ''}{size}",
             _formula(layer),
-            *_other_settings(layer),
+            *(f"{name} {value}".rstrip() for name, value in others.items()),
             *(f"weights of {share.layer}{', transposed' * share.transposed}" for share in layer.shares),
             f"{number:,} parameters" if number else "",
         ]
@@ -64,11 +70,6 @@ def _size(layer: Layer) -> str:
     return "" if units is None else "auto units" if units == "auto" else f"{units:,} units"
 
 
-def _kind_and_size(layer: Layer, size: str) -> str:
-    of_field = f' of "{layer.field}"' if isinstance(layer, InputLayer | OutputLayer) else ""
-    return ", ".join(words for words in (f"{layer.kind}{of_field}", size) if words)
-
-
 def _formula(layer: Layer) -> str:
     parts = [getattr(layer, name).kind for name in ("function", "activation", "loss") if hasattr(layer, name)]
     filters = getattr(layer, "filters", None)
@@ -76,16 +77,6 @@ def _formula(layer: Layer) -> str:
         kernel = json.dumps(layer.model_dump(mode="json")["kernel"])
         parts = [f"{filters:,} filters of {kernel}", *parts]
     return ", ".join(part.replace("_", " ") for part in parts)
-
-
-def _other_settings(layer: Layer) -> list[str]:
-    """Return the other settings of a layer that differ from the defaults, each in words."""
-    others = {
-        name: value
-        for name, value in layer.model_dump(mode="json", exclude_defaults=True).items()
-        if name not in _SAID
-    }
-    return [f"{name.replace('_', ' ')} {_words(value)}".rstrip() for name, value in others.items()]
 
 
 def _words(value: object) -> str:

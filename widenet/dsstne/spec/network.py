@@ -144,7 +144,11 @@ def translation(values: dict[str, Any], where: str = "network") -> Translation:
     _redirect_shared_weights(translated)
     _add_channels(translated)
     network = with_settings({"name": settings.text("Name"), "layers": translated})
-    return Translation(network, _training(settings), tuple(whole.notes))
+    training: dict[str, Any] = {"shuffle": settings.switch("ShuffleIndices", True)}
+    decay = settings.number("Decay", 0, 0)
+    if decay:
+        training["schedule"] = {"kind": "inverse", "decay": decay}
+    return Translation(network, training, tuple(whole.notes))
 
 
 def _redirect_shared_weights(layers: list[dict[str, Any]]) -> None:
@@ -195,12 +199,6 @@ def _outputs(settings: Settings) -> dict[str, Any]:
     if set(factors.values()) != {1.0} and kind in _BOOSTED:
         output["delta_boost"] = factors
     return output
-
-
-def _training(settings: Settings) -> dict[str, Any]:
-    training: dict[str, Any] = {"shuffle": settings.switch("ShuffleIndices", True)}
-    decay = settings.number("Decay", 0, 0)
-    return training | ({"schedule": {"kind": "inverse", "decay": decay}} if decay else {})
 
 
 def with_settings(network: dict[str, Any]) -> dict[str, Any]:
