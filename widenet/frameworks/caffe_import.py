@@ -28,7 +28,6 @@ from widenet.frameworks.operations import (
     Operations,
     Pool,
     Same,
-    Unknown,
     UnsupportedError,
     leaky,
     whole_filters,
@@ -111,6 +110,7 @@ class _Reader:
         self._inputs()
         used: set[str] = set()
         names: dict[str, str] = {}
+        problems: list[str] = []
         for layer in self.net.layer:
             if not _is_in_test_phase(layer) or layer.type in ("Accuracy", "Silence"):
                 continue
@@ -124,10 +124,10 @@ class _Reader:
                 continue
             sources = [self.step_of[bottom] for bottom in layer.bottom if bottom in self.step_of]
             try:
-                step = self._operation(name, layer, sources[:1] if layer.type in _LOSSES else sources)
+                own = sources[:1] if layer.type in _LOSSES else sources
+                self.steps[name] = self._operation(name, layer, own)
             except UnsupportedError as reason:
-                step = Unknown(name, str(reason))
-            self.steps[name] = step
+                problems.append(f'"{name}" ({reason})')
             used.update(sources)
             for top in layer.top:
                 self.step_of[top] = name
@@ -135,6 +135,7 @@ class _Reader:
         return Operations(
             list(self.steps.values()),
             {names[name]: name for name in self.steps if name in names and name not in used},
+            problems,
         )
 
     def _inputs(self) -> None:
@@ -159,7 +160,7 @@ class _Reader:
 
     def _operation(self, name: str, layer: Any, sources: list[str]) -> Operation:
         if not sources:
-            return Unknown(name, layer.type)
+            raise UnsupportedError(layer.type)
         source = sources[0]
         match layer.type:
             case "InnerProduct" if layer.inner_product_param.axis in (0, 1):
@@ -177,8 +178,9 @@ class _Reader:
             case "Eltwise" if (
                 not layer.eltwise_param.HasField("operation") or layer.eltwise_param.operation == 1
             ):
-                plain = all(factor == 1 for factor in layer.eltwise_param.coeff)
-                return Add(name, tuple(sources)) if plain else Unknown(name, "Eltwise with coefficients")
+                if any(factor != 1 for factor in layer.eltwise_param.coeff):
+                    raise UnsupportedError("Eltwise with coefficients")
+                return Add(name, tuple(sources))
             case "BatchNorm":
                 return self._batch_norm(name, layer, source)
             case "Scale" if (
@@ -238,7 +240,7 @@ def _plain(name: str, kind: str, layer: Any, source: str) -> Operation:
         return Drop(name, source, float(ratio))
     if kind == "Split" or (kind == "Flatten" and layer.flatten_param.axis in (0, 1)):
         return Same(name, source)
-    return Unknown(name, kind)
+    raise UnsupportedError(kind)
 
 
 def _array(path: Path, name: str, blob: Any) -> np.ndarray:
@@ -293,7 +295,7 @@ def convolution(
 def pooling(name: str, parameter: Any, source: str) -> Operation:
     """Return the operation of a pooling; Caffe rounds its output size up unless round_mode is FLOOR."""
     if parameter.pool not in (_MAX, _AVERAGE):
-        return Unknown(name, "stochastic pooling")
+        raise UnsupportedError("stochastic pooling")
     function = "max" if parameter.pool == _MAX else "average"
     if parameter.global_pooling:
         return Pool(name, source, function)
@@ -304,7 +306,7 @@ def pooling(name: str, parameter: Any, source: str) -> Operation:
         for key, whole, default in (("kernel", "kernel_size", 1), ("stride", "stride", 1), ("pad", "pad", 0))
     )
     if function == "average" and any(pad):
-        return Unknown(name, "average pooling that counts the padding")
+        raise UnsupportedError("average pooling that counts the padding")
     return Pool(
         name,
         source,
@@ -323,7 +325,7 @@ def normalization(name: str, parameter: Any, source: str) -> Operation:
         getattr(parameter, key) if parameter.HasField(key) else default for key, default in defaults.items()
     )
     if parameter.norm_region == _WITHIN_CHANNEL or size % 2 == 0:
-        return Unknown(name, "LRN within channels, or of an even size")
+        raise UnsupportedError("LRN within channels, or of an even size")
     return Pool(name, source, {"kind": "lrn", "n": size, "alpha": alpha, "beta": beta, "k": k})
 
 

@@ -36,7 +36,6 @@ from widenet.frameworks.operations import (
     Pool,
     Recur,
     Same,
-    Unknown,
     UnsupportedError,
 )
 from widenet.interop.import_network import Imported
@@ -71,7 +70,7 @@ class _Folding:
         self.names: set[str] = set()
 
     def run(self) -> Imported:
-        problems = []
+        problems = [*self.operations.problems]
         for step in self.operations.steps:
             if any(source not in self.values for source in self.operations.sources(step)):
                 continue  # its source is already among the problems
@@ -91,8 +90,6 @@ class _Folding:
 
     def _value(self, step: Operation) -> list[Piece]:
         match step:
-            case Unknown(kind=kind):
-                raise UnsupportedError(kind)
             case Input(name=name, width=width, shape=shape):
                 return [
                     Piece(

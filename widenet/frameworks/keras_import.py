@@ -32,7 +32,6 @@ from widenet.frameworks.operations import (
     Pool,
     Recur,
     Same,
-    Unknown,
     UnsupportedError,
     leaky,
     whole_filters,
@@ -234,9 +233,9 @@ class _Reader:
     def run(self) -> Operations:
         if self.kind not in ("Sequential", "Functional", "Model"):
             return Operations(
-                [Unknown(str(self.config.get("name", "model")), f"a model of the class {self.kind}")], {}
+                problems=[f'"{self.config.get("name", "model")}" (a model of the class {self.kind})']
             )
-        previous, ended = self._first(), dict[str, str]()
+        previous, ended, problems = self._first(), dict[str, str](), list[str]()
         for layer in self.layers:
             name, before = layer["config"]["name"], len(self.steps)
             nodes = layer.get("inbound_nodes", [])
@@ -246,7 +245,7 @@ class _Reader:
                     raise UnsupportedError(f"{layer['class_name']} that is used {len(nodes)} times")
                 self._read(name, layer, [ended.get(source, source) for source in sources])
             except UnsupportedError as reason:
-                self.steps.append(Unknown(name, str(reason)))
+                problems.append(f'"{name}" ({reason})')
             ended[name] = self.steps[-1].name if len(self.steps) > before else name
             previous = ended[name]
         last = (
@@ -254,7 +253,7 @@ class _Reader:
             if self.kind != "Sequential"
             else [name]
         )
-        return Operations(self.steps, {each: ended[each] for each in last})
+        return Operations(self.steps, {each: ended[each] for each in last}, problems)
 
     def _first(self) -> str:
         """Add the input of a Sequential model whose first layer has the shape, as before Keras 3."""
@@ -383,11 +382,9 @@ def _activation(name: str, source: str, activation: Any) -> Operation:
         "swish": "silu",
     }
     known = special.get(str(activation), activation if activation in _ACTIVATIONS else None)
-    return (
-        Unknown(name, f"the activation {activation}")
-        if known is None
-        else Activate(name, source, known, by_place=known == "softmax")
-    )
+    if known is None:
+        raise UnsupportedError(f"the activation {activation}")
+    return Activate(name, source, known, by_place=known == "softmax")
 
 
 def _padding(word: str, axes: int) -> Padding:
@@ -398,9 +395,9 @@ def _pool(name: str, kind: str, config: dict[str, Any], source: str) -> Operatio
     """Return the operation of a pooling layer, such as MaxPooling2D or GlobalAveragePooling2D."""
     function = "max" if "Max" in kind else "average"
     if kind.startswith("Global"):
-        return (
-            Unknown(name, f"{kind} with keepdims") if config.get("keepdims") else Pool(name, source, function)
-        )
+        if config.get("keepdims"):
+            raise UnsupportedError(f"{kind} with keepdims")
+        return Pool(name, source, function)
     kernel = tuple(config["pool_size"])
     return Pool(
         name,
@@ -443,7 +440,7 @@ def _plain(
         ):
             return Affine(name, source, float(config["scale"]), float(config["offset"]))
         case _:
-            return Unknown(name, kind)
+            raise UnsupportedError(kind)
 
 
 def _tensors(value: Any) -> Iterator[str]:

@@ -182,14 +182,6 @@ class Same:
     channels_last: bool = False
 
 
-@dataclass(frozen=True)
-class Unknown:
-    """An operation without a counterpart; `kind` is the file's name for it, or the reason."""
-
-    name: str
-    kind: str
-
-
 def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> np.ndarray:
     """Return filters of an ordinary convolution that equals one with groups or dilations.
 
@@ -231,9 +223,7 @@ def leaky(name: str, source: str, slope: float) -> Activate:
     return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
 
 
-Operation: TypeAlias = (
-    Input | Dense | Recur | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same | Unknown
-)
+Operation: TypeAlias = Input | Dense | Recur | Convolve | Pool | Affine | Activate | Join | Add | Drop | Same
 
 
 @dataclass
@@ -243,13 +233,15 @@ class Operations:
     Attributes:
         steps: Operations, each after its sources.
         outputs: Names of the operations that are outputs, by the names of the outputs.
+        problems: Layers without a counterpart, each with the reason.
     """
 
     steps: list[Operation] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
 
     def sources(self, step: Operation) -> tuple[str, ...]:
         """Return the names of an operation's sources."""
-        if isinstance(step, Input | Unknown):
+        if isinstance(step, Input):
             return ()
         return step.sources if isinstance(step, Join | Add) else (step.source,)
