@@ -59,11 +59,10 @@ def rows(net):
 
 
 def state_of_filters(net):
-    """The whole state of the filters that may be in pieces, flat, by weight and name."""
-    found = {}
-    pieces = [(part.stretch.weight, part) for parts in net.pieces.by_shard.values() for part in parts]
-    for name, part in [*net.trunk.items(), *pieces]:
-        for key, tensor in part.state.items():
-            if name.startswith(("edges", "parts")):
-                found.setdefault((name, key), []).append(tensor.flatten())
-    return {key: torch.cat(tensors) for key, tensors in found.items()}
+    """The state of the filters, by weight and name."""
+    return {
+        (name, key): tensor
+        for name, weight in net.trunk.items()
+        for key, tensor in weight.state.items()
+        if name.startswith(("edges", "parts"))
+    }

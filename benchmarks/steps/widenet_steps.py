@@ -202,7 +202,5 @@ def _kept(network: Network) -> dict[str, int]:
         for tensor in part.tensors().values()
     ]
     state += [tensor for trunk in network.trunk.values() for tensor in (trunk.tensor, *trunk.state.values())]
-    pieces = [part for parts in network.pieces.by_shard.values() for part in parts]
-    state += [tensor for part in pieces for tensor in part.state.values()]
     total = sum(tensor.nbytes for tensor in weights)
     return {"weight_bytes": total, "state_bytes": sum(tensor.nbytes for tensor in state) - total}

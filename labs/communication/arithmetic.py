@@ -9,7 +9,7 @@ from benchmarks.places import EXAMPLES
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import FieldFacts, Layout, Width
-from widenet.plan.work import gathered_bytes, handed_out_bytes, summed_bytes
+from widenet.plan.work import gathered_bytes, summed_bytes
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -105,9 +105,8 @@ def _hybrid(layout: Layout) -> list[Exchange]:
 
 
 def _widenet(job: Job) -> list[Exchange]:
-    """Add up 64-bit integers, gather parts of layers, and hand out the gradients of convolutions."""
+    """Add up 64-bit integers, and gather parts of layers."""
     num = job.num_processes
     exchanges = [Exchange("sum", num_bytes // 8, 8) for num_bytes in summed_bytes(job)]
     exchanges += [Exchange("gather", num * num_bytes // 4) for num_bytes in gathered_bytes(job)]
-    exchanges.append(Exchange("scatter", num * handed_out_bytes(job, 0) // (num - 1) // 4))
     return [each for each in exchanges if each.numbers]

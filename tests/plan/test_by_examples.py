@@ -9,11 +9,7 @@ from widenet.plan.layout import Width
 from widenet.plan.picture_layers import (
     ends_of,
     fields_by_examples,
-    long_rows,
     most_examples,
-    piece_numbers,
-    stretches,
-    weights_by_examples,
 )
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -83,35 +79,3 @@ def test_a_field_that_others_read_too_is_read_whole():
 def test_the_process_with_the_most_shards_has_the_most_examples():
     assert [most_examples(128, 8, size) for size in (1, 2, 3, 8)] == [128, 64, 48, 16]
     assert most_examples(5, 8, 3) == 2
-
-
-def test_every_shard_adds_up_as_many_rows():
-    assert [long_rows(numbers, 8) for numbers in (0, 1, 2048, 2049)] == [8, 8, 8, 16]
-
-
-@pytest.mark.parametrize("num_shards", [1, 2, 3, 8, 16])
-def test_each_number_of_the_weights_lies_in_the_piece_of_one_shard(num_shards):
-    layout = bound(2, first={"split": True}).with_shards(num_shards)
-    everything = [
-        (name, number)
-        for name in weights_by_examples(layout)
-        for number in range(layout.weights[name].numbers)
-    ]
-    by_shard = [
-        [(own.weight, number) for own in stretches(layout, [shard]) for number in range(own.start, own.stop)]
-        for shard in range(num_shards)
-    ]
-    length = piece_numbers(layout)
-    assert by_shard == [everything[length * shard : length * (shard + 1)] for shard in range(num_shards)]
-    assert [number for piece in by_shard for number in piece] == everything
-    of_some = [
-        (own.weight, number)
-        for own in stretches(layout, range(num_shards))
-        for number in range(own.start, own.stop)
-    ]
-    assert of_some == everything
-
-
-def test_without_such_layers_there_are_no_pieces():
-    layout = bound(2)
-    assert (piece_numbers(layout), stretches(layout, [0])) == (0, [])

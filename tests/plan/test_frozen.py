@@ -63,7 +63,7 @@ CASES = {
     "one of several sources": (*case(shape="towers", precision="bfloat16"), "ones", ["h", "mix"]),
     "split layers": (*SPLIT, "narrow", ["h", "even"]),
     "a split layer with a limit": (*SPLIT, "narrow", ["mid"]),
-    "filters in pieces": (*DIVIDED, "pictures", ["edges"]),
+    "filters by examples": (*DIVIDED, "pictures", ["edges"]),
     "all filters": (*DIVIDED, "pictures", ["edges", "parts", "normal"]),
     "normalized filters": (*PICTURES, "pictures", ["edges", "h"]),
     "gates": (*GATES, "sequences", ["state", "small"]),

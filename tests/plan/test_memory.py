@@ -73,9 +73,7 @@ def test_weights_and_state_are_what_a_process_allocates(case, device, num_proces
 @pytest.mark.parametrize(
     ("case", "kind", "num_split"), [(SPLIT, "sparse", 4), (GATES, "sequence", 7), (DIVIDED, "sparse", 2)]
 )
-def test_a_process_allocates_its_shards_of_split_layers_and_the_state_of_its_pieces(
-    case, kind, num_split, process
-):
+def test_a_process_allocates_its_shards_of_split_layers(case, kind, num_split, process):
     layers, training = case
     network, training = NetworkSpec.of({"layers": layers}), TrainingSpec.of({**training, "optimizer": "adam"})
     dense = {"age": Width(3, kind="dense"), "picture": Width(3 * 12 * 12, kind="dense")}
@@ -85,8 +83,7 @@ def test_a_process_allocates_its_shards_of_split_layers_and_the_state_of_its_pie
     built.prepare_training(Optimizer(training.optimizer))
     parts = [part for weight in built.wide.values() for part in weight.parts.values()]
     weights = [part.weight for part in parts] + [weight.tensor for weight in built.trunk.values()]
-    pieces = [part for of_shard in built.pieces.of_all for part in of_shard]
-    states = [tensor for part in [*parts, *built.trunk.values(), *pieces] for tensor in part.state.values()]
+    states = [tensor for part in [*parts, *built.trunk.values()] for tensor in part.state.values()]
     moved = [part.moved for part in parts if part.moved is not None]
     needed = memory(job, process)
     assert (needed.weights, needed.state) == (size(weights), size(states) + size(moved))

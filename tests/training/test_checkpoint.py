@@ -7,15 +7,12 @@ import torch
 from safetensors.torch import load_file
 
 from tests.mistakes import mistake
-from tests.parallel.split import DIVIDED
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
-from widenet.plan.layout import Width
-from widenet.plan.shards import held
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import Checkpoint, fingerprint
@@ -102,52 +99,6 @@ def test_the_files_of_a_model_without_state_hold_weights_alone(tmp_path):
     }
 
 
-FILTERS = ("edges/picture", "edges bias", "parts/best", "parts bias")
-
-
-class Own(Exchange):
-    """An exchange that holds the shards of one process of several, for building and filling only."""
-
-    def __init__(self, process, num_processes):
-        super().__init__(8)
-        self.shards = held(8, process, num_processes)
-
-
-def divided(exchange=None, trained=True, filters=12):
-    """A network with layers divided by examples, with an optimizer's state if it is to be trained."""
-    layers, training = DIVIDED
-    layers = [
-        layer | ({"filters": filters} if layer["name"] in ("edges", "parts") else {}) for layer in layers
-    ]
-    spec, training = NetworkSpec.of({"layers": layers}), TrainingSpec.of({**training, "optimizer": "adam"})
-    fields = {"items": Width(31), "picture": Width(3 * 12 * 12, kind="dense")}
-    built = build(bind(spec, training, fields), exchange or Exchange(8), counts={})
-    if trained:
-        built.prepare_training(Optimizer(training.optimizer))
-    return built
-
-
-def state_of(built):
-    """The whole state of the filters, by weight and name, as far as a network holds it."""
-    found = {}
-    for part in (part for of_shard in built.pieces.by_shard.values() for part in of_shard):
-        for key, tensor in part.state.items():
-            nothing = torch.full([part.weight.tensor.numel()], -1.0)
-            whole = found.setdefault((part.stretch.weight, key), nothing)
-            whole[part.stretch.start : part.stretch.stop] = tensor
-    return found
-
-
-@pytest.fixture
-def of_pieces(tmp_path):
-    """A published network with layers divided by examples, and its state."""
-    built = divided()
-    parts = [part for of_shard in built.pieces.by_shard.values() for part in of_shard]
-    for number, tensor in enumerate(tensor for part in parts for tensor in part.state.values()):
-        tensor.copy_(torch.rand(tensor.shape, generator=torch.Generator().manual_seed(number)))
-    return publish(tmp_path / "saved", built, {}, with_state=True).path, state_of(built)
-
-
 FILES = ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"]
 
 
@@ -171,7 +122,6 @@ def changed(path, **values):
     (path / "manifest.json").write_text(json.dumps({**manifest, **values}))
 
 
-PIECE = "pieces.shard-0002-of-0008.safetensors"
 MISTAKES = {
     "no manifest": (lambda path: (path / "manifest.json").unlink(), ""),
     "a list": (lambda path: (path / "manifest.json").write_text("[]"), "manifest.json"),
@@ -211,50 +161,6 @@ def test_a_damaged_checkpoint_is_refused(damage, saved):
 )
 def test_a_checkpoint_of_another_network_is_refused(other, place, saved):
     refused(saved, place, network(**other))
-
-
-def test_damaged_or_other_pieces_are_refused(of_pieces):
-    path, _ = of_pieces
-    refused(path, "wide-04.shard-0000-of-0008.safetensors", divided(filters=13))
-    whole = (path / PIECE).read_bytes()
-    (path / PIECE).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    refused(path, PIECE, divided())
-    (path / PIECE).unlink()
-    refused(path, PIECE, divided())
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-def test_each_process_reads_the_state_of_its_pieces(size, of_pieces):
-    path, expected = of_pieces
-    assert {name for name, _ in expected} == {*FILTERS}
-    assert len([*path.glob("pieces.*")]) == 7
-    taken = {key: torch.full_like(numbers, -1.0) for key, numbers in expected.items()}
-    for process in range(size):
-        built = divided(Own(process, size))
-        assert not any(built.trunk[name].state for name in FILTERS)
-        saved = Checkpoint.open(path)
-        saved.check_files(built)
-        saved.load_into(built, with_state=True)
-        for key, numbers in state_of(built).items():
-            own = numbers >= 0
-            assert (taken[key][own] == -1).all()
-            taken[key][own] = numbers[own]
-    assert all(torch.equal(taken[key], numbers) for key, numbers in expected.items())
-
-
-def test_weights_alone_are_read_without_state_in_pieces(of_pieces, tmp_path):
-    path, _ = of_pieces
-    served = divided(trained=False)
-    for weight in served.trunk.values():
-        weight.tensor.zero_()
-    Checkpoint.open(path).load_into(served, with_state=False)
-    assert state_of(served) == {}
-    assert fingerprint(served) == fingerprint(divided())
-    model = publish(tmp_path / "model", divided(), {}, with_state=False).path
-    assert [*model.glob("pieces.*")] == []
-    trained = divided()
-    Checkpoint.open(model).check_files(trained)
-    Checkpoint.open(model).load_into(trained, with_state=False)
 
 
 def test_the_fingerprint_depends_on_every_bit_of_every_weight_and_on_nothing_else():

@@ -21,7 +21,7 @@ from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.sample import Sampler
-from widenet.model.trunk_weight import Pieces, TrunkWeight
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.descriptions import Described, described_weights, vectors_name
@@ -155,7 +155,6 @@ def build(
         device=device,
         wide=wide,
         trunk=trunk,
-        pieces=Pieces.of(layout, trunk, exchange),
         outputs=outputs,
         damping=factors,
         descriptions={

@@ -1,7 +1,7 @@
 """Layers that each shard computes for its own examples; their ends travel, and sums of gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from widenet.parallel.exchange import Exchange
 from widenet.plan.layout import Layout
 from widenet.plan.narrow import edges
-from widenet.plan.picture_layers import ROW_NUMBERS, fields_by_examples, long_rows
+from widenet.plan.picture_layers import SUMMED_NUMBERS, fields_by_examples
 
 Compute = Callable[[int, int, Mapping[str, Tensor]], Mapping[str, Tensor]]
 """Computes the layers of the examples from start to stop - 1 with the given weights."""
@@ -38,8 +38,6 @@ class Stack:
         ends: Layers whose units others read.
         edges: First example of each shard, then the number of examples.
         where: Name of the last layer for messages.
-        gradients: By shard of this process, the piece of the gradient to the weights; the backward pass
-            fills it in.
     """
 
     exchange: Exchange
@@ -47,7 +45,6 @@ class Stack:
     ends: Sequence[str]
     edges: Sequence[int]
     where: str
-    gradients: dict[int, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -59,7 +56,7 @@ class Stack:
     def values(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the units of the ends, float32 [E, units]; differentiable by the weights.
 
-        The gradient to the weights is an exact sum over the shards, and goes to `gradients`.
+        The gradient to the weights is an exact sum over the shards.
         """
         found = _Divided.apply(self, [*weights], *weights.values())  # type: ignore[no-untyped-call]
         return dict(zip(self.ends, found, strict=True))
@@ -92,7 +89,7 @@ class _Divided(torch.autograd.Function):
                 return shard, leaves, [values[end] for end in stack.ends]
 
         ctx.stack, ctx.graphs = stack, stack.exchange.each(of_shard)
-        ctx.num_weights = len(weights)
+        ctx.shapes = [weight.shape for weight in weights]
         ends = zip(*(ends for _, _, ends in ctx.graphs), strict=True)
         return tuple(stack.gathered([part.detach() for part in parts]) for parts in ends)
 
@@ -108,11 +105,11 @@ class _Divided(torch.autograd.Function):
             # An end without weights before it, such as a pooled input, has no graph.
             roots = [(end, whole) for end, whole in zip(ends, gradients, strict=True) if end.requires_grad]
             torch.autograd.backward([end for end, _ in roots], [whole[start:stop] for _, whole in roots])
-            numbers = sum(leaf.numel() for leaf in leaves)
-            whole_rows = leaves[0].new_zeros(ROW_NUMBERS * long_rows(numbers, len(spans)) - numbers)
             flat = [(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad).flatten() for leaf in leaves]
-            return torch.cat([*flat, whole_rows])
+            numbers_N = torch.cat(flat)
+            return pad(numbers_N, (0, -len(numbers_N) % SUMMED_NUMBERS)).view(-1, SUMMED_NUMBERS)
 
-        pieces = stack.exchange.sum_by_pieces(stack.exchange.each(of_shard), stack.where)
-        stack.gradients.update(zip(stack.exchange.each(lambda shard: shard), pieces, strict=True))
-        return None, None, *(None,) * ctx.num_weights
+        total = stack.exchange.sum(stack.exchange.each(of_shard), stack.where).flatten()
+        sizes = [shape.numel() for shape in ctx.shapes]
+        parts = torch.split(total[: sum(sizes)], sizes)
+        return None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))

@@ -26,12 +26,12 @@ from widenet.model.product import Blocks, Factor, Split, Whole, leaves_of, produ
 from widenet.model.sharding import joined
 from widenet.model.step_random import StepRandom
 from widenet.model.touched_rows import TouchedRows
-from widenet.model.trunk_weight import Pieces, TrunkWeight
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.line import Pending
 from widenet.plan.layout import Key, Layout
-from widenet.plan.picture_layers import ends_of
+from widenet.plan.picture_layers import ends_of, weights_by_examples
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.sparse import SparseBatch, stacked
@@ -50,7 +50,6 @@ class Activity:
         values: Values of the layers, [E, units]; along a sequence [N, units], a vector per position.
         gathered: Sums gathered from sparse inputs, by layer and source.
         split: Weights of split layers, by name and shard; the backward pass gives them gradients.
-        pieces: Gradients to pieces of weights, by shard; see `by_examples.Stack`.
         penalties: Penalties on sparseness.
         statistics: Statistics of the batch, by layer with a batch normalization.
         taken, features: See `Prepared`.
@@ -60,7 +59,6 @@ class Activity:
     values: dict[str, Tensor]
     gathered: dict[Key, Tensor] = field(default_factory=dict)
     split: dict[str, dict[int, Tensor]] = field(default_factory=dict)
-    pieces: dict[int, Tensor] = field(default_factory=dict)
     penalties: list[Tensor] = field(default_factory=list)
     statistics: dict[str, Statistics] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
@@ -80,7 +78,6 @@ class Network:
         device: Where its tensors are.
         wide: Sharded weights of sparse inputs, outputs and split layers; biases of outputs as "LAYER bias".
         trunk: All other weights.
-        pieces: Those of the trunk of which each process steps pieces.
         outputs: Its outputs, by name.
         descriptions: In training, the descriptions of weights, by name.
         damping: Factors of an input's features, by layer.
@@ -91,7 +88,6 @@ class Network:
     device: torch.device
     wide: dict[str, WideWeight]
     trunk: dict[str, TrunkWeight]
-    pieces: Pieces
     outputs: dict[str, WideOutput]
     damping: dict[str, Tensor]
     descriptions: dict[str, Description] = field(default_factory=dict)
@@ -267,8 +263,7 @@ class Network:
         """Allocate the optimizer's state."""
         for weight in self.wide.values():
             weight.prepare(rule)
-        self.pieces.prepare(rule)
-        for trunk in (own for name, own in self.trunk.items() if name not in self.pieces.weights):
+        for trunk in self.trunk.values():
             trunk.prepare(rule)
 
     def rows(self, name: str, columns: slice = slice(None)) -> Iterator[tuple[int, Tensor]]:
@@ -358,8 +353,9 @@ class Network:
 
         num_examples = len(next(iter(prepared.dense.values())))
         stack = Stack.of(self.exchange, compute, ends_of(layout, names), num_examples, layout.num_shards)
-        activity.pieces = stack.gradients
-        activity.values |= stack.values({name: own.tensor for name, own in self.pieces.weights.items()})
+        activity.values |= stack.values(
+            {name: self.trunk[name].tensor for name in weights_by_examples(layout)}
+        )
 
     def _flow(
         self,

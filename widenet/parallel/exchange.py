@@ -19,7 +19,6 @@ from widenet.parallel.line import Pending, at_once, line
 from widenet.parallel.threads import Workers
 from widenet.plan.job import check_processes
 from widenet.plan.narrow import dividing_pays
-from widenet.plan.picture_layers import ROW_NUMBERS, long_rows
 from widenet.plan.shards import held, holder
 
 T = TypeVar("T")
@@ -116,29 +115,6 @@ class Exchange:
     def sum(self, terms: Terms, where: str) -> Tensor:
         """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
         return self.start_sum(terms, where=where).result()[0]
-
-    def sum_by_pieces(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
-        """Return the pieces, for each shard of this process, of the exact sum of one long vector per shard.
-
-        The sum is cut into a piece for each shard, in order, each of as many numbers: see
-        `plan.picture_layers.long_rows`. Zeros fill up the last ones.
-        """
-        num_rows = long_rows(terms[0].numel(), self.num_shards) // self.num_shards
-        missing = self.num_shards * num_rows * ROW_NUMBERS - terms[0].numel()
-        vectors = [pad(term, (0, missing)) if missing else term for term in terms]
-        rows: Sequence[Tensor] = [vector.view(-1, num_rows, ROW_NUMBERS) for vector in vectors]
-        if self.size > 1:
-            rows = self.begin(lambda: self._own_pieces(rows), where).result()
-        first = self.shards.start
-        return self.each(lambda shard: exact_sum([term[shard - first] for term in rows]).flatten())
-
-    def _own_pieces(self, terms: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return, of the term of every shard, what belongs to this process's shards, [shards, ...]."""
-        sent = torch.cat([term[own.start : own.stop] for own in self.held for term in terms])
-        arrived = sent.new_empty(self.num_shards * len(self.shards), *sent.shape[1:])
-        sizes = [len(own) * len(self.shards) for own in self.held]
-        distributed.all_to_all_single(arrived, sent, sizes, sizes)
-        return arrived.view(self.num_shards, len(self.shards), *sent.shape[1:]).unbind()
 
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str

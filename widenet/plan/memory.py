@@ -13,10 +13,8 @@ from widenet.plan.picture_layers import (
     ends_of,
     fields_by_examples,
     most_examples,
-    stretches,
     weights_by_examples,
 )
-from widenet.plan.shards import held
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, GRADIENT_NUMBERS, are_kept, tile_units
 from widenet.spec.activations import ROW_WISE
@@ -42,8 +40,7 @@ class Memory:
 
     Attributes:
         weights: Weights of its shards and of the trunk, and the popularity of features if needed.
-        state: The optimizer's state, and the last step of each row; of layers divided by examples, the state
-            of the process's pieces.
+        state: The optimizer's state, and the last step of each row.
         activations: Values and gradients of the layers for one batch.
         workspace: Further memory of a step.
         program: Python and torch.
@@ -87,16 +84,15 @@ def memory(job: Job, process: int | None = None) -> Memory:
         counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     counted += sum(neighbours_bytes(job, layer, process) for layer in job.network.outputs)
     counted += sum(_attributes(job, weight, process) for weight in job.layout.weights.values())
-    in_pieces = weights_by_examples(job.layout)
     moved = sum(
         4 * _touchable(job, weight, process)
         for weight in job.layout.weights.values()
         if remembers_moves(job, weight) and not (job.weights_in == "host" and weight.has_vectors)
     )
-    weights, state = counted, moved + len(job.training.optimizer.state) * _pieces(job, process)
+    weights, state = counted, moved
     for name, weight in job.layout.weights.items():
         weights += rows[name] * weight.row_bytes
-        if weight.trained and name not in in_pieces:
+        if weight.trained:
             state += rows[name] * len(job.training.optimizer.state) * weight.row_bytes
     return Memory(
         weights=weights,
@@ -172,8 +168,7 @@ def _activations(job: Job, process: int) -> int:
     hidden += sum(12 * num * job.layout.units[end] for end in ends_of(job.layout, job.layout.by_examples))
     in_trunk = [weight for weight in job.layout.weights.values() if weight.split or not weight.wide]
     bytes_of = [job.stored_rows(weight, process) * weight.row_bytes for weight in in_trunk]
-    trained = sum(size for size, weight in zip(bytes_of, in_trunk, strict=True) if weight.trained)
-    gradients = trained - _bytes_by_examples(job) + _pieces(job, process)
+    gradients = sum(size for size, weight in zip(bytes_of, in_trunk, strict=True) if weight.trained)
     operands = (
         sum(bytes_of) // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
     )
@@ -230,23 +225,9 @@ def examples_of_shards(job: Job) -> int:
 
 
 def _gradients_by_shard(job: Job, process: int) -> int:
-    """Return the bytes of the sum of gradients of layers divided by examples.
-
-    These are each shard's, twice; what arrives from other processes; and 64-bit integers of the pieces. To
-    gather the stepped weights takes less.
-    """
-    return 3 * job.num_held(process) * _bytes_by_examples(job) + 2 * _pieces(job, process)
-
-
-def _bytes_by_examples(job: Job) -> int:
-    """Return the bytes of the weights of layers divided by examples."""
-    return 4 * sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
-
-
-def _pieces(job: Job, process: int) -> int:
-    """Return the bytes of a process's pieces of these weights: of their gradient, and of a state tensor."""
-    own = held(job.training.shards, process, job.num_processes)
-    return 4 * sum(stretch.stop - stretch.start for stretch in stretches(job.layout, own))
+    """Return the bytes of the gradients of layers divided by examples: each shard's, twice, and their sum."""
+    numbers = sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
+    return 4 * numbers * job.num_held(process) + _exact_sum(job, 1, numbers, process)
 
 
 def _split(job: Job, layer: str, source: str, weight: Weight, process: int) -> int:

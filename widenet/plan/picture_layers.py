@@ -1,7 +1,6 @@
 """Decides which layers over pictures each process computes for its own examples alone."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 
 from widenet.errors import FitError
 from widenet.plan.layers import plan_of
@@ -14,17 +13,8 @@ from widenet.spec.layers import InputLayer, Layer
 LEAST_BYTES = 2**26
 """Bytes of a batch's numbers in the smallest such layers, together, unless one of them says otherwise."""
 
-ROW_NUMBERS = 256
-"""Neighbours in a long vector that share a scale in its exact sum."""
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """The numbers of a weight, row after row, from start to stop - 1."""
-
-    weight: str
-    start: int
-    stop: int
+SUMMED_NUMBERS = 256
+"""Neighbours among the numbers of these layers' weights that share a scale in the exact sum of gradients."""
 
 
 def layers_by_examples(layout: Layout) -> tuple[str, ...]:
@@ -91,33 +81,6 @@ def most_examples(num_examples: int, num_shards: int, num_processes: int) -> int
     starts = edges(num_examples, num_shards)
     own = [held(num_shards, process, num_processes) for process in range(num_processes)]
     return max(starts[shards.stop] - starts[shards.start] for shards in own)
-
-
-def long_rows(numbers: int, num_shards: int) -> int:
-    """Return the rows of `ROW_NUMBERS` of a long vector in its sum; every shard has as many."""
-    return num_shards * max(1, -(-numbers // (num_shards * ROW_NUMBERS)))
-
-
-def piece_numbers(layout: Layout) -> int:
-    """Return the length of a shard's piece of the weights of layers divided by examples; 0 without any."""
-    numbers = sum(layout.weights[name].numbers for name in weights_by_examples(layout))
-    return ROW_NUMBERS * long_rows(numbers, layout.num_shards) // layout.num_shards if numbers else 0
-
-
-def stretches(layout: Layout, shards: Sequence[int]) -> list[Stretch]:
-    """Return what consecutive shards' pieces hold of the weights of layers divided by examples, in order.
-
-    These weights, one after another, are a long vector. It is cut into a piece for each shard; the last
-    pieces may be shorter than `piece_numbers`, or empty.
-    """
-    length, first, found = piece_numbers(layout), 0, []
-    for name in weights_by_examples(layout):
-        numbers = layout.weights[name].numbers
-        start, stop = max(shards[0] * length - first, 0), min((shards[-1] + 1) * length - first, numbers)
-        if start < stop:
-            found.append(Stretch(name, start, stop))
-        first += numbers
-    return found
 
 
 def _divisible(layout: Layout) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
 from widenet.plan.memory import by_library, examples_of_shards, keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks, shares
-from widenet.plan.picture_layers import ends_of, piece_numbers
+from widenet.plan.picture_layers import SUMMED_NUMBERS, ends_of, weights_by_examples
 from widenet.plan.streaming import is_elsewhere, touched_bytes, with_state
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer, OutputLayer
@@ -79,7 +79,6 @@ def work(job: Job, process: int = 0) -> Work:
     """Return the work of a process; the first one has the most shards and rows."""
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(summed_bytes(job)) * 2 * others / num + sum(gathered_bytes(job)) * others
-    sent += handed_out_bytes(job, process)
     return Work(
         sum(_products(job, process)) + sum(_described(job, process)),
         round(sent),
@@ -206,11 +205,12 @@ def summed_bytes(job: Job) -> Iterator[int]:
     for weight in job.layout.weights.values():
         if weight.describes is not None:
             yield 8 * weight.rows * (weight.row_length + 1)
+    numbers = sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
+    yield 8 * -(-numbers // SUMMED_NUMBERS) * (SUMMED_NUMBERS + 1)
     if job.training.gradient_norm_limit is not None:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
         yield 16 * (
             samples
-            + bool(job.layout.by_examples)
             + sum(weight.wide and weight.columns is not None for weight in job.layout.weights.values())
         )
     for weight in job.layout.weights.values():
@@ -218,15 +218,8 @@ def summed_bytes(job: Job) -> Iterator[int]:
             yield 16 * weight.row_length
 
 
-def handed_out_bytes(job: Job, process: int) -> int:
-    """Return the bytes of gradients of layers divided by examples that a process sends to add them up."""
-    shards, own = job.training.shards, job.num_held(process)
-    return own * (shards - own) * 4 * piece_numbers(job.layout)
-
-
 def gathered_bytes(job: Job) -> Iterator[int]:
-    """Yield the bytes that a process gives to every other: stepped pieces, statistics, parts of layers."""
-    yield 4 * piece_numbers(job.layout) * job.most_held
+    """Yield the bytes that a process gives to every other: statistics, and parts of layers."""
     examples = -(-job.num_examples // job.training.shards) * job.most_held
     for end in ends_of(job.layout, job.layout.by_examples):
         yield 4 * examples * job.layout.units[end]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,15 +16,13 @@ from torch import Tensor
 from widenet.data.manifest import sha256_of
 from widenet.errors import CheckpointError, damage_of
 from widenet.model.network import Network
-from widenet.model.trunk_weight import Part
 from widenet.parallel.group import by_all
-from widenet.training.tensor_file import blocks, names_in, read_into
+from widenet.training.tensor_file import blocks, read_into
 
 FORMAT_VERSION = 2
 
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"
-_PIECES = "pieces"
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,7 @@ class Checkpoint:
 
     def names_for(self, network: Network) -> list[str]:
         """Return the files that this process loads."""
-        pieces = [name for name in piece_files(network) if name in self.files]
-        return [*(name for name, _ in _files_of(network)), *pieces]
+        return [name for name, _ in _files_of(network)]
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
@@ -94,9 +91,6 @@ class Checkpoint:
             raise CheckpointError(rule, place=self.path, value=max(shards))
         for name, tensors in _files_of(network):
             self.fill(name, tensors if with_state else weights_among(tensors))
-        if with_state:
-            for name, parts in piece_files(network).items():
-                self.fill(name, state_of(parts))
 
     def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Fill tensors with those of a file, by name."""
@@ -106,29 +100,6 @@ class Checkpoint:
         if wrong is not None:
             rule = f"does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network"
             raise CheckpointError(rule, place=path)
-
-    def fill_state(self, parts: Iterable[Part]) -> None:
-        """Fill the state of parts of weights, which this may hold whole or in any pieces."""
-        for part in parts:
-            for stored, state in state_of([part]).items():
-                self.fill_numbers(stored, part.stretch.start, state)
-
-    def fill_numbers(self, stored: str, start: int, target: Tensor) -> None:
-        """Fill a tensor [N] with the numbers from `start` on of a tensor in the trunk's file or in pieces."""
-        first, stop = 0, start + len(target)
-        for name in [TRUNK, *sorted(file for file in self.files if file.startswith(_PIECES))]:
-            if first >= stop:
-                return
-            path = self._checked(name)
-            with _reading(path):
-                for _, rows in blocks(path, stored) if stored in names_in(path) else ():
-                    low, high = max(start, first), min(stop, first + rows.numel())
-                    if low < high:
-                        target[low - start : high - start] = rows.flatten()[low - first : high - first]
-                    first += rows.numel()
-        if first < stop:
-            rule = f"does not hold all of {stored}: it is of another network"
-            raise CheckpointError(rule, place=self.path)
 
     def blocks(self, name: str, keys: Iterable[str]) -> Iterator[tuple[str, int, Tensor]]:
         """Yield tensors of a file in blocks of rows: name, first row, rows."""
@@ -213,25 +184,6 @@ def in_trunk(weight: str, key: str) -> str:
     return f"{kind}.{weight}.{state}" if state else f"{kind}.{weight}"
 
 
-def piece_files(network: Network) -> dict[str, Sequence[Part]]:
-    """Return the parts of weights whose state this process steps, by file: one per shard that has such."""
-    count = len(network.pieces.of_all)
-    return {
-        f"{_PIECES}.shard-{shard:04d}-of-{count:04d}.safetensors": parts
-        for shard, parts in network.pieces.by_shard.items()
-        if any(part.state for part in parts)
-    }
-
-
-def state_of(parts: Iterable[Part]) -> dict[str, Tensor]:
-    """Return the optimizer's state of parts of weights, by its names in a checkpoint."""
-    return {
-        in_trunk(part.stretch.weight, f"state.{key}"): tensor
-        for part in parts
-        for key, tensor in part.state.items()
-    }
-
-
 def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield the files of a checkpoint with their tensors: one per shard of a wide weight, and the trunk."""
     for number, weight in enumerate(network.wide.values()):
@@ -270,8 +222,6 @@ def digest_of(tensor: Tensor) -> str:
 
 def own_files(network: Network, with_state: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield the files that this process writes: those of its shards, and the trunk in the leader."""
-    if with_state:
-        yield from ((name, state_of(parts)) for name, parts in piece_files(network).items())
     for name, tensors in _files_of(network):
         if network.exchange.leads or name != TRUNK:
             yield name, tensors if with_state else weights_among(tensors)

@@ -14,9 +14,7 @@ from widenet.parallel.group import by_all
 from widenet.training.checkpoint import (
     TRUNK,
     neighbourhood_files,
-    piece_files,
     replicas_of,
-    state_of,
     wide_file,
 )
 from widenet.training.publication import Publication
@@ -175,8 +173,6 @@ class Snapshot:
                 self._copy(wide_file(number, shard, weight.shards.count), weight.parts[shard].tensors())
 
         network.exchange.each(copy)
-        for name, parts in piece_files(network).items():
-            self._copy(name, state_of(parts))
         self.files.update(neighbourhood_files(network))
         if network.exchange.leads:
             self._copy(TRUNK, replicas_of(network))

@@ -14,7 +14,6 @@ from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout
-from widenet.plan.picture_layers import weights_by_examples
 from widenet.plan.shards import as_slice
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
@@ -400,7 +399,7 @@ class _Start:
         return origin
 
     def _load_trunk(self, model: Checkpoint, last: Checkpoint | None) -> None:
-        old, in_pieces = self.before.layout, weights_by_examples(self.before.layout)
+        old = self.before.layout
         trunk = {name: weight for name, weight in self.network.trunk.items() if name in self.taken}
         for checkpoint, has_states in [(model, False), *([] if last is None else [(last, True)])]:
             whole: dict[str, Tensor] = {}
@@ -413,16 +412,9 @@ class _Start:
                     rows = np.arange(len(weight.tensor))
                     copies = {key: [RowCopy(tensor, rows)] for key, tensor in tensors.items()}
                     self._copy_weight(name, checkpoint, copies)
-                elif has_states and name in in_pieces:
-                    for key, tensor in tensors.items():
-                        checkpoint.fill_numbers(in_trunk(name, key), 0, tensor.view(-1))
                 else:
                     whole |= {in_trunk(name, key): tensor for key, tensor in tensors.items()}
             checkpoint.fill(TRUNK, whole)
-            if has_states:
-                parts = [part for parts in self.network.pieces.by_shard.values() for part in parts]
-                names = {name for name in trunk if old.weights[name].trained}
-                checkpoint.fill_state(part for part in parts if part.stretch.weight in names)
 
 
 def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[RowCopy]], units: range) -> None:

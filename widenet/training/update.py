@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -69,7 +68,6 @@ class Update:
             for name, leaves in activity.split.items()
         }
         self.split = {name: gradients for name, gradients in split.items() if gradients}
-        self.pieces = activity.pieces
         self.stepped: dict[str, list[Passes]] = {}
         for name, step in deferred.items():
             self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(step)
@@ -84,8 +82,6 @@ class Update:
         exchange = self.network.exchange
         names = dict.fromkeys([*self.rows, *self.stepped, *self.split])
         terms = [exchange.each(self._squares(name)) for name in names]
-        if self.pieces:
-            terms.append(exchange.each(lambda shard: self.pieces[shard].double().square().sum()))
         squares = exchange.start_sum(*terms, where="gradient norm").result()
         self._finish_descriptions()
         squares += [
@@ -106,19 +102,12 @@ class Update:
         names = [name for name in dict.fromkeys([*self.rows, *self.split]) if name not in self.stepped]
         names = [name for name in names if WHOLE not in self.rows.get(name, {})]
         terms = [exchange.each(self._squares(name)) for name in names]
-        divided = [*self.network.pieces.weights] if self.pieces else []
-        terms += [exchange.each(partial(self._squares_of_piece, name)) for name in divided]
         squares = exchange.start_sum(*terms, where="norms").result() if terms else []
-        norms = dict(zip([*names, *divided], map(norm_of_squares, squares), strict=True))
+        norms = dict(zip(names, map(norm_of_squares, squares), strict=True))
         for name, trunk in self.network.trunk.items():
             if trunk.tensor.grad is not None:
                 norms[name] = norm_of(trunk.tensor.grad * self.network.share_of_gradient(name))
         return {f"gradients/{name}": norm for name, norm in norms.items()}
-
-    def _squares_of_piece(self, name: str, shard: int) -> Tensor:
-        parts = self.network.pieces.cut(shard, self.pieces[shard])
-        squares = [own.double().square().sum() for part, own in parts if part.stretch.weight == name]
-        return sum(squares, torch.zeros((), dtype=torch.float64, device=self.network.device))
 
     def apply(self, rule: Optimizer, numbers: StepNumbers) -> None:
         """Make one optimizer step of every weight that has a gradient here."""
@@ -130,8 +119,6 @@ class Update:
         for name, gradients in self.split.items():
             self.network.exchange.each(self._split_step(self.network.wide[name], gradients, rule, numbers))
         self._finish_descriptions()
-        if self.pieces:
-            self.network.pieces.step(self.pieces, rule, numbers, self.network.exchange)
         by_share: dict[float, list[TrunkWeight]] = {}
         for name, trunk in self.network.trunk.items():
             by_share.setdefault(self.network.share_of_gradient(name), []).append(trunk)

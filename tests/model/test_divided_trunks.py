@@ -1,5 +1,5 @@
-"""Split layers, split gates, filters in pieces and wide weights on a disk, in one matrix: one fingerprint for
-every number of processes.
+"""Split layers, split gates, layers by examples and wide weights on a disk: one fingerprint for every number
+of processes.
 """
 
 from functools import cache
@@ -30,7 +30,7 @@ def folders(tmp_path_factory):
 def test_trunks_in_shards_and_wide_weights_on_a_disk_have_the_bits_of_one_process_in_memory(
     size, folders, groups, tmp_path
 ):
-    """Split layers, split gates and pieces of filters; three processes hold 3, 3 and 2 of 8 shards."""
+    """Split layers, split gates and layers by examples; three processes hold 3, 3 and 2 of 8 shards."""
     for name, case in TRUNKS.items():
         alone = trunk_alone(name, folders[name])
         assert len({fingerprint for _, fingerprint, *_ in alone}) == len(CHANGES)
