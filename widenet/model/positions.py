@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from widenet.plan.tiles import FILLED_POSITIONS
 from widenet.sparse import SparseBatch, indptr_of
-
-_MULTIPLE = 8
-"""Sequences that are multiplied together are filled up to a multiple of this number of positions."""
 
 _PREDICTED_SEQUENCES = 8
 """Sequences that are multiplied together outside training, where no number may depend on how many there are.
@@ -104,7 +102,7 @@ def _groups(lengths_E: Tensor, most: int | None) -> tuple[list[tuple[int, int]],
         lengths_E: Numbers of positions of the sequences, descending.
         most: Size of every group, where zeros fill up; None: all of about one length are a group.
     """
-    filled_E = -(-lengths_E // _MULTIPLE) * _MULTIPLE
+    filled_E = -(-lengths_E // FILLED_POSITIONS) * FILLED_POSITIONS
     lengths_G, group_E, counts_G = torch.unique_consecutive(filled_E, return_inverse=True, return_counts=True)
     filled_G = counts_G if most is None else -(-counts_G // most) * most
     groups = [

@@ -43,6 +43,9 @@ A row's bits must not depend on its place in the block either. MKL computes the 
 several ways: seen on a CPU with 2 to 11 columns.
 """
 
+FILLED_POSITIONS = 8
+"""Attention fills sequences up to multiples of this, to multiply those of about one length together."""
+
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once; on a CPU several passes over them stay in a core's cache."""
 

@@ -158,6 +158,7 @@ def _further(job: Job) -> Iterator[tuple[int, int]]:
         for inputs, units in plan_of(layer).products(job.layout, layer):
             shapes = [(num, inputs, units), (units, num, inputs), (num, units, inputs)]
             yield from _in_blocks(job, shapes)
+        yield plan_of(layer).pairwise(job, layer), 0
 
 
 def _in_blocks(job: Job, shapes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:

@@ -70,6 +70,10 @@ class LayerPlan(Generic[Spec]):
         """Yield the inputs and results of each further matrix, one of `numbers` that is no link's."""
         yield from ()
 
+    def pairwise(self, job: Job, layer: Spec) -> int:
+        """Return the operations of products of the vectors with each other in a step."""
+        return 0
+
     def check(self, layout: Layout, layer: Spec) -> None:
         """Raise FitError if the layer asks for what its weights do not allow."""
 

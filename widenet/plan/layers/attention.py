@@ -7,10 +7,14 @@ from widenet.errors import FitError
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
+from widenet.plan.tiles import FILLED_POSITIONS
 from widenet.plan.windows import Place, Shape
 from widenet.spec.layers import InputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.sequential import AttentionLayer
+
+_MOST_ADDED = FILLED_POSITIONS - 1
+"""Most positions that fill a sequence up."""
 
 
 class AttentionPlan(LayerPlan[AttentionLayer]):
@@ -46,6 +50,14 @@ class AttentionPlan(LayerPlan[AttentionLayer]):
         for _, inputs, outputs in matrices(layer, layout.units[layer.name]):
             yield inputs, outputs
 
+    def pairwise(self, job: Job, layer: AttentionLayer) -> int:
+        """Return the operations of 2 or 3 products of all pairs of positions, and of their gradients."""
+        length = (
+            -(-round(job.entries_of(job.layout.along[layer.name])) // FILLED_POSITIONS) * FILLED_POSITIONS
+        )
+        num = 3 if layer.positions == "relative" else 2
+        return 6 * num * job.num_examples * length * length * job.layout.units[layer.name]
+
     def check(self, layout: Layout, layer: AttentionLayer) -> None:
         """Raise FitError unless the heads share the units evenly."""
         units = layout.units[layer.name]
@@ -54,14 +66,14 @@ class AttentionPlan(LayerPlan[AttentionLayer]):
             raise FitError(f"must divide the units of its source, {units}", place=place, value=layer.heads)
 
     def activations(self, job: Job, layer: AttentionLayer) -> int:
-        """Return the numbers of positions, and those of sequences filled up to multiples of 8 positions.
+        """Return the numbers of positions, and those of sequences that are filled up.
 
         A position has 12 for each unit and 2 for each inner one; a filled one has 6 for each unit, and 2 for
         each head and earlier position.
         """
         units, positions = job.layout.units[layer.name], job.vectors(layer.name)
-        filled = positions + 7 * job.num_examples
-        earlier = 2 * layer.heads * (_newest(job.layout, layer) + 7)
+        filled = positions + _MOST_ADDED * job.num_examples
+        earlier = 2 * layer.heads * (_newest(job.layout, layer) + _MOST_ADDED)
         return positions * (12 * units + 2 * inner_units(layer, units)) + filled * (6 * units + earlier)
 
 
