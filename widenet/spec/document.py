@@ -49,7 +49,9 @@ class Spec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_known_fields(cls, values: Any) -> Any:
-        """Refuse unknown fields, which need the names of the known ones in their message."""
+        """Refuse what is no object, and unknown fields: their message names the known ones."""
+        if not isinstance(values, dict | cls):
+            raise PydanticCustomError("object", "Input should be an object with named fields")
         known = [field.alias or name for name, field in cls.model_fields.items()]
         for name in values if isinstance(values, dict) else ():
             if name not in known:
@@ -192,6 +194,8 @@ class Document(Spec, metaclass=_DocumentMeta):
         except DocumentError as error:  # of a rule; its place is a JSON path
             error.place = where if error.place is None else f"{where}: {error.place}"
             raise
+        except (TypeError, ValueError, RecursionError) as error:
+            raise DocumentError(f"must hold plain JSON values: {error}", place=where) from None
         document._path = "" if where == Document.usual_name else where
         return document
 
@@ -232,7 +236,7 @@ def first_mistake(where: str, values: Any, errors: Sequence[Any]) -> DocumentErr
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _unknown_kind(place, value, error.get("ctx", {}).get("expected_tags", ""))
     choices = [each for each in errors if each["loc"][:-1] == location[:-1] and each is not error]
-    rule = error["msg"].partition(" should ")[2]
+    rule = error["msg"].replace("valid tuple", "list").partition(" should ")[2]
     rule = f"must {rule}" if rule else error["msg"][0].lower() + error["msg"][1:]
     for choice in choices:
         if choice["type"] == "literal_error":

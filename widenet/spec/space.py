@@ -22,7 +22,7 @@ _MOST_PAIRS = 10_000
 class From(Spec):
     """One of some values, which may hold further choices."""
 
-    options: Annotated[list[Any], Field(alias="from", min_length=1)]
+    options: Annotated[list[Any], Field(alias="from", min_length=1, strict=False)]
     """The values."""
 
     @property
@@ -44,7 +44,7 @@ class From(Spec):
 class Between(Spec):
     """A number between two bounds, both included: a whole number if both are."""
 
-    between: Annotated[list[float | int], Field(min_length=2, max_length=2)]
+    between: Annotated[list[float | int], Field(min_length=2, max_length=2, strict=False)]
     """The lower and the upper bound."""
     log: bool = False
     """Search evenly on a logarithmic scale, as for learning rates."""
