@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -19,11 +20,10 @@ Compute = Callable[[int, int, Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 def own_examples(layout: Layout, exchange: Exchange) -> dict[str, Callable[[int], slice]]:
     """Return, by field, which examples of a batch a step reads here; it reads other fields whole."""
-    held = exchange.each(lambda shard: shard)
 
     def own(num_examples: int) -> slice:
         starts = edges(num_examples, layout.num_shards)
-        return slice(starts[held[0]], starts[held[-1] + 1])
+        return slice(starts[exchange.shards.start], starts[exchange.shards.stop])
 
     return dict.fromkeys(fields_by_examples(layout), own)
 
@@ -37,21 +37,17 @@ class Stack:
         compute: Computes the layers.
         ends: Layers whose units others read.
         edges: First example of each shard, then the number of examples.
-        where: Name of the last layer for messages.
     """
 
     exchange: Exchange
     compute: Compute
     ends: Sequence[str]
     edges: Sequence[int]
-    where: str
 
-    @classmethod
-    def of(
-        cls, exchange: Exchange, compute: Compute, ends: Sequence[str], num_examples: int, num_shards: int
-    ) -> "Stack":
-        """Divide the examples of a batch among shards, by their number alone."""
-        return cls(exchange, compute, ends, edges(num_examples, num_shards), f'layer "{ends[-1]}"')
+    @property
+    def where(self) -> str:
+        """Name of the last layer for messages."""
+        return f'layer "{self.ends[-1]}"'
 
     def values(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the units of the ends, float32 [E, units]; differentiable by the weights.
@@ -63,16 +59,10 @@ class Stack:
 
     def gathered(self, parts: Sequence[Tensor]) -> Tensor:
         """Return the units [E, units] of all examples from those of each shard of this process."""
-        most = max(stop - start for start, stop in self.spans())
-        padded = [pad(part_EU, (0, 0, 0, most - len(part_EU))) for part_EU in parts]
+        sizes = [stop - start for start, stop in pairwise(self.edges)]
+        padded = [pad(part_EU, (0, 0, 0, max(sizes) - len(part_EU))) for part_EU in parts]
         everyone = self.exchange.gather(padded, self.where)
-        return torch.cat(
-            [part[: stop - start] for part, (start, stop) in zip(everyone, self.spans(), strict=True)]
-        )
-
-    def spans(self) -> list[tuple[int, int]]:
-        """Return the first example of every shard and that after its last."""
-        return [*zip(self.edges, self.edges[1:], strict=False)]
+        return torch.cat([part[:size] for part, size in zip(everyone, sizes, strict=True)])
 
 
 class _Divided(torch.autograd.Function):
@@ -80,31 +70,30 @@ class _Divided(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, stack: Stack, names: list[str], *weights: Tensor) -> tuple[Tensor, ...]:
-        spans = stack.spans()
-
-        def of_shard(shard: int) -> tuple[int, list[Tensor], list[Tensor]]:
+        def of_shard(shard: int) -> tuple[list[Tensor], list[Tensor]]:
             with torch.enable_grad():
                 leaves = [weight.detach().requires_grad_() for weight in weights]
-                values = stack.compute(*spans[shard], dict(zip(names, leaves, strict=True)))
-                return shard, leaves, [values[end] for end in stack.ends]
+                span = stack.edges[shard], stack.edges[shard + 1]
+                values = stack.compute(*span, dict(zip(names, leaves, strict=True)))
+                return leaves, [values[end] for end in stack.ends]
 
-        ctx.stack, ctx.graphs = stack, stack.exchange.each(of_shard)
+        graphs = stack.exchange.each(of_shard)
+        ctx.stack, ctx.graphs = stack, dict(zip(stack.exchange.shards, graphs, strict=True))
         ctx.shapes = [weight.shape for weight in weights]
-        ends = zip(*(ends for _, _, ends in ctx.graphs), strict=True)
+        ends = zip(*(ends for _, ends in graphs), strict=True)
         return tuple(stack.gathered([part.detach() for part in parts]) for parts in ends)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         stack: Stack = ctx.stack
-        graphs = {shard: (leaves, ends) for shard, leaves, ends in ctx.graphs}
-        ctx.graphs, spans = None, stack.spans()
+        graphs, ctx.graphs = ctx.graphs, None
 
         def of_shard(shard: int) -> Tensor:
             leaves, ends = graphs.pop(shard)
-            start, stop = spans[shard]
+            own = slice(stack.edges[shard], stack.edges[shard + 1])
             # An end without weights before it, such as a pooled input, has no graph.
             roots = [(end, whole) for end, whole in zip(ends, gradients, strict=True) if end.requires_grad]
-            torch.autograd.backward([end for end, _ in roots], [whole[start:stop] for _, whole in roots])
+            torch.autograd.backward([end for end, _ in roots], [whole[own] for _, whole in roots])
             flat = [(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad).flatten() for leaf in leaves]
             numbers_N = torch.cat(flat)
             return pad(numbers_N, (0, -len(numbers_N) % SUMMED_NUMBERS)).view(-1, SUMMED_NUMBERS)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from widenet.model.operands import add_product, fill_product, with_rows
+from widenet.model.operands import add_product, fill_product
 from widenet.model.product import Blocks
 from widenet.plan.narrow import (
     PREDICTED_FILTERS,
@@ -97,7 +97,8 @@ class _Convolution(torch.autograd.Function):
         ctx.save_for_backward(operand_EN, operand_FK)
         ctx.work = work = _Work(len(values_EN), len(weight_FK), windows, blocks, values_EN)
         result_EU = work.empty(work.num, work.filters * prod(windows.positions))
-        filled_FK = operand_FK if blocks.rows is None else with_rows(operand_FK, PREDICTED_FILTERS)
+        missing = 0 if blocks.rows is None else max(PREDICTED_FILTERS - work.filters, 0)
+        filled_FK = functional.pad(operand_FK, (0, 0, 0, missing))
 
         def fill(start: int, stop: int) -> None:
             for first, last in work.pieces(start, stop):

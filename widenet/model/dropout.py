@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.model.activations import SELU_ALPHA, SELU_SCALE, activate, sides
+from widenet.model.step_random import StepRandom
 from widenet.spec.activations import Activation, Elu, LeakyRelu
 from widenet.spec.parts import DropoutForm
 
@@ -32,6 +33,14 @@ def dropped(
     units_EH, slope_EH = _at_rest(activation, z_EH.detach(), kept_EH, probability)
     through: Tensor = _Through.apply(z_EH, units_EH, slope_EH)  # type: ignore[no-untyped-call]
     return through
+
+
+def masked(values: Tensor, random: StepRandom | None, purpose: str, probability: float) -> Tensor:
+    """Return values after a step's dropout by a mask; outside training, the values."""
+    if random is None or not probability:
+        return values
+    kept = random.keep_mask(f"dropout/{purpose}", tuple(values.shape), probability, values.device)
+    return values * kept / (1 - probability)
 
 
 def _at_rest(

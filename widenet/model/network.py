@@ -31,6 +31,7 @@ from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.line import Pending
 from widenet.plan.layout import Key, Layout
+from widenet.plan.narrow import edges
 from widenet.plan.picture_layers import ends_of, weights_by_examples
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import PREDICTED_ROWS
@@ -352,7 +353,8 @@ class Network:
             return own.values
 
         num_examples = len(next(iter(prepared.dense.values())))
-        stack = Stack.of(self.exchange, compute, ends_of(layout, names), num_examples, layout.num_shards)
+        starts = edges(num_examples, layout.num_shards)
+        stack = Stack(self.exchange, compute, ends_of(layout, names), starts)
         activity.values |= stack.values(
             {name: self.trunk[name].tensor for name in weights_by_examples(layout)}
         )

@@ -27,21 +27,6 @@ def matrix_product(left_RK: Tensor, right_KC: Tensor) -> Tensor:
     return left_RK @ right_KC
 
 
-def product_by_rows(left_RK: Tensor, right_KC: Tensor, rows: int) -> Tensor:
-    """Return left @ right, float32 [R, C], from products of exactly `rows` rows, filled up with zeros."""
-    filled_RK, wide_KC = filled(left_RK, rows), wide_enough(right_KC)
-    result_RC = filled_RK.new_empty(len(filled_RK), wide_KC.shape[1], dtype=torch.float32)
-    for start in range(0, len(filled_RK), rows):
-        fill_product(result_RC[start : start + rows], filled_RK[start : start + rows], wide_KC)
-    return result_RC[: len(left_RK), : right_KC.shape[1]]
-
-
-def with_rows(values_RK: Tensor, fewest: int) -> Tensor:
-    """Return a matrix with zeros after its rows, if there are fewer than `fewest`."""
-    missing = fewest - len(values_RK)
-    return pad(values_RK, (0, 0, 0, missing)) if missing > 0 else values_RK
-
-
 def filled(values_RK: Tensor, rows: int) -> Tensor:
     """Return a matrix with zeros after its rows, up to a multiple of `rows`."""
     missing = -len(values_RK) % rows

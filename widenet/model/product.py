@@ -4,7 +4,7 @@ Of split layers, each shard multiplies all vectors by the rows of the weight tha
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.best_units import Query, Units, logits
-from widenet.model.operands import fill_product, filled, matrix_product, product_by_rows, rounded, wide_enough
+from widenet.model.operands import fill_product, filled, matrix_product, rounded, wide_enough
 from widenet.model.wide_weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.line import Pending
@@ -70,6 +70,11 @@ class Blocks:
             starts = [*range(0, rows, self.rows), rows]
         return self.exchange.start_blocks(result_RC, starts, fill, inner, self.where)
 
+    def times(self, values_EN: Tensor, weight_HN: Tensor) -> Tensor:
+        """Return values @ weight.T, float32 [E, H]; both are operands."""
+        product_EH = self.start(values_EN, weight_HN.T).result()
+        return product_EH[: len(values_EN), : len(weight_HN)].contiguous()
+
 
 @dataclass(frozen=True)
 class Whole:
@@ -96,8 +101,7 @@ class Whole:
 
     def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
         """Return values @ weight.T, float32 [E, H]; the values are an operand."""
-        product_EH = self.blocks.start(values_EN, operands[0].T).result()
-        return product_EH[: len(values_EN), : len(operands[0])].contiguous()
+        return self.blocks.times(values_EN, operands[0])
 
     def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Callable[[], Tensor]:
         """Start gradient @ weight; return what waits for it. Both are operands.
@@ -152,15 +156,11 @@ class Split:
         """See `Whole.times`."""
         exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
 
+        of_shard = replace(self.blocks, exchange=Exchange(1), most=1)
+
         def units_of(shard: int) -> Tensor:
-            if self.blocks.is_native:
-                own_RN = rows[shard].contiguous()
-                units_ER = logits(Query.of(values_EN), Units(own_RN, range(len(own_RN))))
-            elif self.blocks.rows is None:
-                units_ER = matrix_product(values_EN, rows[shard].T)
-            else:
-                units_ER = product_by_rows(values_EN, rows[shard].T, self.blocks.rows)
-            return pad(units_ER, (0, self.shards.size(0) - self.shards.size(shard)))
+            missing = self.shards.size(0) - self.shards.size(shard)
+            return pad(of_shard.times(values_EN, rows[shard]), (0, missing))
 
         terms = exchange.gather(exchange.each(units_of), self.blocks.where)
         units_EH = torch.stack(terms, dim=2).flatten(start_dim=1)[:, : self.shards.width]

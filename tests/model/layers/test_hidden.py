@@ -7,7 +7,8 @@ import torch
 
 from widenet.model.layers.hidden import forward, sparseness
 from widenet.model.step_random import StepRandom
-from widenet.spec.layers import HiddenLayer, Sparseness
+from widenet.spec.layers import HiddenLayer
+from widenet.spec.parts import Sparseness
 
 
 def layer(**settings):

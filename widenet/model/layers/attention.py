@@ -6,6 +6,7 @@ from torch.nn.functional import layer_norm
 
 from widenet.model.activations import activate
 from widenet.model.attention import attention
+from widenet.model.dropout import masked
 from widenet.model.layers import Flow, LayerKind
 from widenet.model.product import Whole, product
 from widenet.spec.sequential import AttentionLayer
@@ -22,8 +23,9 @@ class Attention(LayerKind[AttentionLayer]):
         (values_NU,) = flow.sources
         if layer.positions == "absolute":
             values_NU = values_NU + _of_positions(layer, flow)
-        values_NU = values_NU + _dropped(layer, flow, "attention", _attended(layer, flow, values_NU))
-        values_NU = values_NU + _dropped(layer, flow, "feed forward", _fed_forward(layer, flow, values_NU))
+        for name, part in (("attention", _attended), ("feed forward", _fed_forward)):
+            added_NU = part(layer, flow, values_NU)
+            values_NU = values_NU + masked(added_NU, flow.random, f"{layer.name}/{name}", layer.dropout)
         if layer.normalize_output:
             values_NU = _normalized(layer, flow, "output", values_NU)
         return sum(flow.skips, values_NU)
@@ -68,12 +70,3 @@ def _normalized(layer: AttentionLayer, flow: Flow, name: str, values_NU: Tensor)
     """Return the layer normalization of values: Ba, Kiros and Hinton, arXiv 1607.06450, equation 4."""
     scale_U, shift_U = (flow.tensor(f"{layer.name}/{name} {part}") for part in ("scale", "shift"))
     return layer_norm(values_NU, scale_U.shape, scale_U, shift_U, EPSILON)
-
-
-def _dropped(layer: AttentionLayer, flow: Flow, name: str, values_NU: Tensor) -> Tensor:
-    """Return values after the step's dropout."""
-    if flow.random is None or not layer.dropout:
-        return values_NU
-    purpose, shape = f"dropout/{layer.name}/{name}", tuple(values_NU.shape)
-    kept_NU = flow.random.keep_mask(purpose, shape, layer.dropout, values_NU.device)
-    return values_NU * kept_NU / (1 - layer.dropout)

@@ -40,9 +40,7 @@ def forward(
     layer's sums.
     positions: where the layer goes along a sequence; E is then their number.
     """
-    total_EH = sums[0]
-    for other in sums[1:]:
-        total_EH = total_EH + other
+    total_EH = sum(sums[1:], sums[0])
     if bias is not None:
         total_EH = total_EH + bias
     if normalized is not None:

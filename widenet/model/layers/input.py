@@ -8,6 +8,7 @@ from torch import Tensor
 
 from widenet.kernels.fixed_point import sum_by
 from widenet.kernels.powers import power
+from widenet.model.dropout import masked
 from widenet.model.step_random import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
@@ -59,11 +60,7 @@ def scaled(
 
 def scaled_dense(spec: InputLayer, values_EN: Tensor, random: StepRandom | None) -> Tensor:
     """A dense field as it enters the network."""
-    if spec.dropout and random is not None:
-        kept_EN = random.keep_mask(
-            f"dropout/{spec.name}", tuple(values_EN.shape), spec.dropout, values_EN.device
-        )
-        values_EN = values_EN * kept_EN / (1 - spec.dropout)
+    values_EN = masked(values_EN, random, spec.name, spec.dropout)
     match spec.scale:
         case "mean":
             return values_EN / values_EN.shape[1]

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from widenet.model.dropout import masked
 from widenet.model.layers import Flow, LayerKind
 from widenet.model.positions import Positions
 from widenet.model.product import Factor
@@ -39,21 +40,14 @@ def forward(
     state before.
     random: the step's random numbers; None outside training.
     """
-    total_NG = sums[0]
-    for other in sums[1:]:
-        total_NG = total_NG + other
+    total_NG = sum(sums[1:], sums[0])
     carried = None
     if bias is not None:
         total_NG = total_NG + bias[: spec.sums]
         if spec.cell == "gru":
             carried = torch.cat([torch.zeros(2 * spec.units, device=bias.device), bias[spec.sums :]])
     state_NH = states(CELLS[spec.cell], total_NG, weight, carried, positions.sizes)
-    if random is not None and spec.dropout:
-        kept_NH = random.keep_mask(
-            f"dropout/{spec.name}", tuple(state_NH.shape), spec.dropout, state_NH.device
-        )
-        state_NH = state_NH * kept_NH / (1 - spec.dropout)
-    return state_NH
+    return masked(state_NH, random, spec.name, spec.dropout)
 
 
 class Recurrent(LayerKind[RecurrentLayer]):
