@@ -106,9 +106,7 @@ def merged_sources(spec: NetworkSpec) -> dict[str, Layer]:
     for output in (output for output in spec.outputs if output.weightless):
         source = spec.layer(spec.sources(output)[0])
         others = (other for other in spec.layers if not isinstance(other, InputLayer))
-        uses = sum(
-            source.name in (*spec.sources(other), *(getattr(other, "skip", None) or ())) for other in others
-        )
+        uses = sum(source.name in (*spec.sources(other), *other.skipped) for other in others)
         if uses == 1 and _can_merge(source, output):
             merged[output.name] = source
     return merged
@@ -202,7 +200,7 @@ def attributes_of(
         whole["type"] = TYPES.index("Convolutional" if has_places else "FullyConnected")
         whole["attributes"] = SPARSE * is_sparse | DENOISING * (layer.denoise > 0)
     else:
-        for name, others in (("source", spec.sources(layer)), ("skip", getattr(layer, "skip", None) or ())):
+        for name, others in (("source", spec.sources(layer)), ("skip", layer.skipped)):
             texts |= {f"{name}{place}": other for place, other in enumerate(others)}
             whole[f"{name}s"] = len(others)
     whole["kind"] = _kind(layer)
