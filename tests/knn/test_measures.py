@@ -57,15 +57,16 @@ def test_a_pair_has_the_same_bits_in_any_company(measure):
 @pytest.mark.parametrize("pairs", [*PAIRS, PAIRS[0] + np.float32(1000), PAIRS[0] * np.float32(1e-38)])
 def test_no_vector_is_nearer_than_its_product_allows(measure, pairs):
     queries, vectors = torch.from_numpy(pairs)
-    part = Part.of(measure, 0, vectors)
+    part = Part(measure, range(len(vectors)), vectors)
+    longest, shortest = part.extent.tolist()
     direct = approach(measure, queries)
     products = part.products(direct, 0, len(vectors))
     for column in range(len(vectors)):
         near = nearness(measure, queries, vectors[column : column + 1].expand_as(queries))
-        most = ceiling(measure, products[:, column], direct, part.longest, part.shortest)
+        most = ceiling(measure, products[:, column], direct, longest, shortest)
         assert bool((near <= most).all())
         if measure != "cosine" and 1e-15 < float(lengths(vectors).max()) < 1e15:
-            assert bool((most - near <= 1e-5 * (lengths(queries) + part.longest) ** 2).all())
+            assert bool((most - near <= 1e-5 * (lengths(queries) + longest) ** 2).all())
 
 
 @pytest.mark.parametrize("measure", MEASURES)

@@ -53,10 +53,6 @@ class Query:
         whole_EH, scale_E = quantized_queries(direct_EH)
         return cls(whole_EH.float(), scale_E)
 
-    def rows(self, span: slice) -> "Query":
-        """Return the vectors of some of the examples."""
-        return Query(self.number_EH[span], None if self.scale_E is None else self.scale_E[span])
-
     def check(self, units: "Units") -> None:
         """Raise TypeError if the vectors of units are not of the same kind and length."""
         check_dtype(torch.float32 if self.scale_E is None else torch.int8, units.vector_TH)

@@ -3,13 +3,12 @@
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Event, Lock
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from widenet.arguments import typed
-from widenet.data.vectors import Array, source_of
+from widenet.data.vectors import source_of
 from widenet.errors import OptionError
 from widenet.knn.neighbours import Neighbours
 from widenet.metrics.ranking import checked_k
@@ -22,7 +21,7 @@ Answer = tuple[NDArray[np.float64], NDArray[np.int64]]
 class _Batch:
     """Queries that wait for one search; `is_full` is set when no more may join."""
 
-    queries: list[Array] = field(default_factory=list)
+    queries: list[NDArray[np.float32]] = field(default_factory=list)
     is_full: Event = field(default_factory=Event)
     answer: "Future[Answer]" = field(default_factory=Future)
 
@@ -53,13 +52,11 @@ class BatchedNeighbours:
 
         See `Neighbours.search`; raises what a search for this query alone would raise.
         """
-        source = source_of(np.asarray(query)[None], None)
-        assert isinstance(source, Array), "numbers in memory"
-        self.neighbours.check_queries(source)
+        query_1D = self.neighbours.check_queries(source_of(np.asarray(query)[None], None)).cpu().numpy()
         with self._joining:
             batch = self._open = self._open or _Batch()
             row = len(batch.queries)
-            batch.queries.append(source)
+            batch.queries.append(query_1D)
             if len(batch.queries) == self.size:
                 self._close(batch)
         if row == 0:
@@ -74,8 +71,7 @@ class BatchedNeighbours:
             with self._joining:
                 self._close(batch)
             with self._searching:
-                queries: NDArray[Any] = np.concatenate([query.rows(0, 1) for query in batch.queries])
-                batch.answer.set_result(self.neighbours.search(queries, self.k))
+                batch.answer.set_result(self.neighbours.search(np.concatenate(batch.queries), self.k))
         except BaseException as error:
             with self._joining:
                 self._close(batch)

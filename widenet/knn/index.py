@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.errors import DataError, OptionError
-from widenet.knn.neighbours import Neighbours, check_choice
+from widenet.knn.neighbours import Neighbours, check_choice, others_of
 from widenet.late_imports import optional
 from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import num_processes
@@ -144,20 +144,10 @@ def _recall(
     collection: Neighbours, index: Any, positions: NDArray[np.int64], queries: NDArray[np.float32], k: int
 ) -> float:
     """Share of the k exact nearest neighbours of some vectors that an index finds; see `Exported`."""
-    _, exact = collection.search(collection.vectors(positions), k + 1)
+    _, exact, is_exact = collection.others(positions, k)
     _, approximate = index.search(queries, k + 1)
-    exact = _without_itself(exact, positions, k)
-    approximate = _without_itself(approximate, positions, k)
-    if not (exact >= 0).any():
-        return 1.0
-    return float((exact[:, :, None] == approximate[:, None, :]).any(axis=2)[exact >= 0].mean())
-
-
-def _without_itself(neighbours: NDArray[np.int64], positions: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """The first k neighbours of each vector that are not the vector itself; -1 if there are fewer."""
-    other = neighbours != positions[:, None]
-    order = np.argsort(~other, axis=1, kind="stable")
-    return np.take_along_axis(np.where(other, neighbours, -1), order, axis=1)[:, :k]
+    is_found = (exact[:, :, None] == approximate[:, None, :]) & others_of(approximate, positions, k)[:, None]
+    return float(is_found.any(axis=2)[is_exact].mean()) if is_exact.any() else 1.0
 
 
 def _keys_path(out: Path) -> Path:

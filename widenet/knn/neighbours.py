@@ -26,13 +26,6 @@ from widenet.plan.shards import Shards
 from widenet.spec.layers import InputLayer, OutputLayer
 
 
-class Named(Protocol):
-    """A run that has the names of its fields' features."""
-
-    def vocabulary(self, field: str) -> Vocabulary:
-        """The names of a field's features; raises FitError if it has none."""
-
-
 @runtime_checkable
 class Trained(Protocol):
     """A network and its run, such as `widenet.Model`."""
@@ -42,8 +35,8 @@ class Trained(Protocol):
         """The network with the weights."""
 
     @property
-    def run(self) -> Named:
-        """The run with the names."""
+    def run(self) -> Any:
+        """The run, whose `vocabulary(field)` has the names of a field's features."""
 
 
 def check_layer(network: Network, layer: str | None) -> str:
@@ -64,7 +57,8 @@ def check_layer(network: Network, layer: str | None) -> str:
 
 def features_of(model: Trained, layer: str) -> Vocabulary:
     """The names of the features that a layer's units stand for."""
-    return model.run.vocabulary(field_of(model.network, layer))
+    names: Vocabulary = model.run.vocabulary(field_of(model.network, layer))
+    return names
 
 
 def field_of(network: Network, layer: str) -> str:
@@ -88,7 +82,7 @@ def parts_of(network: Network, layer: str, measure: Measure, count: int) -> dict
         held = [network.wide[name].parts[shard].rows(0, len(units))[0].detach() for name in weights]
         matrices = [matrix.to(network.device) for matrix in held]
         vectors_ND = matrices[0] if len(matrices) == 1 else torch.cat(matrices, dim=1)
-        return shard, Part.of(measure, units, vectors_ND)
+        return shard, Part(measure, units, vectors_ND)
 
     return dict(network.exchange.each(part))
 
@@ -138,10 +132,9 @@ class Neighbours:
         self.keys, self.parts, self.measure, self.exchange = keys, parts, measure, exchange
         first = next(iter(parts.values())).vectors_ND
         self.columns, self.device = first.shape[1], first.device
-        extents = exchange.gather(exchange.each(lambda shard: _extent(parts[shard])), "neighbours")
-        longest_S, shortest_S, size_S = torch.stack(extents).unbind(dim=1)
+        extents = exchange.gather(exchange.each(lambda shard: parts[shard].extent), "neighbours")
+        longest_S, shortest_S = torch.stack(extents).unbind(dim=1)
         self.longest, self.shortest = float(longest_S.max()), float(shortest_S.min())
-        self.largest_part = int(size_S.max())
 
     @classmethod
     @typed
@@ -190,7 +183,7 @@ class Neighbours:
             start, stop = (len(source) * edge // shards for edge in (shard, shard + 1))
             stored_ND = torch.from_numpy(source.rows(start, stop)).to(own_device, getattr(torch, stored))
             _check_finite(stored_ND, source, start, stored)
-            parts[shard] = Part.of(measure, range(start, stop), stored_ND)
+            parts[shard] = Part(measure, range(start, stop), stored_ND)
 
         with fixed_arithmetic():
             by_all(exchange, lambda: exchange.each(read), "vectors")
@@ -252,9 +245,7 @@ class Neighbours:
             all [E, min(k + 1, N)].
         """
         scores_EK, nearest_EK = self.search(self.vectors(positions), k + 1)
-        kept_EK = nearest_EK != positions[:, None]
-        kept_EK &= kept_EK.cumsum(axis=1) <= k
-        return scores_EK, nearest_EK, kept_EK
+        return scores_EK, nearest_EK, others_of(nearest_EK, positions, k)
 
     def search_all(
         self, queries: Source, k: int, size: int
@@ -299,12 +290,9 @@ class Neighbours:
     def _nearest(self, queries_ED: Tensor, k: int, num_candidates: int) -> tuple[Tensor, Tensor]:
         """Nearness and positions [E, k], nearest first, chosen among so many candidates for each query."""
         block_size = max(1, min(LARGEST_BLOCK, _CANDIDATES_A_BLOCK // num_candidates))
-        nearness = [queries_ED.new_zeros(0, k, dtype=torch.float64)]
-        positions = [torch.zeros(0, k, dtype=torch.int64, device=self.device)]
-        for block_ED in torch.split(queries_ED, block_size):
-            nearness_EK, positions_EK = self._nearest_of_block(block_ED, k, num_candidates)
-            nearness.append(nearness_EK)
-            positions.append(positions_EK)
+        blocks = torch.split(queries_ED, block_size)
+        found = [self._nearest_of_block(block_ED, k, num_candidates) for block_ED in blocks]
+        nearness, positions = zip(*found, strict=True)
         return torch.cat(nearness), torch.cat(positions)
 
     def _nearest_of_block(self, queries_ED: Tensor, k: int, num_candidates: int) -> tuple[Tensor, Tensor]:
@@ -331,19 +319,20 @@ class Neighbours:
         if number == len(self):
             everything = torch.arange(number, device=self.device).expand(len(queries_ED), number)
             return everything, queries_ED.new_full((len(queries_ED),), -torch.inf, dtype=torch.float64)
-        direct_ED, of_a_part = approach(self.measure, queries_ED), min(number, self.largest_part)
+        direct_ED = approach(self.measure, queries_ED)
         floor_E = direct_ED.new_full((len(direct_ED),), -torch.inf)
-        best = self.exchange.each(lambda shard: self.parts[shard].best(direct_ED, of_a_part, floor_E))
+        best = self.exchange.each(lambda shard: self.parts[shard].best(direct_ED, number, floor_E))
         keys_EC = torch.cat(self.exchange.gather(best, "neighbours"), dim=1).topk(number, dim=1).values
         product_EC, positions_EC = unpacked(keys_EC)
         ceiling_E = ceiling(self.measure, product_EC[:, -1], direct_ED, self.longest, self.shortest)
         return positions_EC.sort(dim=1).values, ceiling_E
 
 
-def _extent(part: Part) -> Tensor:
-    """The largest and smallest length and the number of vectors of a shard, float64 [3]."""
-    extent = [part.longest, part.shortest, len(part.vectors_ND)]
-    return torch.tensor(extent, dtype=torch.float64, device=part.vectors_ND.device)
+def others_of(nearest_EK: NDArray[np.int64], positions: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
+    """Return which of the nearest positions, bool [E, K], are the first k but the own one of each row."""
+    kept_EK: NDArray[np.bool_] = nearest_EK != positions[:, None]
+    kept_EK &= kept_EK.cumsum(axis=1) <= k
+    return kept_EK
 
 
 def _check_finite(vectors_ND: Tensor, source: Source, start: int, stored: str) -> None:

@@ -1,9 +1,8 @@
 """The vectors of one shard: their float32 products with queries, and their exact nearness."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widenet.kernels import best_units
 from widenet.kernels.running_top_k import running_top_k
@@ -15,45 +14,27 @@ _BLOCK_NUMBERS = 2**22
 """Numbers of vectors that are converted to float64 at once."""
 
 
-@dataclass(frozen=True)
 class Part:
     """The vectors of one shard.
 
     Attributes:
         measure: The measure of nearness.
         positions: Positions of the vectors.
-        vectors_ND: The vectors as they are stored, [N, D].
+        vectors_ND: The vectors as they are stored, finite, [N, D].
+        extent: The largest length, and the smallest above 0, float64 [2].
         offset_N: For "l2": minus half the squared lengths, float32.
         factor_N: For "cosine": one over the lengths, float32; 0 for a vector of length 0.
-        longest: The largest length.
-        shortest: The smallest length above 0.
     """
 
-    measure: Measure
-    positions: range
-    vectors_ND: Tensor
-    offset_N: Tensor | None
-    factor_N: Tensor | None
-    longest: float
-    shortest: float
-
-    @classmethod
-    def of(cls, measure: Measure, positions: range, vectors_ND: Tensor) -> "Part":
-        """Make a shard of finite vectors."""
+    def __init__(self, measure: Measure, positions: range, vectors_ND: Tensor) -> None:
+        self.measure, self.positions, self.vectors_ND = measure, positions, vectors_ND
         rows = max(1, _BLOCK_NUMBERS // vectors_ND.shape[1])
-        length_N = torch.zeros(0).double()
-        if len(vectors_ND):
-            length_N = torch.cat([lengths(block) for block in torch.split(vectors_ND, rows)])
-        positive = length_N[length_N > 0]
-        return cls(
-            measure,
-            positions,
-            vectors_ND,
-            offset_N=(-0.5 * length_N.square()).float() if measure == "l2" else None,
-            factor_N=torch.where(length_N > 0, 1 / length_N, 0.0).float() if measure == "cosine" else None,
-            longest=float(length_N.max()) if len(positive) else 0.0,
-            shortest=float(positive.min()) if len(positive) else torch.inf,
-        )
+        length_N = torch.cat([lengths(block) for block in torch.split(vectors_ND, rows)])
+        above_N = torch.where(length_N > 0, length_N, torch.inf)
+        ends = pad(length_N, (0, 1)).amax(dim=0), pad(above_N, (0, 1), value=torch.inf).amin(dim=0)
+        self.extent = torch.stack(ends)
+        self.offset_N = (-0.5 * length_N.square()).float() if measure == "l2" else None
+        self.factor_N = (1 / above_N).float() if measure == "cosine" else None
 
     def rows(self, positions_P: Tensor) -> Tensor:
         """The vectors at some positions, float32 [P, D]; zeros for those of other shards."""
