@@ -19,7 +19,7 @@ from tests.trainings import SETTINGS, WIDTH, books
 from widenet import Model, dataset_from_lists
 from widenet.kernels import table
 from widenet.knn.neighbours import Neighbours
-from widenet.predict.logit_tiles import Tiles
+from widenet.predict.top_k import Tiles
 from widenet.runs import Silence
 from widenet.training.saving import Saving, Snapshot
 

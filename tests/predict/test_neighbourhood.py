@@ -11,8 +11,8 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
-from widenet.predict.logit_tiles import layer_values
 from widenet.predict.terms import table_of, terms_of
+from widenet.predict.top_k import layer_values
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

@@ -5,9 +5,8 @@ import torch
 
 from widenet.data.lists import dataset_from_lists
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.logit_tiles import layer_values
 from widenet.predict.terms import repeated
-from widenet.predict.top_k import top_k
+from widenet.predict.top_k import layer_values, top_k
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
 

@@ -10,7 +10,7 @@ from tests.trainings import TIED, UNTIED
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError, OptionError
 from widenet.model.layers.input import damping
-from widenet.predict.logit_tiles import Tiles
+from widenet.predict.top_k import Tiles
 from widenet.runs import train
 from widenet.sparse import SparseBatch
 

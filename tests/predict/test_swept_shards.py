@@ -9,8 +9,7 @@ from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict import top_k
-from widenet.predict.logit_tiles import Tiles
-from widenet.predict.top_k import Filter, Only
+from widenet.predict.top_k import Filter, Only, Tiles
 from widenet.runs.made_of import put_in_8_bits
 from widenet.sparse import SparseBatch
 

@@ -13,8 +13,7 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.plan.shards import as_slice
 from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS
-from widenet.predict.logit_tiles import layer_values
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.top_k import Filter, layer_values, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -16,8 +16,7 @@ from widenet.errors import DataError, OptionError, nearest
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.dataset_rows import rows_a_block
-from widenet.predict.logit_tiles import layer_values
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.top_k import Filter, layer_values, top_k
 from widenet.regular_files import check_regular
 from widenet.runs import Model
 from widenet.sparse import SparseBatch

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from widenet.model.network import Network
 from widenet.model.preparation import Values
-from widenet.predict.logit_tiles import Tiles
 from widenet.predict.terms import Term, of_units
-from widenet.predict.top_k import Filter, Only, joined, ranked, top_k
+from widenet.predict.top_k import Filter, Only, Tiles, joined, ranked, top_k
 from widenet.sparse import SparseBatch
 
 _DEEPER, _LEAST_POOL = 5, 100

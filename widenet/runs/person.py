@@ -11,7 +11,7 @@ from torch import Tensor
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, nearest, warn_user
 from widenet.plan.descriptions import described_weights
-from widenet.predict.ranking_arguments import (
+from widenet.predict.filters import (
     LARGEST,
     check_order,
     checked_items,

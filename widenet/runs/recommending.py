@@ -21,13 +21,16 @@ from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.dataset_rows import Block, Restrictions, recommendations
-from widenet.predict.filters import PerUser, banned_by, filter_of, rules_of
-from widenet.predict.ranking_arguments import (
+from widenet.predict.filters import (
+    PerUser,
+    banned_by,
     check_order,
     checked_items,
     checked_names,
     checked_values,
+    filter_of,
     is_list,
+    rules_of,
 )
 from widenet.predict.shares import shares
 from widenet.runs import person
