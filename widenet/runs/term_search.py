@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -122,23 +123,48 @@ def search(
     choosing, judging = _halves(dataset, spec.field, users)
     some = choosing[:: max(1, len(choosing) // _SCREENING)]
     most = max(*TRIED, 0 if own is None else own.neighbours)
-    trial = _Trial(network, name, dataset, metric, excludes_seen, most, check_interrupted)
-    tried: dict[Term | None, Choice] = {}
+    # What occurs together is counted once for each order.
+    known: dict[str, dict[int, Neighbours]] = {}
+    occurrences, tried = dataset.counts(spec.field), dict[Term | None, Choice]()
+
+    def give(term: Term | None) -> None:
+        set_terms(network, name, neighbourhood=term)
+        output, each = network.outputs[name], network.exchange.each
+        if term is None:
+            return
+        if term.order not in known:
+            found = dict(each(lambda shard: (shard, counted(output, dataset, shard, most))))
+            counts = next(iter(found.values())).counts  # equal in all of them: kept once
+            known[term.order] = {shard: replace(near, counts=counts) for shard, near in found.items()}
+        nearest = known[term.order]
+        each(lambda shard: take_neighbours(output, shard, nearest[shard].nearest(term.neighbours)))
+
+    def choice_of(rows: np.ndarray, term: Term | None) -> Choice:
+        check_interrupted()
+        give(term)
+        asked = [check_metric(metric)], name, excludes_seen
+        with fixed_arithmetic():
+            result = evaluate(
+                network, dataset, PART, *asked, keep_users=True, rows=rows, counts_L=occurrences
+            )
+        assert result.users is not None
+        column = result.users.names.index(metric)
+        return Choice(term, result[metric], result.users.values[:, column])
 
     def measure(term: Term | None) -> Choice:
         if term not in tried:
-            tried[term] = trial.of(some, term)
+            tried[term] = choice_of(some, term)
             if report is not None:
                 report(tried[term])
         return tried[term]
 
     _try_all(measure, own, dataset.field(spec.field).kind == "sequence")
-    finalists = sorted(tried.values(), key=_mean, reverse=True)[:_FINALISTS]
+    finalists = sorted(tried.values(), key=_MEAN, reverse=True)[:_FINALISTS]
     if len(some) < len(choosing):
-        finalists = [trial.of(choosing, choice.term) for choice in finalists]
-    best = max(finalists, key=_mean)
-    found = Found(trial.of(judging, own), trial.of(judging, best.term))
-    trial.set(found.term)
+        finalists = [choice_of(choosing, choice.term) for choice in finalists]
+    best = max(finalists, key=_MEAN)
+    found = Found(choice_of(judging, own), choice_of(judging, best.term))
+    give(found.term)
     return found
 
 
@@ -172,79 +198,26 @@ def set_terms(network: Network, name: str, **terms: Any) -> None:
         output.empty_lists()
 
 
-@dataclass
-class _Trial:
-    """Measures terms of a network's output, for all of which it counts once with each order."""
-
-    network: Network
-    name: str
-    dataset: Dataset
-    metric: str
-    excludes_seen: bool
-    most: int
-    check_interrupted: Callable[[], None] = lambda: None
-    found: dict[str, dict[int, Neighbours]] = field(default_factory=dict)
-
-    @cached_property
-    def counts(self) -> np.ndarray:
-        """How often each feature occurs, int64."""
-        return self.dataset.counts(self.network.outputs[self.name].spec.field)
-
-    def set(self, term: Term | None) -> None:
-        """Give the output a term, or none."""
-        set_terms(self.network, self.name, neighbourhood=term)
-        output, each = self.network.outputs[self.name], self.network.exchange.each
-        if term is None:
-            return
-        if term.order not in self.found:
-            found = dict(each(lambda shard: (shard, counted(output, self.dataset, shard, self.most))))
-            counts = next(iter(found.values())).counts  # equal in all of them: kept once
-            self.found[term.order] = {shard: replace(own, counts=counts) for shard, own in found.items()}
-        known = self.found[term.order]
-        each(lambda shard: take_neighbours(output, shard, known[shard].nearest(term.neighbours)))
-
-    def of(self, rows: np.ndarray, term: Term | None) -> Choice:
-        """Measure some users with a term, or without one."""
-        self.check_interrupted()
-        self.set(term)
-        with fixed_arithmetic():
-            result = evaluate(
-                self.network,
-                self.dataset,
-                PART,
-                [check_metric(self.metric)],
-                self.name,
-                self.excludes_seen,
-                keep_users=True,
-                rows=rows,
-                counts_L=self.counts,
-            )
-        assert result.users is not None
-        column = result.users.names.index(self.metric)
-        return Choice(term, result[self.metric], result.users.values[:, column])
-
-
 _Measure = Callable[[Term | None], Choice]
+_MEAN = attrgetter("mean")
 
 
 def _try_all(measure: _Measure, own: Term | None, is_sequence: bool) -> None:
-    """Measure no term, that of the run, if any, and other terms."""
+    """Measure no term, that of the run, if any, and others of some numbers of neighbours.
+
+    For each number: all exponents, then the best with other floors and weights.
+    """
     measure(None)
     if own is not None:
         measure(own)
     in_order: list[Mapping[str, Any]] = [TERM_IN_ORDER, {**TERM_IN_ORDER, "order": "forward"}]
     for start in [TERM, *in_order] if is_sequence else [TERM]:
         for number in TRIED:
-            _try_neighbours(measure, start, number)
-
-
-def _try_neighbours(measure: _Measure, start: Mapping[str, Any], number: int) -> None:
-    """Measure terms of so many neighbours: all exponents, then the best with other floors and weights."""
-    usual = Term.model_validate({**start, "neighbours": number})
-    exponents = (usual.model_copy(update={"popularity": popularity}) for popularity in _POPULARITIES)
-    best = max(map(measure, exponents), key=_mean)
-    for floor in _FLOORS:
-        best = max(best, _climbed(measure, measure(_other(best, floor=floor))), key=_mean)
+            usual = Term.model_validate({**start, "neighbours": number})
+            exponents = (usual.model_copy(update={"popularity": each}) for each in _POPULARITIES)
+            best = max(map(measure, exponents), key=_MEAN)
+            for floor in _FLOORS:
+                best = max(best, _climbed(measure, measure(_other(best, floor=floor))), key=_MEAN)
 
 
 def _climbed(measure: _Measure, start: Choice) -> Choice:
@@ -264,10 +237,6 @@ def _climbed(measure: _Measure, start: Choice) -> Choice:
 def _other(choice: Choice, **settings: float) -> Term:
     assert choice.term is not None
     return choice.term.model_copy(update=settings)
-
-
-def _mean(choice: Choice) -> float:
-    return choice.mean
 
 
 def fit_terms(
@@ -297,7 +266,7 @@ def fit_terms(
 
     def tried(choice: Choice) -> None:
         choices.append(choice)
-        best = max(choices, key=lambda each: each.mean)
+        best = max(choices, key=_MEAN)
         report.tried(f"{len(choices)} tried, the best so far: {evaluation.metric} {best}")
 
     def check_interrupted() -> None:
@@ -315,8 +284,20 @@ def fit_terms(
         found = search(network, layer.name, dataset, *asked)
         has_changed = has_changed or found.term != found.before.term
         report.say(_said(found, evaluation.metric, output, dataset.manifest.words.examples))
-        facts_of_fit = _facts(found, layer.name, evaluation.metric, len(choices))
-        fits.append({**facts_of_fit, "seconds": round(time.monotonic() - started, 3)})
+        # The means are those over the users who did not choose the term.
+        fits.append(
+            {
+                "output": layer.name,
+                "num_tried": len(choices),
+                "metric": evaluation.metric,
+                "num_users": len(found.best.values_E),
+                "before": found.before.mean,
+                "best": found.best.mean,
+                "best_term": words_of(found.best.term),
+                "term": words_of(found.term),
+                "seconds": round(time.monotonic() - started, 3),
+            }
+        )
     # Unless somebody has removed the log.
     by_leader(network.exchange, lambda: run.log_more({FITS: fits}) if run.records() else None, "log")
     facts = saved_fit(run, network)
@@ -353,20 +334,6 @@ def _can_fit(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> bool:
         and PART in dataset.field(layer.field).parts
         and len(able_rows(dataset, layer.field)) >= 2
     )
-
-
-def _facts(found: Found, output: str, metric: str, num_tried: int) -> dict[str, Any]:
-    """Return what the log says of a fit; `metric` is the mean over the users who did not choose the term."""
-    return {
-        "output": output,
-        "num_tried": num_tried,
-        "metric": metric,
-        "num_users": len(found.best.values_E),
-        "before": found.before.mean,
-        "best": found.best.mean,
-        "best_term": words_of(found.best.term),
-        "term": words_of(found.term),
-    }
 
 
 def _said(found: Found, metric: str, output: str, examples: str) -> str:
