@@ -2,7 +2,6 @@
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,8 +113,7 @@ def test_ranked_shards_give_the_best_units_and_the_sums_of_their_logits(num, thr
         shards.append(Units(own, range(shard, 3001, 4), None, None, True, *sums))
         parts.append(best_units.logits(query, Units(own, range(shard, 3001, 4), directions=True)))
     searches = [RunningTopK(9, torch.full((num,), -torch.inf)) for _ in range(threads)]
-    query = replace(query, end_E=excluded.indptr, unit_Z=excluded.indices.long(), barred_L=barred_L)
-    best_units.rank(query, shards, searches)
+    best_units.rank(query, shards, searches, SparseBatch.from_lists(lists), barred_L)
     keys_EN = torch.cat([search.result() for search in searches], dim=1)
     found, units_EK = unpacked(keys_EN.topk(9, dim=1).values)
     logits_EL = torch.empty(num, 3001)

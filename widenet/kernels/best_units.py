@@ -16,6 +16,7 @@ from widenet.kernels.bits import chosen_bits
 from widenet.kernels.native import Packed, call, check_dtype, packed
 from widenet.kernels.quantized import quantized_queries
 from widenet.kernels.table import runner
+from widenet.sparse import SparseBatch
 
 MAGNITUDE = 2**31 - 1
 """The bits of a float32 without its sign."""
@@ -33,20 +34,14 @@ class Query:
     Attributes:
         number_EH: float32, contiguous; whole numbers for units in 8 bits.
         scale_E: What each example's whole numbers are multiplied by, float32; None: they are not whole.
-        end_E: First of the entries of each example, then their number, int64 [E + 1]; None: no entries.
-        unit_Z: The entries: units that an example may not have, int64, ascending.
-        barred_L: Whether no example may have a unit, bool; None: each may be had.
     """
 
     number_EH: Tensor
     scale_E: Tensor | None = None
-    end_E: Tensor | None = None
-    unit_Z: Tensor | None = None
-    barred_L: Tensor | None = None
 
     @classmethod
     def of(cls, direct_EH: Tensor, in_8_bits: bool = False) -> "Query":
-        """Return vectors, float32, as units take them; they may have all units."""
+        """Return vectors, float32, as units take them."""
         direct_EH = direct_EH.contiguous()
         if not in_8_bits:
             return cls(direct_EH)
@@ -59,14 +54,14 @@ class Query:
         if units.vector_TH.shape[1] != self.number_EH.shape[1]:
             raise TypeError("the vectors of examples and units differ in length")
 
-    def packed(self) -> Packed:
-        """Return the vectors for the library."""
+    def packed(self, excluded: SparseBatch | None = None, barred_L: Tensor | None = None) -> Packed:
+        """Return the vectors for the library, with the units that examples may not have; see `rank`."""
+        hidden = (None, None) if excluded is None else (excluded.indptr, excluded.indices)
         check_dtype(torch.float32, self.number_EH, self.scale_E)
-        check_dtype(torch.int64, self.end_E, self.unit_Z)
-        check_dtype(torch.bool, self.barred_L)
+        check_dtype(torch.int64, *hidden)
+        check_dtype(torch.bool, barred_L)
         fuses = int(chosen_bits() == "native")
-        hidden = self.end_E, self.unit_Z, self.barred_L
-        return packed(self.number_EH, self.scale_E, *self.number_EH.shape, fuses, *hidden)
+        return packed(self.number_EH, self.scale_E, *self.number_EH.shape, fuses, *hidden, barred_L)
 
 
 @dataclass(frozen=True)
@@ -136,20 +131,28 @@ class RunningTopK:
         return self._keys_EN[:, : self.k]
 
 
-def rank(query: Query, shards: Sequence[Units], searches: Sequence[RunningTopK]) -> None:
+def rank(
+    query: Query,
+    shards: Sequence[Units],
+    searches: Sequence[RunningTopK],
+    excluded: SparseBatch | None = None,
+    barred_L: Tensor | None = None,
+) -> None:
     """Search units of some shards, and sum up those of a softmax.
 
     Args:
         query: The examples.
         shards: The units of each shard.
         searches: A search for each thread; together they find the best units.
+        excluded: Units that an example may not have, int64, ascending; None: it may have all.
+        barred_L: Whether no example may have a unit, bool; None: each may be had.
     """
     if len(query.number_EH) and shards:
         for units in shards:
             query.check(units)
         packed_shards = [units.packed() for units in shards]
         states = [search.packed for search in searches]
-        call("rank", query.packed(), packed_shards, len(shards), states, len(states))
+        call("rank", query.packed(excluded, barred_L), packed_shards, len(shards), states, len(states))
 
 
 def logits(query: Query, units: Units, result_ET: Tensor | None = None) -> Tensor:

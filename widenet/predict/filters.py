@@ -341,21 +341,19 @@ def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
     check_regular(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(bounded_lines(file, path))
             has_header = len(columns) > 1
-            present = next(reader, []) if has_header else list(columns)
+            reader = csv.DictReader(bounded_lines(file, path), None if has_header else columns)
+            present = reader.fieldnames or []
             missing = [name for name in columns if name not in present]
             if missing:
                 rule = f"is missing; the first line has {', '.join(dict.fromkeys(present)) or 'nothing'}"
                 raise DataError(rule, place=path, column=missing[0])
-            places = {name: place for place, name in enumerate(present)}
             for row in reader:
-                if not row:
-                    continue
-                if len(row) < len(present) or (len(row) > len(present) and not has_header):
-                    expected = "1 column" if len(present) == 1 else f"{len(present)} columns"
-                    raise DataError(f"must have {expected}", place=path, line=reader.line_num, value=len(row))
-                yield reader.line_num, tuple(row[places[name]] for name in columns)
+                if None in row.values() or (None in row and not has_header):
+                    number = len(present)
+                    rule = f"must have {number} column{'s' * (number > 1)}"
+                    raise DataError(rule, place=path, line=reader.line_num)
+                yield reader.line_num, tuple(row[name] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"cannot be read: {reason}", place=path) from None

@@ -370,14 +370,8 @@ def _swept(
     a later shard exceed the best so far.
     """
     assert tiles.query is not None
-    query, weight, exchange = (
-        replace(tiles.query, barred_L=banned_L),
-        tiles.output.weight,
-        tiles.output.exchange,
-    )
-    if excluded is not None:
-        excluded = _ascending(excluded)
-        query = replace(query, end_E=excluded.indptr, unit_Z=excluded.indices)
+    query, weight, exchange = tiles.query, tiles.output.weight, tiles.output.exchange
+    hidden = None if excluded is None else _ascending(excluded), banned_L
     floor_E = torch.full((tiles.num,), -torch.inf)
     sums = {shard: tiles.empty_sum() for shard in weight.parts}
     searches: list[best_units.RunningTopK] = []
@@ -394,7 +388,7 @@ def _swept(
         with weight.parts[shard].sweep(updates=False) as sweep:
             for first, last in groups(starts, sweep.chunk_rows):
                 sweep.at(starts[first], starts[last])
-                best_units.rank(query, [units(shard, starts[first], starts[last])], [search])
+                best_units.rank(query, [units(shard, starts[first], starts[last])], [search], *hidden)
         searches.append(search)
 
     if weight.in_files:
@@ -402,7 +396,8 @@ def _swept(
             exchange.each(from_file)
     else:
         searches += [best_units.RunningTopK(k, floor_E) for _ in range(min(exchange.num_threads, len(sums)))]
-        best_units.rank(query, [units(shard, 0, tiles.shards.size(shard)) for shard in sums], searches)
+        whole = [units(shard, 0, tiles.shards.size(shard)) for shard in sums]
+        best_units.rank(query, whole, searches, *hidden)
     keys = [search.result() for search in searches]
     keys += [torch.full((tiles.num, k), best_units.MISSING)] * (len(sums) - len(keys))
     return list(zip(keys, sums.values(), strict=True))
