@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widenet.kernels import best_units, reference
-from widenet.kernels.best_units import Query, RunningTopK, Units
+from widenet.kernels.best_units import NativeTopK, Query, Units
 from widenet.kernels.quantized import quantized, quantized_logits
-from widenet.kernels.running_top_k import unpacked
 from widenet.sparse import SparseBatch
 
 WIDTHS = [1, 5, 255, 256, 257, 5125]
@@ -112,10 +111,10 @@ def test_ranked_shards_give_the_best_units_and_the_sums_of_their_logits(num, thr
         sums = torch.full((num,), -torch.inf), torch.zeros(num, dtype=torch.float64)
         shards.append(Units(own, range(shard, 3001, 4), None, None, True, *sums))
         parts.append(best_units.logits(query, Units(own, range(shard, 3001, 4), directions=True)))
-    searches = [RunningTopK(9, torch.full((num,), -torch.inf)) for _ in range(threads)]
+    searches = [NativeTopK(9, torch.full((num,), -torch.inf)) for _ in range(threads)]
     best_units.rank(query, shards, searches, SparseBatch.from_lists(lists), barred_L)
     keys_EN = torch.cat([search.result() for search in searches], dim=1)
-    found, units_EK = unpacked(keys_EN.topk(9, dim=1).values)
+    found, units_EK = reference.unpacked(keys_EN.topk(9, dim=1).values)
     logits_EL = torch.empty(num, 3001)
     for shard, own in enumerate(parts):
         logits_EL[:, shard::4] = own
@@ -133,7 +132,7 @@ def best_of_shards(threads):
     generator = torch.Generator().manual_seed(5)
     direct_EH, vector_LH = (torch.randn(rows, 30, generator=generator) for rows in (40, 4000))
     shards = [Units(vector_LH[shard::4].contiguous(), range(shard, 4000, 4)) for shard in range(4)]
-    searches = [RunningTopK(5, torch.full((40,), -torch.inf)) for _ in range(threads)]
+    searches = [NativeTopK(5, torch.full((40,), -torch.inf)) for _ in range(threads)]
     best_units.rank(Query.of(direct_EH), shards, searches)
     return torch.cat([search.result() for search in searches], dim=1).topk(5, dim=1).values.tolist()
 

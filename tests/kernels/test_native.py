@@ -50,7 +50,7 @@ def digest():
     peak_E, total_E = torch.full((300,), -torch.inf), torch.zeros(300, dtype=torch.float64)
     units = best_units.Units(terms[7], range(300), None, terms[8][:, 0].contiguous(), True)
     units = replace(units, peak_E=peak_E, total_E=total_E)
-    query, search = best_units.Query.of(terms[6]), best_units.RunningTopK(9, torch.full((300,), -torch.inf))
+    query, search = best_units.Query.of(terms[6]), best_units.NativeTopK(9, torch.full((300,), -torch.inf))
     with mock.patch.object(best_units, "chosen_bits", return_value="portable"):
         best_units.rank(query, [units], [search])
         for tensor in (best_units.logits(query, units), search.result(), peak_E, total_E):

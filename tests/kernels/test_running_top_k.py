@@ -6,12 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widenet.kernels import best_units
-from widenet.kernels.reference import wide_top_k
-from widenet.kernels.running_top_k import RunningTopK, keys, unpacked
+from widenet.kernels.reference import RunningTopK, keys, unpacked, wide_top_k
 from widenet.sparse import SparseBatch
 
 
-@pytest.fixture(params=[RunningTopK, best_units.RunningTopK], ids=["torch", "native"], scope="module")
+@pytest.fixture(params=[RunningTopK, best_units.NativeTopK], ids=["torch", "native"], scope="module")
 def search(request):
     """An implementation; the native one has little room, so that it chooses often."""
     with pytest.MonkeyPatch.context() as patch:

@@ -1,12 +1,13 @@
-"""Prediction by the native library: logits, the k best units of every example, the divisor of a softmax.
+"""Prediction: logits, the k best units of every example, the divisor of a softmax.
 
-Each product is one sum in the order of the columns. Additions and multiplications are fused where the
-processor can, unless this process has chosen portable bits. So no logit depends on the examples and units
-beside it, or on threads.
+Each product of the native library is one sum in the order of the columns. Additions and multiplications
+are fused where the processor can, unless this process has chosen portable bits. So no logit depends on the
+examples and units beside it, or on threads.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,13 +19,8 @@ from widenet.kernels.quantized import quantized_queries
 from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch
 
-MAGNITUDE = 2**31 - 1
-"""The bits of a float32 without its sign."""
-MISSING = (-(2**23) ^ MAGNITUDE) << 32
-"""The ranking key of the logit -inf, whose bits as an int32 are -(2^23), and of the last unit."""
-
 _BESIDE = 64
-"""Room beside twice k keys, so that a small k seldom chooses."""
+"""Room of the native search beside twice k keys, so that a small k seldom chooses."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +104,12 @@ class Units:
         )
 
 
-class RunningTopK:
-    """See `kernels.running_top_k.RunningTopK`; tiles may come in any order."""
+class NativeTopK:
+    """See `reference.RunningTopK`; tiles may come in any order."""
 
     def __init__(self, k: int, floor_E: Tensor) -> None:
         self.k = k
-        self._least_E = torch.full((len(floor_E),), MISSING)
+        self._least_E = torch.full((len(floor_E),), reference.MISSING)
         self._num_E = torch.zeros(len(floor_E), dtype=torch.int64)
         self._keys_EN = torch.empty(len(floor_E), 2 * k + _BESIDE, dtype=torch.int64)
         check_dtype(torch.float32, floor_E)
@@ -121,20 +117,50 @@ class RunningTopK:
         self.packed = packed(k, size, floor_E, self._least_E, self._num_E, self._keys_EN)
 
     def add(self, logits_ET: Tensor, units: range) -> None:
-        """See `kernels.running_top_k.RunningTopK.add`."""
+        """See `reference.RunningTopK.add`."""
         check_dtype(torch.float32, logits_ET)
         call("search", logits_ET.contiguous(), *logits_ET.shape, units.start, units.step, self.packed)
 
     def result(self) -> Tensor:
-        """See `kernels.running_top_k.RunningTopK.result`."""
+        """See `reference.RunningTopK.result`."""
         call("choose", self.packed, len(self._num_E))
         return self._keys_EN[:, : self.k]
+
+
+class Running(Protocol):
+    """A running search for the k best units."""
+
+    def add(self, logits_ET: Tensor, units: range) -> None:
+        """See `reference.RunningTopK.add`."""
+
+    def result(self) -> Tensor:
+        """See `reference.RunningTopK.result`."""
+
+
+def running_top_k(k: int, floor_E: Tensor) -> Running:
+    """Return a search for the k best units: the largest logits, or the lower of equal units.
+
+    Args:
+        k: Number of units.
+        floor_E: Logits up to this one are not among the k best of all units, float32 [E]. Searches through
+            different units share it, and each may raise it. When another search sees the change affects how
+            many units it keeps, but not the final result.
+    """
+    match runner("running_top_k", floor_E.device):
+        case "triton":
+            from widenet.kernels.triton import running_top_k as launched
+
+            if k <= launched.LARGEST:
+                return launched.RunningTopK(k, floor_E)
+        case "native":
+            return NativeTopK(k, floor_E)
+    return reference.RunningTopK(k, floor_E)
 
 
 def rank(
     query: Query,
     shards: Sequence[Units],
-    searches: Sequence[RunningTopK],
+    searches: Sequence[NativeTopK],
     excluded: SparseBatch | None = None,
     barred_L: Tensor | None = None,
 ) -> None:

@@ -15,6 +15,14 @@ from widenet.spec.losses import CosineContrastive, CrossEntropy, PlainLoss, Scal
 _TINY = 1e-300
 """The smallest divisor."""
 
+MAGNITUDE = 2**31 - 1
+"""The bits of a float32 without its sign."""
+_LAST = 2**32 - 1
+MISSING = (-(2**23) ^ MAGNITUDE) << 32
+"""The ranking key of the logit -inf, whose bits as an int32 are -(2^23), and of the last unit."""
+_PIECE = 2**12
+"""Logits of an example that torch compares at once."""
+
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     """Sum, for every example, the weight rows of its features, times their values.
@@ -232,6 +240,47 @@ def wide_top_k(logits_EL: Tensor, excluded: SparseBatch | None, k: int) -> tuple
     top_EK, units_EK = torch.sort(logits_EL, dim=1, descending=True, stable=True)
     top_EK, units_EK = top_EK[:, :k], units_EK[:, :k]
     return top_EK, torch.where(top_EK == -torch.inf, -1, units_EK)
+
+
+def keys(logits: Tensor, units: Tensor) -> Tensor:
+    """Return keys, int64: a larger logit, or a lower unit of equal logits, has a larger key.
+
+    NaN has the largest keys.
+
+    Args:
+        logits: float32.
+        units: Integers below 2^32.
+    """
+    plain = torch.where(logits.isnan(), torch.nan, logits + 0.0)  # neither -0 nor -nan
+    bits = plain.view(torch.int32)
+    return ((bits ^ ((bits >> 31) & MAGNITUDE)).long() << 32) + (_LAST - units)
+
+
+def unpacked(ranking_keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logits and units of some keys; -inf and -1 for missing units."""
+    ordered = (ranking_keys >> 32).int()
+    logits = (ordered ^ ((ordered >> 31) & MAGNITUDE)).view(torch.float32)
+    return logits, torch.where(logits == -torch.inf, -1, _LAST - (ranking_keys & _LAST))
+
+
+class RunningTopK:
+    """The definition, in plain torch: keeps the k best units of E examples over tiles."""
+
+    def __init__(self, k: int, floor_E: Tensor) -> None:
+        self.keys_EK = torch.full((len(floor_E), k), MISSING, device=floor_E.device)
+
+    def add(self, logits_ET: Tensor, units: range) -> None:
+        """Search a tile of units after those of earlier tiles; -inf marks excluded units."""
+        for start in range(0, len(units), _PIECE):
+            some = units[start : start + _PIECE]
+            unit_P = torch.arange(some.start, some.stop, some.step, device=logits_ET.device)
+            new_EP = keys(logits_ET[:, start : start + _PIECE], unit_P)
+            k = self.keys_EK.shape[1]
+            self.keys_EK = torch.cat([self.keys_EK, new_EP], dim=1).topk(k, dim=1).values
+
+    def result(self) -> Tensor:
+        """Return the keys of the k best units, int64 [E, k], descending; `unpacked` reads them."""
+        return self.keys_EK
 
 
 def exponential(x: Tensor) -> Tensor:

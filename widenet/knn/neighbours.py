@@ -17,8 +17,9 @@ from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError
 from widenet.errors import nearest as nearest_name
 from widenet.kernels import best_units
+from widenet.kernels.best_units import running_top_k
 from widenet.kernels.exchange import Exchange
-from widenet.kernels.running_top_k import running_top_k, unpacked
+from widenet.kernels.reference import unpacked
 from widenet.kernels.table import runner
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, lengths, nearness, shown
 from widenet.metrics.ranking import checked_k
@@ -101,7 +102,7 @@ class Part:
         """The keys of the positions with the largest products, int64 [E, number]; see `running_top_k`."""
         tiles = searched_tiles(len(self.vectors_ND), len(direct_ED), direct_ED.device.type)
         if runner("ranking", direct_ED.device) == "native":
-            query, search = best_units.Query.of(direct_ED), best_units.RunningTopK(number, floor_E)
+            query, search = best_units.Query.of(direct_ED), best_units.NativeTopK(number, floor_E)
             for start, stop in tiles:
                 best_units.rank(query, [self._units(start, stop)], [search])
             return search.result()

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import best_units
-from widenet.kernels.running_top_k import running_top_k, unpacked
+from widenet.kernels.best_units import running_top_k
+from widenet.kernels.reference import MISSING, unpacked
 from widenet.kernels.table import runner
 from widenet.model.activations import activate, definition
 from widenet.model.layers.output import WideOutput
@@ -374,7 +375,7 @@ def _swept(
     hidden = None if excluded is None else _ascending(excluded), banned_L
     floor_E = torch.full((tiles.num,), -torch.inf)
     sums = {shard: tiles.empty_sum() for shard in weight.parts}
-    searches: list[best_units.RunningTopK] = []
+    searches: list[best_units.NativeTopK] = []
 
     def units(shard: int, start: int, stop: int) -> best_units.Units:
         return tiles.units(shard, start, stop, sums[shard] if adds_up else None)
@@ -383,7 +384,7 @@ def _swept(
         try:
             search = searches.pop()
         except IndexError:
-            search = best_units.RunningTopK(k, floor_E)
+            search = best_units.NativeTopK(k, floor_E)
         starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
         with weight.parts[shard].sweep(updates=False) as sweep:
             for first, last in groups(starts, sweep.chunk_rows):
@@ -395,11 +396,11 @@ def _swept(
         with in_turn(weight.parts.values(), False):
             exchange.each(from_file)
     else:
-        searches += [best_units.RunningTopK(k, floor_E) for _ in range(min(exchange.num_threads, len(sums)))]
+        searches += [best_units.NativeTopK(k, floor_E) for _ in range(min(exchange.num_threads, len(sums)))]
         whole = [units(shard, 0, tiles.shards.size(shard)) for shard in sums]
         best_units.rank(query, whole, searches, *hidden)
     keys = [search.result() for search in searches]
-    keys += [torch.full((tiles.num, k), best_units.MISSING)] * (len(sums) - len(keys))
+    keys += [torch.full((tiles.num, k), MISSING)] * (len(sums) - len(keys))
     return list(zip(keys, sums.values(), strict=True))
 
 

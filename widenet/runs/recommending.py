@@ -30,6 +30,7 @@ from widenet.predict.filters import (
     checked_values,
     filter_of,
     is_list,
+    ordered_history,
     rules_of,
 )
 from widenet.predict.shares import shares
@@ -507,24 +508,22 @@ def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]
         DataError: An item is unknown.
         OptionError: There are values for a sequence.
     """
-    is_sequence = run.fields[field].kind == "sequence"
     if known.values is not None:
         person.check_reads_values(run, field, known.values)
     features = _features(run.vocabulary(field), known)
-    if is_sequence:
-        rows: list[list[int]] = [[] for _ in range(len(known.keys))]
-        for owner, feature in zip(known.owners.tolist(), features.tolist(), strict=True):
-            rows[owner].append(feature)
-        return rows, None
-    numbers = np.ones(len(features)) if known.values is None else known.values
-    value_of: list[dict[int, float]] = [{} for _ in range(len(known.keys))]
-    entries = zip(known.owners.tolist(), features.tolist(), numbers.tolist(), strict=True)
-    for owner, feature, number in entries:
-        value_of[owner][feature] = number
-    rows = [sorted(each) for each in value_of]
+    units: list[list[int]] = [[] for _ in range(len(known.keys))]
+    numbers: list[list[float]] = [[] for _ in units]
+    amounts = np.ones(len(features)) if known.values is None else known.values
+    for owner, feature, number in zip(
+        known.owners.tolist(), features.tolist(), amounts.tolist(), strict=True
+    ):
+        units[owner].append(feature)
+        numbers[owner].append(number)
+    is_sequence = run.fields[field].kind == "sequence"
     if known.values is None:
-        return rows, None
-    return rows, [[each[feature] for feature in row] for each, row in zip(value_of, rows, strict=True)]
+        return [ordered_history(row, None, is_sequence)[0] for row in units], None
+    ordered = [ordered_history(*pair, is_sequence) for pair in zip(units, numbers, strict=True)]
+    return [row for row, _ in ordered], [own or [] for _, own in ordered]
 
 
 def _features(vocabulary: Vocabulary, known: Baskets) -> np.ndarray:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from widenet.kernels.reference import wide_top_k
-from widenet.kernels.running_top_k import RunningTopK, running_top_k, unpacked
+from widenet.kernels.best_units import running_top_k
+from widenet.kernels.reference import RunningTopK, unpacked, wide_top_k
 from widenet.kernels.triton import running_top_k as module
 
 

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from widenet.kernels.best_units import MISSING
+from widenet.kernels.reference import MISSING
 
 LARGEST = 1024
 """The largest k; a program sorts twice as many keys at once."""
@@ -16,7 +16,7 @@ LEAST = 512
 
 @triton.jit
 def _keys(logits, units):
-    """See `kernels.running_top_k.keys`."""
+    """See `kernels.reference.keys`."""
     plain = tl.where(logits != logits, float("nan"), logits + 0.0)
     bits = plain.to(tl.int32, bitcast=True)
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)
@@ -76,7 +76,7 @@ def _running_top_k_kernel(
 
 
 class RunningTopK:
-    """See `kernels.running_top_k.RunningTopK`; k is at most `LARGEST`.
+    """See `kernels.reference.RunningTopK`; k is at most `LARGEST`.
 
     Each example has room for at least 2 k keys. When the room is full, the kernel sorts them and keeps the k
     best.
