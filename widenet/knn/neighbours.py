@@ -18,7 +18,6 @@ from widenet.errors import DataError, FitError, OptionError
 from widenet.errors import nearest as nearest_name
 from widenet.kernels import best_units
 from widenet.kernels.best_units import running_top_k
-from widenet.kernels.exchange import Exchange
 from widenet.kernels.reference import unpacked
 from widenet.kernels.table import runner
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, lengths, nearness, shown
