@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from widenet.plan.binding import bind
-from widenet.plan.fit import check_fits, check_fits_here, smallest, with_room, with_snapshots
+from widenet.plan.fit import check_fits, smallest, with_room, with_snapshots
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import keeps, memory
@@ -63,7 +63,6 @@ def test_none_holds_what_every_process_must_have():
 
 def test_what_fits_is_let_pass():
     check_fits(job(), memory(job()).total)
-    check_fits_here(job(2), 2, 2 * memory(job(2)).total)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -1,6 +1,7 @@
 """Documents, data and machines that do not go together: the class of the error, its place and its option."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ from tests.mistakes import mistake
 from tests.sequences import EMBEDDED, HISTORY, NEXT, attention, gru
 from widenet.errors import CapacityError, DocumentError, FitError, OptionError
 from widenet.plan.binding import bind, check_evaluation
-from widenet.plan.fit import check_disk, check_fits, check_fits_here
+from widenet.plan.fit import check_disk, check_fits
 from widenet.plan.job import Job, check_processes
 from widenet.plan.layout import Width
 from widenet.plan.machine import available_threads
@@ -241,9 +242,9 @@ def test_a_job_that_no_memory_holds_is_refused():
     job = Job.of(
         bind(NetworkSpec.of({"layers": large}), TrainingSpec(), {"items": Width(10**7)}), device="cuda"
     )
-    for check, arguments in ((check_fits, (10**9,)), (check_fits_here, (2, 10**9))):
-        with mistake(CapacityError):
-            check(job, *arguments)
+    for device, place in (("cuda", "memory of a device"), ("cpu", "memory of this machine")):
+        with mistake(CapacityError, place=place):
+            check_fits(replace(job, device=device), 10**9)
     check_disk([3, 2], 5, Path("runs"))
     with mistake(CapacityError, place="runs"):
         check_disk([3, 2], 4, Path("runs"))

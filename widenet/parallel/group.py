@@ -9,6 +9,7 @@ import struct
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -36,10 +37,8 @@ from widenet.parallel.line import line
 from widenet.plan.fit import (
     check_disk,
     check_fits,
-    check_fits_here,
     check_host,
     fits_device,
-    fits_here,
     with_place,
     with_room,
     with_snapshots,
@@ -64,7 +63,7 @@ _heartbeat: Heartbeat | None = None
 
 def num_processes() -> int:
     """Processes in the group that this process belongs to; 1 without a launcher."""
-    if distributed.is_available() and distributed.is_initialized():
+    if distributed.is_initialized():
         return distributed.get_world_size()
     return _number("WORLD_SIZE", "1")
 
@@ -79,7 +78,7 @@ def _number(name: str, default: str | None = None) -> int:
 
 def is_leader() -> bool:
     """Whether this process writes files and messages for its group."""
-    if distributed.is_available() and distributed.is_initialized():
+    if distributed.is_initialized():
         return distributed.get_rank() == 0
     return num_processes() == 1 or _number("RANK", "0") == 0
 
@@ -110,6 +109,8 @@ def check_device(name: str | None) -> None:
 def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bool = False) -> Job:
     """Return the job with the options that fit into memory: with or without snapshots and kept logits.
 
+    Every process decides for all of them from what each has.
+
     Args:
         job: The job.
         device: This process's device.
@@ -119,37 +120,28 @@ def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bo
     Raises:
         CapacityError: Some process's device or machine has too little memory; all processes raise this.
     """
-    hosts = exchange.collect(socket.gethostname(), "memory")
-    device_bytes = 0
+    available, unused = available_memory(), 0
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        device_bytes = torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"]
-    num_local, available = hosts.count(socket.gethostname()), available_memory()
-    if device.type == "cpu" and available is not None:
-        device_bytes = available // num_local + PROGRAM_BYTES["cpu"]
-
-    def fits(job: Job) -> bool:
-        if device.type == "cuda":
-            return fits_device(job, device_bytes)
-        return available is None or fits_here(job, num_local, available)
-
-    places = exchange.collect(with_place(job, fits).weights_in if chooses_place else job.weights_in, "memory")
-    job = replace(job, weights_in=next((place for place in places if place != "device"), "device"))
-    if device.type == "cpu" and available is not None:
-        job = with_room(job, device_bytes)
-    lacks_room = available is not None and not with_snapshots(job, num_local, available).has_snapshots
-    if any(exchange.collect(lacks_room, "memory")):
-        job = replace(job, has_snapshots=False)
-
-    def check() -> None:
-        if device.type == "cuda":
-            check_fits(job, device_bytes)
-            check_host(job, num_local, available or sys.maxsize)
-        elif available is not None:
-            check_fits_here(job, num_local, available)
-
-    by_all(exchange, check, "memory")
-    return with_room(job, device_bytes)
+        unused += torch.cuda.mem_get_info(device)[0]
+    own = socket.gethostname(), sys.maxsize if available is None else available, unused
+    everyone = exchange.collect(own, "memory")
+    machines = Counter(host for host, _, _ in everyone)
+    program = PROGRAM_BYTES[device.type]
+    rooms = [
+        (machines[host], free, program + (unused if device.type == "cuda" else free // machines[host]))
+        for host, free, unused in everyone
+    ]
+    if chooses_place:
+        jobs = [with_place(job, partial(fits_device, device_bytes=size)) for _, _, size in rooms]
+        job = next((each for each in jobs if each.weights_in != "device"), job)
+    for num_local, free, size in rooms:
+        if not with_snapshots(with_room(job, size), num_local, free).has_snapshots:
+            job = replace(job, has_snapshots=False)
+    for num_local, free, size in rooms:
+        check_fits(job, size)
+        check_host(job, num_local, free)
+    return with_room(job, rooms[exchange.rank][2])
 
 
 def check_room_on_disk(job: Job, folder: Path, exchange: Exchange) -> None:
@@ -175,7 +167,8 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
 
     Args:
         device: This process's device.
-        timeout: Seconds without a heartbeat after which the others report a process as lost.
+        timeout: Seconds without a heartbeat after which the others report a process as lost, for as long as
+            the group lasts.
 
     Raises:
         GroupError: The group cannot be joined.
@@ -183,8 +176,6 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
     """
     if not timeout >= 1:
         raise OptionError("must be at least 1 second", option="timeout", value=timeout)
-    if _heartbeat is not None:
-        _heartbeat.timeout = timeout
     if num_processes() == 1 or distributed.is_initialized():
         return
     rank, size = _number("RANK"), _number("WORLD_SIZE")

@@ -67,6 +67,7 @@ class Heartbeat:
         """
         self.store, self.rank, self.size, self.meeting, self.hosted = store, rank, size, meeting, hosted
         self.timeout, self.is_busy, self.doing = timeout, is_busy, "start"
+        self._limit, self._pause = timeout * _LOST_SHARE, min(timeout / _BEATS, _LONGEST_PAUSE_SECONDS)
         self.lost: GroupError | None = None
         self.beats: list[tuple[int, str, bool] | None] = [None] * size
         self.silent = [0.0] * size
@@ -97,14 +98,6 @@ class Heartbeat:
                 break
             time.sleep(self._pause / 4)
         return self.lost
-
-    @property
-    def _pause(self) -> float:
-        return min(self.timeout / _BEATS, _LONGEST_PAUSE_SECONDS)
-
-    @property
-    def _limit(self) -> float:
-        return self.timeout * _LOST_SHARE
 
     def _beat(self) -> None:
         """Write this process's heartbeat and read all, again and again."""

@@ -52,12 +52,6 @@ def fits_device(job: Job, device_bytes: int) -> bool:
     return least(job).total <= device_bytes
 
 
-def fits_here(job: Job, num_local: int, available_bytes: int) -> bool:
-    """Return whether the started processes of this machine fit into its free memory."""
-    needed = least(job)
-    return (needed.total - needed.program) * num_local <= available_bytes
-
-
 def check_host(job: Job, num_local: int, available_bytes: int) -> None:
     """Raise CapacityError if the host's memory does not hold the wide weights of its processes."""
     held = elsewhere_bytes(job, 0) * num_local
@@ -95,21 +89,12 @@ def smallest(job: Job, device_bytes: int) -> Job | None:
 
 
 def check_fits(job: Job, device_bytes: int) -> None:
-    """Raise CapacityError if the largest process needs more than a device's memory."""
+    """Raise CapacityError if the largest process needs more than its memory: a device's, or its share."""
     needed = memory(with_room(job, device_bytes))
-    if needed.total <= device_bytes:
-        return
-    rule = f"must have {amount(needed.total)} for a process; it has {amount(device_bytes)}"
-    raise CapacityError(rule, place="memory of a device")
-
-
-def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
-    """Raise CapacityError if the started processes of this machine need more than its free memory."""
-    needed = memory(job)
-    if (needed.total - needed.program) * num_local <= available_bytes:
-        return
-    rule = f"must have {num_local} x {amount(needed.total)}; it has {amount(available_bytes)} left"
-    raise CapacityError(rule, place="memory of this machine")
+    if needed.total > device_bytes:
+        rule = f"must have {amount(needed.total)} for each process; it has {amount(device_bytes)}"
+        place = "memory of a device" if job.device == "cuda" else "memory of this machine"
+        raise CapacityError(rule, place=place)
 
 
 def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
