@@ -108,7 +108,6 @@ ADDING = {
         [
             "widenet/spec/gated.py",
             "widenet/spec/layers.py",
-            "widenet/plan/layers/gated.py",
             "widenet/model/layers/gated.py",
         ],
         "",

@@ -8,7 +8,7 @@ import pytest
 
 from widenet.data import together
 from widenet.data.lists import dataset_from_lists
-from widenet.plan.neighbour_lists import _PAIR_BYTES
+from widenet.plan.memory import _PAIR_BYTES
 
 WIDTH = 23
 ROWS = [sorted({(row * row + step * (1 + row % 5)) % WIDTH for step in range(row % 9)}) for row in range(60)]

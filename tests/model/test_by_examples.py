@@ -86,7 +86,7 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, so
 def test_a_step_sends_what_the_plan_says(size, limit, data, groups):
     plan = {**TRAINING, "optimizer": "sgd", "gradient_norm_limit": limit}
     for measured, planned in groups(size)(sent_and_planned, {"layers": LAYERS}, plan, data / "pictures"):
-        assert planned == round(measured)
+        assert planned == pytest.approx(measured, rel=0.1)
 
 
 def test_outside_training_every_layer_has_its_values():

@@ -102,4 +102,4 @@ def test_a_step_sends_what_the_plan_says(size, data, groups, tmp_path):
         for measured, planned in groups(size)(
             sent_and_planned, {"layers": layers}, plan, folders[name], read
         ):
-            assert planned == round(measured)
+            assert planned == pytest.approx(measured, rel=0.1)

@@ -8,7 +8,6 @@ from pkgutil import iter_modules
 
 from tests import unsynced
 from widenet.model import layers
-from widenet.plan import layers as planned
 
 unsynced.begin()
 # Nothing here may start a thread: a copy of a process is without it.
@@ -18,11 +17,7 @@ MODULES = [
     "widenet.dsstne.extension",
     "widenet.model.losses",
     "widenet.runs.training",
-    *(
-        f"{package.__name__}.{module.name}"
-        for package in (layers, planned)
-        for module in iter_modules(package.__path__)
-    ),
+    *(f"{layers.__name__}.{module.name}" for module in iter_modules(layers.__path__)),
 ]
 LOADED = [*map(import_module, MODULES)]
 gc.freeze()  # no copy looks for garbage in what all copies share

@@ -6,11 +6,7 @@ import pytest
 
 from widenet.plan.binding import bind
 from widenet.plan.layout import Width
-from widenet.plan.picture_layers import (
-    ends_of,
-    fields_by_examples,
-    most_examples,
-)
+from widenet.plan.picture_layers import ends_of, fields_by_examples
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -74,8 +70,3 @@ def test_a_field_that_others_read_too_is_read_whole():
     layers[-2]["source"] = ["best", "picture"]
     wider = bind(NetworkSpec.of({"layers": layers}), layout.training, FIELDS)
     assert (wider.by_examples, fields_by_examples(wider)) == (("first", "even", "second", "best"), [])
-
-
-def test_the_process_with_the_most_shards_has_the_most_examples():
-    assert [most_examples(128, 8, size) for size in (1, 2, 3, 8)] == [128, 64, 48, 16]
-    assert most_examples(5, 8, 3) == 2

@@ -8,7 +8,7 @@ from widenet.plan.binding import bind
 from widenet.plan.fit import check_fits, smallest, with_room, with_snapshots
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
-from widenet.plan.memory import keeps, memory
+from widenet.plan.memory import memory
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -52,8 +52,8 @@ def test_a_device_keeps_the_logits_that_it_has_room_for(device_bytes, limit, opt
     assert memory(least).total <= memory(found).total <= device_bytes
     check_fits(asked, memory(least).total)
     logits = 4 * 2048 * 10**6
-    assert keeps(found, NETWORK.outputs[0], 0) == (device_bytes - memory(least).total >= 2 * logits)
-    assert keeps(found, NETWORK.outputs[0], 0) == (device_bytes > 22 * GB)
+    assert found.keeps(NETWORK.outputs[0], 0) == (device_bytes - memory(least).total >= 2 * logits)
+    assert found.keeps(NETWORK.outputs[0], 0) == (device_bytes > 22 * GB)
     assert with_room(replace(asked, device="cpu"), device_bytes) == replace(asked, device="cpu")
 
 

@@ -10,8 +10,6 @@ from widenet.plan.numbers import amount, duration
 from widenet.plan.streaming import NAMES
 from widenet.spec.training import TrainingSpec
 
-_IN_SHARDS = "in shards of rows"
-
 
 def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     """Format a report of `widenet.plan.report.report`.
@@ -35,10 +33,7 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     lines = [
         *_aligned(
             ("weight", "rows", "columns", "bytes", "held"),
-            [
-                *(_weight(name, row) for name, row in report["weights"].items()),
-                *(_neighbours(name, row) for name, row in report["neighbours"].items()),
-            ],
+            [_weight(name, row) for name, row in report["weights"].items()],
         ),
         "",
         *_aligned(
@@ -58,11 +53,6 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     ]
     if job.weights_in != "device":
         lines.append(_elsewhere(report))
-    if report["frozen_saved_bytes"]:
-        lines.append(
-            f"Frozen layers save {amount(report['frozen_saved_bytes'])} in each process:"
-            " gradients and optimizer state."
-        )
     if assumed:
         lines.append(
             f"Assumed: {next(iter(job.entries.values())):g} stored entries per example and field. With --data"
@@ -160,13 +150,8 @@ def _weight(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['rows']:,}",
         columns,
         amount(row["bytes"]),
-        _IN_SHARDS if row["wide"] else "whole by every process",
+        "in shards of rows" if row["wide"] else "whole by every process",
     )
-
-
-def _neighbours(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
-    numbers = f"{row['units']:,}", f"{row['neighbours']:,}", amount(row["bytes"])
-    return f"neighbours of {name}", *numbers, _IN_SHARDS
 
 
 def _wide(report: Mapping[str, Any]) -> list[str]:

@@ -21,9 +21,6 @@ class Loss(ABC):
         spec: Its settings.
     """
 
-    is_closed = False
-    """Whether `pulls` gives its gradient under a softmax."""
-
     def __init__(self, spec: Any) -> None:
         self.spec = spec
 
@@ -56,7 +53,6 @@ class Loss(ABC):
 class _CrossEntropy(Loss):
     """Computed from logits, so that no log meets a zero: -log a = softplus(-z), -log(1 - a) = softplus(z)."""
 
-    is_closed = True
     spec: CrossEntropy
 
     def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
@@ -73,7 +69,6 @@ class _CrossEntropy(Loss):
 class _MarginalCrossEntropy(Loss):
     """Units that are right by their margin cost nothing and are left alone."""
 
-    is_closed = True
     spec: ScaledMarginalCrossEntropy
 
     def value(self, z: Tensor, a: Tensor, t: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class NativePasses:
         self._sizes = [len(own.units_Z) for own in parts]
         self._examples_Z = _joined([own.examples_Z for own in parts])
         has_values = any(own.values_Z is not None for own in parts)
-        is_softmax, num = step.is_row_wise, step.num_examples
+        is_softmax, num = step.output.spec.is_row_wise, step.num_examples
         self._of_target_Z = _joined([own.values_or_ones() for own in parts]) if has_values else None
         if is_softmax:
             self._of_target_Z = torch.zeros(sum(self._sizes))
@@ -63,7 +63,7 @@ class NativePasses:
         is_sigmoid = spec.activation.kind == "sigmoid" and spec.loss.kind == "cross_entropy"
         is_plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None
         has_vectors = not spec.weightless and output.features is None
-        return (step.is_closed or is_sigmoid) and is_plain and has_vectors and step.stands is None
+        return (spec.is_closed or is_sigmoid) and is_plain and has_vectors and step.stands is None
 
     def moves(self, rule: Optimizer, of_weights: StepNumbers, of_biases: StepNumbers) -> bool:
         """See `TorchPasses.moves`."""

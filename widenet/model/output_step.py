@@ -24,7 +24,6 @@ from widenet.model.sweep import groups
 from widenet.model.targets import Entries, Targets
 from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import as_slice
-from widenet.spec.activations import ROW_WISE
 
 
 @dataclass
@@ -141,16 +140,6 @@ class OutputStep:
         """E."""
         return len(self.direct_EH)
 
-    @property
-    def is_row_wise(self) -> bool:
-        """Whether the activation divides by a sum over the whole layer."""
-        return self.output.spec.activation.kind in ROW_WISE
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the activation is a softmax, and the slopes have the closed form."""
-        return self.output.spec.activation.kind == "softmax" and self.loss.is_closed
-
     def places(self, shard: int, updates: bool = False) -> Iterator[Place]:
         """Yield the tiles of a shard in order, each with its weight in memory; see `spans`."""
         return ((shard, first) for first, _ in self.spans(shard, 0, updates))
@@ -186,7 +175,7 @@ class OutputStep:
     def logits(self, place: Place, tile: Tile) -> Tensor:
         """Return logits [E, T] of a tile."""
         logits_ET = tile.logits(self.direct_EH)
-        if self.is_row_wise and self.stands is not None:
+        if self.output.spec.is_row_wise and self.stands is not None:
             self._count_samples(logits_ET, place)
         return logits_ET
 
@@ -245,9 +234,9 @@ _NEVER = -math.inf
 
 def slopes_of(step: OutputStep) -> Slopes:
     """Return the slopes of a step, after the passes over all tiles that they need."""
-    if step.is_closed:
+    if step.output.spec.is_closed:
         slopes = _of_closed_softmax(step)
-    elif step.is_row_wise:
+    elif step.output.spec.is_row_wise:
         slopes = _of_all_units(step)
     else:
         slopes = _of_single_units(step)

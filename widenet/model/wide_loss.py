@@ -19,7 +19,6 @@ from widenet.model.sweep import in_turn
 from widenet.model.targets import Targets
 from widenet.parallel.line import Pending
 from widenet.plan.tiles import are_kept, tiles
-from widenet.spec.activations import ROW_WISE
 
 
 class TorchPasses:
@@ -170,7 +169,7 @@ def reading(
         begins: See `in_turn`.
         gives_slopes: Whether a softmax has a pass for slopes.
     """
-    is_row_wise = output.spec.activation.kind in ROW_WISE
+    is_row_wise = output.spec.is_row_wise
     readings = int(is_row_wise) + int(output.spec.delta_norm is not None)
     last = [updates and output.weight.trained] if gives_slopes or not is_row_wise else []
     return in_turn(output.weight.parts.values(), *[False] * readings, *last, begins=begins)

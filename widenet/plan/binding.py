@@ -6,80 +6,18 @@ from math import prod
 
 from widenet.errors import DocumentError, FitError, OptionError, did_you_mean
 from widenet.plan.descriptions import weights_of_descriptions
-from widenet.plan.layers import plan_of
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.picture_layers import layers_by_examples
 from widenet.plan.sequence_layers import along_of
 from widenet.plan.starting_vectors import file_vectors
-from widenet.plan.weights import check_share, links_of, weights_of, windows_between, with_frozen
-from widenet.plan.windows import Place, Shape
-from widenet.spec.layers import InputLayer, Layer, OutputLayer, Trunk
+from widenet.plan.weights import check_share, check_split, links_of, weights_of, windows_between, with_frozen
+from widenet.plan.windows import Place, Shape, times, windows_of
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Trunk
 from widenet.spec.metric_names import LARGER_IS_BETTER, check_metric
 from widenet.spec.network import NetworkSpec
+from widenet.spec.sequential import AttentionLayer
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.training import TrainingSpec
-
-
-def shapes_of(spec: NetworkSpec, ends: Mapping[str, int]) -> dict[str, Shape]:
-    """The shape of every layer, by name; raises FitError where one does not fit what feeds it.
-
-    ends: units of the inputs and outputs, by name.
-    """
-    found = {name: _end(spec, name, units) for name, units in ends.items()}
-    for layer in spec.hidden:
-        sources = {name: found[name] for name in spec.sources(layer)}
-        found[layer.name] = plan_of(layer).shape(Place.find(spec, layer), layer, sources)
-        _check_skip(spec, layer, found)
-    return found
-
-
-def _end(spec: NetworkSpec, name: str, units: int) -> Shape:
-    layer = spec.layer(name)
-    if not isinstance(layer, InputLayer) or layer.shape is None:
-        return (units,)
-    if prod(layer.shape) != units:
-        rule = f'must multiply to the width of the field "{layer.field}", {units}'
-        raise FitError(
-            f"{rule}; got {list(layer.shape)}, which is {prod(layer.shape)}",
-            place=Place.find(spec, layer).of("shape"),
-        )
-    return layer.shape
-
-
-def _check_skip(spec: NetworkSpec, layer: Trunk, shapes: Mapping[str, Shape]) -> None:
-    units = prod(shapes[layer.name])
-    for name in layer.skip or ():
-        if prod(shapes[name]) != units:
-            rule = (
-                f'must name layers of {units} units, as "{layer.name}" has; "{name}" has {prod(shapes[name])}'
-            )
-            raise FitError(rule, place=Place.find(spec, layer).of("skip"))
-
-
-def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> tuple[OutputLayer, int] | None:
-    """Return the output to rank, and the k of the metric; None without an evaluation.
-
-    Raises:
-        DocumentError: The metric is unknown, or less of it is better.
-        FitError: The network has no such output, or several without a choice.
-    """
-    evaluation = training.evaluation
-    if evaluation is None:
-        return None
-    place = f"{training.where}: evaluation"
-    names = [layer.name for layer in network.outputs]
-    if evaluation.output is None and len(names) > 1:
-        raise FitError(f"must name one of the outputs: {', '.join(names)}", place=f"{place}.output")
-    output = next((layer for layer in network.outputs if layer.name == (evaluation.output or names[0])), None)
-    if output is None:
-        raise FitError(f"must be one of {', '.join(names)}", place=f"{place}.output", value=evaluation.output)
-    try:
-        k = check_metric(evaluation.metric)
-    except OptionError as error:
-        raise DocumentError(str(error), place=f"{place}.metric") from None
-    if evaluation.metric.partition("@")[0] not in LARGER_IS_BETTER:
-        rule = f"must be a metric that is better when larger ({', '.join(LARGER_IS_BETTER)})"
-        raise DocumentError(rule, place=f"{place}.metric", value=evaluation.metric)
-    return output, k
 
 
 def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, FieldFacts]) -> Layout:
@@ -93,11 +31,10 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     Raises:
         FitError: The network and the fields do not go together.
     """
-    ends = _units_of_ends(network, fields)
-    shapes = shapes_of(network, ends)
-    windows = windows_between(network, shapes)
+    shapes = shapes_of(network, _units_of_ends(network, fields))
+    units, windows = {name: prod(shape) for name, shape in shapes.items()}, windows_between(network, shapes)
     for output in network.outputs:
-        _check_weightless(output, network, ends, shapes)
+        _check_weightless(output, network, units)
     for layer in network.layers:
         _check_feeding(layer, network, fields)
         for share in getattr(layer, "weights", None) or ():
@@ -106,7 +43,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
         network,
         training,
         fields,
-        units={layer.name: prod(shapes[layer.name]) for layer in network.layers},
+        units={layer.name: units[layer.name] for layer in network.layers},
         shapes=shapes,
         windows=windows,
         links=links_of(network),
@@ -117,9 +54,99 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     layout = replace(layout, weights={**layout.weights, **weights_of_descriptions(layout)})
     layout = replace(layout, weights=with_frozen(layout))
     file_vectors(layout)
-    for layer in network.hidden:
-        plan_of(layer).check(layout, layer)
+    for hidden in network.hidden:
+        if isinstance(hidden, HiddenLayer):
+            check_split(layout, hidden)
     return replace(layout, by_examples=layers_by_examples(layout))
+
+
+def shapes_of(spec: NetworkSpec, ends: Mapping[str, int]) -> dict[str, Shape]:
+    """Return the shape of every layer, by name.
+
+    Args:
+        spec: The network document.
+        ends: Units of the inputs and outputs, by name.
+
+    Raises:
+        FitError: A shape does not fit what feeds it.
+    """
+    shapes: dict[str, Shape] = {name: (units,) for name, units in ends.items()}
+    for source in spec.inputs:
+        if source.shape is not None:
+            shapes[source.name], wanted, got = source.shape, ends[source.name], prod(source.shape)
+            rule = f'must multiply to the width of the field "{source.field}", {wanted}'
+            rule += f"; got {list(source.shape)}, which is {got}"
+            Place.find(spec, source).refuse("shape", got != wanted, rule)
+    for layer in spec.hidden:
+        place = Place.find(spec, layer)
+        shapes[layer.name] = _shape(place, layer, {name: shapes[name] for name in spec.sources(layer)})
+        units = prod(shapes[layer.name])
+        for name in layer.skip or ():
+            has = prod(shapes[name])
+            rule = f'must name layers of {units} units, as "{layer.name}" has; "{name}" has {has}'
+            place.refuse("skip", has != units, rule)
+    return shapes
+
+
+def _shape(place: Place, layer: Trunk, sources: Mapping[str, Shape]) -> Shape:
+    """Return a layer's shape, given those of its sources by name."""
+    match layer:
+        case AttentionLayer():
+            return tuple(map(prod, sources.values()))
+        case ConvolutionLayer():
+            positions = {name: windows_of(place, layer, name, sources[name]).positions for name in sources}
+            first, shape = next(iter(positions.items()))
+            for name, other in positions.items():
+                rule = f'must each give as many positions as "{first}", {times(shape)}; "{name}" gives'
+                place.refuse("source", other != shape, f"{rule} {times(other)}")
+            return layer.filters, *shape
+        case PoolingLayer():
+            return _pooled_shape(place, layer, sources)
+    return (layer.units,)
+
+
+def _pooled_shape(place: Place, layer: PoolingLayer, sources: Mapping[str, Shape]) -> Shape:
+    (first, shape), *_ = sources.items()
+    if layer.function.kind == "lrn":
+        place.refuse("source", len(shape) == 1, f'needs channels; "{first}" is flat')
+        return shape
+    if layer.kernel is not None:
+        windows = windows_of(place, layer, first, shape)
+        return windows.channels, *windows.positions
+    units = prod(shape)
+    for name, other in sources.items():
+        rule = f'must have equally many units; "{first}" has {units}, "{name}" {prod(other)}'
+        place.refuse("source", prod(other) != units, rule)
+    if layer.function.kind == "maxout":
+        return shape if all(other == shape for other in sources.values()) else (units,)
+    return (len(sources) - 1,)
+
+
+def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> tuple[OutputLayer, int] | None:
+    """Return the output to rank, and the k of the metric; None without an evaluation.
+
+    Raises:
+        DocumentError: The metric is unknown, or less of it is better.
+        FitError: The network has no such output, or several without a choice.
+    """
+    evaluation = training.evaluation
+    if evaluation is None:
+        return None
+    place = f"{training.where}: evaluation"
+    outputs = {layer.name: layer for layer in network.outputs}
+    if evaluation.output is None and len(outputs) > 1:
+        raise FitError(f"must name one of the outputs: {', '.join(outputs)}", place=f"{place}.output")
+    name = evaluation.output or next(iter(outputs))
+    if name not in outputs:
+        raise FitError(f"must be one of {', '.join(outputs)}", place=f"{place}.output", value=name)
+    try:
+        k = check_metric(evaluation.metric)
+    except OptionError as error:
+        raise DocumentError(str(error), place=f"{place}.metric") from None
+    if evaluation.metric.partition("@")[0] not in LARGER_IS_BETTER:
+        rule = f"must be a metric that is better when larger ({', '.join(LARGER_IS_BETTER)})"
+        raise DocumentError(rule, place=f"{place}.metric", value=evaluation.metric)
+    return outputs[name], k
 
 
 def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
@@ -128,16 +155,12 @@ def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
         place = Place.find(spec, layer)
-        if layer.field not in fields:
-            raise FitError(
-                f'the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}',
-                place=place.of("field"),
-            )
+        rule = f'the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}'
+        place.refuse("field", layer.field not in fields, rule)
         facts = fields[layer.field]
-        if layer.units != "auto" and layer.units < facts.width:
-            rule = f'must be at least the width of the field "{layer.field}", {facts.width}'
-            raise FitError(rule, place=place.of("units"), value=layer.units)
         units[layer.name] = facts.width if layer.units == "auto" else layer.units
+        rule = f'must be at least the width of the field "{layer.field}", {facts.width}'
+        place.refuse("units", units[layer.name] < facts.width, rule, value=layer.units)
         if isinstance(layer, InputLayer):
             _check_input(place, layer, facts)
         else:
@@ -146,125 +169,70 @@ def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[
 
 
 def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
-    if facts.kind == "sequence":
-        _check_sequence(place, layer)
-    elif layer.last is not None:
-        raise FitError(f'needs a sequence field; "{layer.field}" is {facts.kind}', place=place.of("last"))
-    sparse_only = {"denoise": layer.denoise, "popularity_damping": layer.popularity_damping}
-    for name, value in sparse_only.items():
-        if value and facts.kind == "dense":
-            raise FitError(f'needs a sparse field; "{layer.field}" is dense', place=place.of(name))
-    if layer.dropout and facts.kind == "sparse":
-        raise FitError(f'needs a dense field; "{layer.field}" is sparse', place=place.of("dropout"))
-    if layer.shape is not None and facts.kind != "dense":
-        raise FitError(f'needs a dense field; "{layer.field}" is {facts.kind}', place=place.of("shape"))
-    if facts.kind == "dense" and layer.units != "auto" and layer.units != facts.width:
-        raise FitError(
-            f"of a dense field must be its width, {facts.width}", place=place.of("units"), value=layer.units
-        )
-
-
-def _check_sequence(place: Place, layer: InputLayer) -> None:
-    for name, value in {"denoise": layer.denoise, "dropout": layer.dropout}.items():
-        if value:
-            raise FitError(f'does not go with a sequence field; "{layer.field}" is one', place=place.of(name))
-    if layer.scale != "none":
-        raise FitError(
-            'must be "none" over a sequence, which has one feature at each position',
-            place=place.of("scale"),
-            value=layer.scale,
-        )
+    needs = {"last": "sequence", "denoise": "sparse", "popularity_damping": "sparse", "dropout": "dense"}
+    for key, kind in {**needs, "shape": "dense"}.items():
+        is_right = facts.kind == kind or (key == "popularity_damping" and facts.kind == "sequence")
+        rule = f'needs a {kind} field; "{layer.field}" is {facts.kind}'
+        place.refuse(key, getattr(layer, key) and not is_right, rule)
+    rule = 'must be "none" over a sequence, which has one feature at each position'
+    place.refuse("scale", facts.kind == "sequence" and layer.scale != "none", rule, value=layer.scale)
+    is_wider = facts.kind == "dense" and layer.units not in ("auto", facts.width)
+    place.refuse("units", is_wider, f"of a dense field must be its width, {facts.width}", value=layer.units)
 
 
 def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: int) -> None:
-    if layer.others == "ignore" and facts.kind == "dense":
-        raise FitError(f'"ignore" needs a sparse field; "{layer.field}" is dense', place=place.of("others"))
-    if layer.sample is not None and facts.kind == "dense":
-        raise FitError(f'needs a sparse field; "{layer.field}" is dense', place=place.of("sample"))
-    if layer.sample is not None and layer.sample.units > units:
-        raise FitError(
-            f"must be at most the width, {units}", place=place.of("sample.units"), value=layer.sample.units
-        )
-    if layer.neighbourhood is not None and facts.kind == "dense":
-        raise FitError(
-            f'needs a sparse field or a sequence; "{layer.field}" is dense', place=place.of("neighbourhood")
-        )
-    if layer.neighbourhood is not None and layer.neighbourhood.in_order and facts.kind != "sequence":
-        order = layer.neighbourhood.order
-        rule = f'"{order}" needs a sequence field; "{layer.field}" is {facts.kind}'
-        raise FitError(rule, place=place.of("neighbourhood.order"))
-    if layer.values == "ignore" and facts.kind != "dense":
-        return
-    low, high = facts.min_value, facts.max_value
-    if (
-        layer.loss.kind == "cross_entropy"
-        and layer.activation.kind == "sigmoid"
-        and not 0 <= low <= high <= 1
-    ):
-        raise FitError(
-            f"cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}",
-            place=place.of("loss"),
-        )
-    if layer.activation.kind == "softmax" and layer.loss.kind.endswith("cross_entropy") and low < 0:
-        raise FitError(
-            f"{layer.loss.kind} under a softmax needs targets of at least 0",
-            place=place.of("loss"),
-            value=low,
-        )
+    is_kind, is_dense, sample = f'"{layer.field}" is {facts.kind}', facts.kind == "dense", layer.sample
+    place.refuse("others", is_dense and layer.others == "ignore", f'"ignore" needs a sparse field; {is_kind}')
+    place.refuse("sample", is_dense and sample is not None, f"needs a sparse field; {is_kind}")
+    chosen, rule = 0 if sample is None else sample.units, f"must be at most the width, {units}"
+    place.refuse("sample.units", chosen > units, rule, value=chosen)
+    if layer.neighbourhood is not None:
+        place.refuse("neighbourhood", is_dense, f"needs a sparse field or a sequence; {is_kind}")
+        is_wrong = layer.neighbourhood.in_order and facts.kind != "sequence"
+        rule = f'"{layer.neighbourhood.order}" needs a sequence field; {is_kind}'
+        place.refuse("neighbourhood.order", is_wrong, rule)
+    if is_dense or layer.values != "ignore":
+        low, high = facts.min_value, facts.max_value
+        is_wrong = (layer.activation.kind, layer.loss.kind) == ("sigmoid", "cross_entropy")
+        is_wrong = is_wrong and not 0 <= low <= high <= 1
+        rule = f"cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}"
+        place.refuse("loss", is_wrong, rule)
+        rule = f"{layer.loss.kind} under a softmax needs targets of at least 0"
+        place.refuse("loss", layer.is_closed and low < 0, rule, value=low)
+
+
+def _check_weightless(layer: OutputLayer, spec: NetworkSpec, units: Mapping[str, int]) -> None:
+    """Check that an output without weights has as many units as its source."""
+    (source, *_), own = spec.sources(layer), units[layer.name]
+    is_wrong = layer.weightless and units[source] != own
+    rule = f'of a weightless output must be as many as "{source}" has, {units[source]}; got {own}'
+    Place.find(spec, layer).refuse("units", is_wrong, rule)
 
 
 def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
     """Refuse sparse inputs where a layer needs every unit of its source.
 
-    An output may read one sparse input directly, if that is its only source.
+    An output may read one input of a sparse field directly, if that is its only source.
     """
-    sources = spec.sources(layer)
-    has_weights = isinstance(layer, OutputLayer) and not layer.weightless
-    is_direct = has_weights and len(sources) == 1 and _field_kind(spec, sources[0], fields) == "sparse"
-    if isinstance(layer, OutputLayer) and is_direct:
-        _check_direct(layer, sources[0], spec)
-    keys = {} if is_direct or layer.takes_features else dict.fromkeys(sources, "source")
+    place, sources = Place.find(spec, layer), spec.sources(layer)
+    keys = {} if layer.takes_features else dict.fromkeys(sources, "source")
+    if isinstance(layer, OutputLayer) and not layer.weightless and len(sources) == 1:
+        first = spec.layer(sources[0])
+        if isinstance(first, InputLayer) and fields[first.field].kind == "sparse":
+            _check_direct(place, layer, first.name, spec)
+            keys = {}
     keys |= dict.fromkeys(getattr(layer, "skip", None) or (), "skip")
-    kind = "an output" if isinstance(layer, OutputLayer) else layer.words
     for source, key in keys.items():
-        if is_sparse_input(spec, source, fields):
-            beside = " beside other sources" if isinstance(layer, OutputLayer) and len(sources) > 1 else ""
-            cannot = f'{kind} cannot take the sparse input "{source}" directly{beside}'
-            raise FitError(cannot, place=Place.find(spec, layer).of(key))
+        kind = "an output" if isinstance(layer, OutputLayer) else layer.words
+        rule = f'{kind} cannot take the sparse input "{source}" directly'
+        place.refuse(key, is_sparse_input(spec, source, fields), rule)
 
 
-def _check_weightless(
-    layer: OutputLayer, spec: NetworkSpec, units: Mapping[str, int], shapes: Mapping[str, Shape]
-) -> None:
-    """Check that an output without weights has as many units as its source."""
-    source = spec.sources(layer)[0]
-    if layer.weightless and prod(shapes[source]) != units[layer.name]:
-        rule = (
-            f'of a weightless output must be as many as "{source}" has, {prod(shapes[source])}; got'
-            f" {units[layer.name]}"
-        )
-        raise FitError(rule, place=Place.find(spec, layer).of("units"))
-
-
-def _field_kind(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> str | None:
-    layer = spec.layer(name)
-    return fields[layer.field].kind if isinstance(layer, InputLayer) else None
-
-
-def _check_direct(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
+def _check_direct(place: Place, layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
     """Refuse settings that an output on a sparse input does not support."""
-    place = Place.find(spec, layer)
-    for name in ("cosine", "sample", "weight_norm", "weights"):
-        if getattr(layer, name) is not None:
-            raise FitError(
-                f'needs a hidden layer between the output and the sparse input "{source}"',
-                place=place.of(name),
-            )
-    if any(
-        share.layer == layer.name for other in spec.layers for share in getattr(other, "weights", None) or ()
-    ):
-        rule = (
-            "shares weights with others, and so needs a hidden layer between it and the sparse input"
-            f' "{source}"'
-        )
-        raise FitError(rule, place=place.of("source"))
+    for key in ("cosine", "sample", "weight_norm", "weights"):
+        rule = f'needs a hidden layer between the output and the sparse input "{source}"'
+        place.refuse(key, getattr(layer, key) is not None, rule)
+    shares = [share for other in spec.layers for share in getattr(other, "weights", None) or ()]
+    rule = f'shares weights with others, and needs a hidden layer over the sparse input "{source}"'
+    place.refuse("source", any(share.layer == layer.name for share in shares), rule)

@@ -1,9 +1,10 @@
 """Weights whose rows contain vectors of the attributes of items: "described_by" of layers."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from widenet.errors import FitError, nearest
-from widenet.plan.layout import Layout, Weight, is_sparse_input
+from widenet.errors import nearest
+from widenet.plan.layout import Layout, Weight
 from widenet.plan.windows import Place
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 
@@ -37,16 +38,11 @@ def vectors_name(weight: str) -> str:
 def described_weights(layout: Layout) -> dict[str, Described]:
     """Return the weights whose rows are described, by name."""
     found = {}
-    for layer in layout.network.layers:
-        names = _names(layer)
-        if isinstance(layer, OutputLayer) and names:
-            found[layer.name] = Described(layer.name, layer.field, names)
-        elif names:
-            (source,) = _sparse_sources(layout, layer)
-            owner = layout.network.layer(source)
-            assert isinstance(owner, InputLayer)
-            weight = layout.links[layer.name, source].weight
-            found[weight] = Described(layer.name, owner.field, names)
+    for layer, field, names in _described(layout):
+        weight = layer.name
+        if not isinstance(layer, OutputLayer):
+            weight = layout.links[layer.name, _sparse_sources(layout, layer)[0].name].weight
+        found[weight] = Described(layer.name, field, names)
     return found
 
 
@@ -56,9 +52,8 @@ def weights_of_descriptions(layout: Layout) -> dict[str, Weight]:
     Raises:
         FitError: A layer cannot be described, or not by these attributes.
     """
-    for layer in layout.network.layers:
-        if _names(layer):
-            _check(layout, layer)
+    for layer, field, names in _described(layout):
+        _check(layout, layer, field, names)
     found = {}
     for name, described in described_weights(layout).items():
         widths = layout.fields[described.field].described
@@ -68,49 +63,43 @@ def weights_of_descriptions(layout: Layout) -> dict[str, Weight]:
     return found
 
 
-def _names(layer: Layer) -> tuple[str, ...]:
-    """Return the descriptions that a layer names, if its kind has some."""
-    return getattr(layer, "described_by", None) or ()
+def _described(layout: Layout) -> Iterator[tuple[Layer, str, tuple[str, ...]]]:
+    """Yield the layers that are described, with the field of their features, and the descriptions.
+
+    Raises:
+        FitError: A hidden layer has not one source that is a sparse input.
+    """
+    for layer in layout.network.layers:
+        names: tuple[str, ...] = getattr(layer, "described_by", None) or ()
+        if isinstance(layer, OutputLayer) and names:
+            yield layer, layer.field, names
+        elif names:
+            sources = _sparse_sources(layout, layer)
+            rule = f"needs one source that is a sparse input; it has {len(sources)}"
+            Place.find(layout.network, layer).refuse("described_by", len(sources) != 1, rule)
+            yield layer, sources[0].field, names
 
 
-def _sparse_sources(layout: Layout, layer: Layer) -> list[str]:
+def _sparse_sources(layout: Layout, layer: Layer) -> list[InputLayer]:
+    sources = map(layout.network.layer, layout.network.sources(layer))
     return [
         source
-        for source in layout.network.sources(layer)
-        if is_sparse_input(layout.network, source, layout.fields)
+        for source in sources
+        if isinstance(source, InputLayer) and layout.fields[source.field].kind != "dense"
     ]
 
 
-def _check(layout: Layout, layer: Layer) -> None:
-    place = Place.find(layout.network, layer)
-    if not isinstance(layer, OutputLayer):
-        sources = _sparse_sources(layout, layer)
-        if len(sources) != 1:
-            rule = f"needs one source that is a sparse input; it has {len(sources)}"
-            raise FitError(rule, place=place.of("described_by"))
-        owner = layout.network.layer(sources[0])
-        assert isinstance(owner, InputLayer)
-        field = owner.field
-    else:
-        field = layer.field
-        if layout.weights[layer.name].by_columns:
-            raise FitError(
-                "needs a hidden layer between the output and a sparse input", place=place.of("described_by")
-            )
+def _check(layout: Layout, layer: Layer, field: str, names: tuple[str, ...]) -> None:
+    place, training = Place.find(layout.network, layer), layout.training
+    is_direct = isinstance(layer, OutputLayer) and layout.weights[layer.name].by_columns
+    rule = "needs a hidden layer between the output and a sparse input"
+    place.refuse("described_by", is_direct, rule)
     known = getattr(layout.fields[field], "described", {})
-    for name in _names(layer):
-        if name not in known:
-            raise FitError(
-                f'items of the field "{field}" have no description "{name}".{nearest(name, known)}',
-                place=place.of("described_by"),
-            )
-    training = layout.training
+    for name in names:
+        rule = f'items of the field "{field}" have no description "{name}".{nearest(name, known)}'
+        place.refuse("described_by", name not in known, rule)
     for key, value in (("l1", training.l1), ("l2", training.l2)):
-        if value:
-            raise FitError(f"needs {key} 0 in {training.where}", place=place.of("described_by"), value=value)
-    if training.optimizer.kind in _SHRINKING:
-        raise FitError(
-            f"needs an optimizer in {training.where} that shrinks no weights",
-            place=place.of("described_by"),
-            value=training.optimizer.kind,
-        )
+        place.refuse("described_by", value, f"needs {key} 0 in {training.where}", value=value)
+    kind = training.optimizer.kind
+    rule = f"needs an optimizer in {training.where} that shrinks no weights"
+    place.refuse("described_by", kind in _SHRINKING, rule, value=kind)

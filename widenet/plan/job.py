@@ -7,6 +7,7 @@ from typing import Literal
 from widenet.errors import OptionError
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.shards import Shards, held, most_held
+from widenet.plan.tiles import are_kept
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -136,6 +137,12 @@ class Job:
             return self.num_examples
         return max(1, round(self.num_examples * self.entries_of(along)))
 
+    def own_vectors(self, layer: str) -> int:
+        """Return how many of a layer's vectors a process computes at most: its examples, or all vectors."""
+        if layer in self.layout.by_examples:
+            return -(-self.num_examples * self.most_held // self.training.shards)
+        return self.vectors(layer)
+
     def targets_of(self, layer: OutputLayer) -> float:
         """Return the mean number of targets of one of an output's vectors; its field is sparse."""
         return 1.0 if layer.predict == "next" else self.entries[layer.field]
@@ -155,6 +162,20 @@ class Job:
     def num_held(self, process: int) -> int:
         """Return the number of shards that a process holds."""
         return len(held(self.training.shards, process, self.num_processes))
+
+    def waits(self, layer: OutputLayer) -> bool:
+        """Return whether an output is updated at the end of a step: its weight waits, or all do."""
+        is_limited = self.training.gradient_norm_limit is not None
+        return layer.sample is None and (self.layout.waits(layer.name) or is_limited)
+
+    def goes_twice(self, layer: OutputLayer) -> bool:
+        """Return whether a step goes over an output's units more than once, and needs their logits again."""
+        return layer.is_row_wise or layer.delta_norm is not None or self.waits(layer)
+
+    def keeps(self, layer: OutputLayer, process: int) -> bool:
+        """Return whether a process keeps an output's logits between passes."""
+        units = self.units_at_work(layer, process)
+        return are_kept(self.vectors(layer.name), units, self.device, self.kept_bytes)
 
     @property
     def in_background(self) -> bool:

@@ -184,6 +184,11 @@ class Layout:
         """Return the weight that an output uses, its own or a shared one."""
         return self.weights[self.links[output, ""].weight]
 
+    def newest(self, layer: str) -> int:
+        """Return the largest number of positions that a layer's input reads of a sequence; 1 without one."""
+        along = self.network.layer(self.along[layer]) if layer in self.along else None
+        return along.newest if isinstance(along, InputLayer) else 1
+
     def rows_field(self, weight: Weight) -> str:
         """Return the field whose features are the rows of a wide weight that is not split."""
         if weight.rows_are_features:

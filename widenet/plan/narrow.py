@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from math import prod
 
 from widenet.plan.tiles import PREDICTED_ROWS
@@ -64,14 +63,7 @@ def dividing_pays(inner: int, num_processes: int, device: str) -> bool:
     return inner * (1 - 1 / num_processes) / 2 >= BALANCES[device].flops_per_byte
 
 
-def most_rows(rows: int, count: int, num_processes: int) -> int:
-    """Return the rows of the largest part if processes divide `count` blocks among themselves, in order."""
-    begins = edges(rows, count)
-    cuts = [begins[count * process // num_processes] for process in range(num_processes + 1)]
-    return max(stop - start for start, stop in pairwise(cuts))
-
-
-_UNFOLDED_NUMBERS = {"cpu": 2**20, "cuda": 2**26}
+UNFOLDED_NUMBERS = {"cpu": 2**20, "cuda": 2**26}
 """Numbers in the windows that are unfolded at once; on a CPU they fit into a core's cache."""
 
 PREDICTED_FILTERS = 2
@@ -90,7 +82,7 @@ def blocks_of_examples(num_examples: int, windows: Windows, filters: int, most: 
 
 def examples_at_once(windows: Windows, device: str) -> int:
     """Return the number of examples whose windows are unfolded at once."""
-    return max(1, _UNFOLDED_NUMBERS[device] // (windows.inputs * prod(windows.positions)))
+    return max(1, UNFOLDED_NUMBERS[device] // (windows.inputs * prod(windows.positions)))
 
 
 def predicted_examples(windows: Windows, device: str) -> int:
@@ -117,49 +109,3 @@ def inner_of_inputs(windows: Windows, filters: int) -> int:
 def inner_of_filters(num_examples: int, windows: Windows, count: int) -> int:
     """Return the multiplications for a number of a block's part of the gradient to the filters."""
     return num_examples * prod(windows.positions) // count
-
-
-def shares(
-    num_examples: int,
-    windows: Windows,
-    filters: int,
-    with_inputs: bool,
-    most: int,
-    num_processes: int,
-    device: str,
-) -> Iterator[tuple[int, int]]:
-    """Yield, for each product of a convolution in a step, a process's operations and the bytes that it sends.
-
-    `with_inputs` counts the gradient to the source, too.
-    """
-    count = blocks_of_examples(num_examples, windows, filters, most, device)
-    units, inputs = filters * prod(windows.positions), windows.channels * prod(windows.places)
-    whole = 2 * units * windows.inputs
-    products = [
-        (windows.inputs, num_examples, 4 * units),
-        (inner_of_filters(num_examples, windows, count), count, 4 * filters * windows.inputs),
-    ]
-    if with_inputs:
-        products.append((inner_of_inputs(windows, filters), num_examples, 4 * inputs))
-    for inner, rows, row_bytes in products:
-        if count > 1 and dividing_pays(inner, num_processes, device):
-            yield (
-                whole * most_rows(num_examples, count, num_processes),
-                row_bytes * most_rows(rows, count, num_processes),
-            )
-        else:
-            yield whole * num_examples, 0
-
-
-def workspace(
-    num_examples: int, windows: Windows, filters: int, most: int, num_threads: int, device: str
-) -> int:
-    """Return the bytes of a convolution's workspace.
-
-    Each thread needs unfolded windows, sums and places, and each block a gradient.
-    """
-    count = blocks_of_examples(num_examples, windows, filters, most, device)
-    together = min(examples_at_once(windows, device), -(-num_examples // count))
-    places = windows.channels * prod(axis.before + axis.places + axis.after for axis in windows.axes)
-    piece = together * (prod(windows.positions) * (windows.inputs + 2 * filters) + 2 * places)
-    return 4 * (min(num_threads, count) * piece + (count + 1) * filters * windows.inputs)

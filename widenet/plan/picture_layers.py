@@ -2,13 +2,10 @@
 
 from collections.abc import Collection
 
-from widenet.errors import FitError
-from widenet.plan.layers import plan_of
 from widenet.plan.layout import Layout, is_sparse_input
-from widenet.plan.narrow import edges
-from widenet.plan.shards import held
 from widenet.plan.windows import Place
-from widenet.spec.layers import InputLayer, Layer
+from widenet.spec.layers import InputLayer, Layer, Trunk
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 LEAST_BYTES = 2**26
 """Bytes of a batch's numbers in the smallest such layers, together, unless one of them says otherwise."""
@@ -26,16 +23,14 @@ def layers_by_examples(layout: Layout) -> tuple[str, ...]:
     Raises:
         FitError: A convolution must be divided but cannot be.
     """
-    network = layout.network
-    divided = _divisible(layout)
+    network, divided = layout.network, _divisible(layout)
     for layer in network.hidden:
-        if plan_of(layer).must_be_divided(layer) and layer.name not in divided:
-            raise FitError(
-                "must not be true here: from the input to this layer there must be only convolutions "
-                "without dropout, normalization, sparseness, delta_norm and shared weights, and pooling "
-                "layers",
-                place=Place.find(network, layer).of("split"),
-            )
+        must = isinstance(layer, ConvolutionLayer) and layer.split and layer.name not in divided
+        rule = (
+            "must not be true here: from the input to this layer there must be only convolutions without"
+            " dropout, normalization, sparseness, delta_norm and shared weights, and pooling layers"
+        )
+        Place.find(network, layer).refuse("split", must, rule)
     units = sum(layout.units[name] for name in divided)
     weights = [
         weight.numbers for weight in layout.weights.values() if weight.layer in divided and weight.trained
@@ -76,13 +71,6 @@ def fields_by_examples(layout: Layout) -> list[str]:
     return sorted(read - needed)
 
 
-def most_examples(num_examples: int, num_shards: int, num_processes: int) -> int:
-    """Return the largest number of examples of the shards of a process."""
-    starts = edges(num_examples, num_shards)
-    own = [held(num_shards, process, num_processes) for process in range(num_processes)]
-    return max(starts[shards.stop] - starts[shards.start] for shards in own)
-
-
 def _divisible(layout: Layout) -> tuple[str, ...]:
     """Return the layers that compute each example by itself and lead to others, in order."""
     network = layout.network
@@ -91,13 +79,23 @@ def _divisible(layout: Layout) -> tuple[str, ...]:
     }
     members = []
     for layer in network.hidden:
-        if divided.issuperset(_sources(layout, layer)) and plan_of(layer).is_divisible(layout, layer):
+        if divided.issuperset(_sources(layout, layer)) and _is_divisible(layout, layer):
             divided.add(layer.name)
             members.append(layer)
     needed = {*ends_of(layout, divided)}
     for layer in reversed(members):
         needed |= {*_sources(layout, layer)} if layer.name in needed else set()
     return tuple(layer.name for layer in members if layer.name in needed)
+
+
+def _is_divisible(layout: Layout, layer: Trunk) -> bool:
+    """Return whether a layer computes each example by itself, with weights that no other layer uses."""
+    if not isinstance(layer, ConvolutionLayer):
+        return isinstance(layer, PoolingLayer)
+    couples = layer.dropout, layer.sparseness, layer.delta_norm, layer.batch_normalization, layer.weights
+    names = [f"{layer.name}/{source}" for source in layout.network.sources(layer)]
+    is_alone = all(layout.users(name) == 1 for name in names)
+    return layer.split is not False and not any(couples) and is_alone
 
 
 def _sources(layout: Layout, layer: Layer) -> tuple[str, ...]:

@@ -3,11 +3,9 @@
 from dataclasses import asdict, replace
 from typing import Any
 
-from widenet.plan.binding import bind
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
-from widenet.plan.memory import memory, snapshot_bytes
-from widenet.plan.neighbour_lists import neighbours
+from widenet.plan.memory import memory
 from widenet.plan.shards import held
 from widenet.plan.streaming import elsewhere_bytes
 from widenet.plan.work import work
@@ -40,14 +38,11 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
             }
             for name, weight in job.layout.weights.items()
         },
-        "neighbours": neighbours(job),
         "memory_bytes": {**asdict(needed), "total": needed.total},
         "work": asdict(work(job)),
         "checkpoint_bytes": checkpoint_bytes(job),
-        "snapshot_bytes": snapshot_bytes(job),
         "weights_in": job.weights_in,
         "scratch_bytes": elsewhere_bytes(job, 0),
-        "frozen_saved_bytes": _memory_unfrozen(job) - needed.total,
         "processes": [_process(job, process) for process in range(job.num_processes)],
     }
     if device_bytes is not None:
@@ -61,18 +56,6 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
                 "memory_bytes": memory(fewest).total,
             }
     return plan
-
-
-def _memory_unfrozen(job: Job) -> int:
-    """Return the bytes that a process would need if no layer were frozen."""
-    layers = job.network.layers
-    if not any(getattr(layer, "frozen", False) for layer in layers):
-        return memory(job).total
-    thawed = tuple(
-        layer.model_copy(update={"frozen": False}) if hasattr(layer, "frozen") else layer for layer in layers
-    )
-    network = job.network.model_copy(update={"layers": thawed})
-    return memory(replace(job, layout=bind(network, job.training, job.layout.fields))).total
 
 
 def checkpoint_bytes(job: Job) -> int:

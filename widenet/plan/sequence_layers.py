@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from widenet.errors import FitError
 from widenet.plan.layout import FieldFacts
 from widenet.plan.windows import Place
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
@@ -28,10 +27,9 @@ def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, s
         place = Place.find(spec, layer)
         sources = feeding(spec.layers, layer)
         along = [along_by_layer.get(source) for source in sources]
-        if len(set(along)) > 1:
-            odd = next(source for source, other in zip(sources, along, strict=True) if other != along[0])
-            rule = f'must all go along one sequence, or none; "{sources[0]}" and "{odd}" do not'
-            raise FitError(rule, place=place.of("source"))
+        for source, other in zip(sources, along, strict=True):
+            rule = f'must all go along one sequence, or none; "{sources[0]}" and "{source}" do not'
+            place.refuse("source", other != along[0], rule)
         _check(place, layer, along[0], spec, fields)
         if along[0] is not None:
             along_by_layer[layer.name] = along[0]
@@ -54,25 +52,13 @@ def sequences_of(spec: NetworkSpec) -> set[str]:
 def _check(
     place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fields: Mapping[str, FieldFacts]
 ) -> None:
-    if layer.goes_along and along is None:
-        raise FitError(
-            f"must lead to an input of a sequence field, for {layer.words} goes along one",
-            place=place.of("source"),
-        )
-    if not isinstance(layer, OutputLayer):
-        return
-    is_sequence = fields[layer.field].kind == "sequence"
-    if is_sequence != (layer.predict == "next"):
-        rule = f'must be "next" where the field is a sequence, as "{layer.field}" is; got "{layer.predict}"'
-        if not is_sequence:
-            rule = f'"next" needs a sequence; the field "{layer.field}" is {fields[layer.field].kind}'
-        raise FitError(rule, place=place.of("predict"))
-    if not is_sequence:
-        return
-    read = next((source.field for source in spec.inputs if source.name == along), None)
-    if read != layer.field:
+    rule = f"must lead to an input of a sequence field, for {layer.words} goes along one"
+    place.refuse("source", layer.goes_along and along is None, rule)
+    if isinstance(layer, OutputLayer):
+        kind, is_next = fields[layer.field].kind, layer.predict == "next"
+        rule = f'"next" goes with a sequence, and nothing else; the field "{layer.field}" is {kind}'
+        place.refuse("predict", is_next != (kind == "sequence"), rule, value=layer.predict)
+        read = next((source.field for source in spec.inputs if source.name == along), None)
+        rule = f'"next" must follow an input of the same field, "{layer.field}"; its sources read'
         got = "no sequence" if read is None else f'the sequence "{read}"'
-        raise FitError(
-            f'"next" must follow an input of the same field, "{layer.field}"; its sources read {got}',
-            place=place.of("predict"),
-        )
+        place.refuse("predict", is_next and read != layer.field, f"{rule} {got}")

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-from widenet.errors import FitError
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.windows import Place
 from widenet.spec.initializers import FromFile
@@ -39,18 +38,17 @@ def file_vectors(layout: Layout) -> dict[str, FileVectors]:
         if not isinstance(initializer, FromFile):
             continue
         weights = [name for name, weight in layout.weights.items() if _has_vectors(layer, weight)]
-        place = Place.find(layout.network, layer).of("initializer")
-        if len(weights) != 1:
-            raise FitError(
-                '"file" needs a layer that owns one weight with a vector for each feature: a hidden '
-                "layer over a sparse input, or an output over a hidden layer",
-                place=place,
-                value=len(weights),
-            )
+        place = Place.find(layout.network, layer)
+        rule = (
+            '"file" needs a layer that owns one weight with a vector for each feature: a hidden layer over a'
+            " sparse input, or an output over a hidden layer"
+        )
+        place.refuse("initializer", len(weights) != 1, rule, value=len(weights))
         weight = layout.weights[weights[0]]
-        if layout.is_described(weights[0]):
-            raise FitError('"file" does not go with "described_by"', place=place)
-        found[weights[0]] = FileVectors(initializer, layout.rows_field(weight), weight.row_length, place)
+        is_described = layout.is_described(weights[0])
+        place.refuse("initializer", is_described, '"file" does not go with "described_by"')
+        field, where = layout.rows_field(weight), place.of("initializer")
+        found[weights[0]] = FileVectors(initializer, field, weight.row_length, where)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from widenet.errors import FitError
 from widenet.spec.layers import Layer
@@ -28,6 +29,11 @@ class Place:
     def of(self, key: str) -> str:
         """Return the place of a setting: document, JSON path and the layer's name."""
         return f'{self.document}: layers[{self.index}].{key} ("{self.name}")'
+
+    def refuse(self, key: str, is_wrong: object, rule: str, **value: Any) -> None:
+        """Raise FitError for a setting that is wrong, with the rule that it breaks, and maybe a `value`."""
+        if is_wrong:
+            raise FitError(rule, place=self.of(key), **value)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.plan.neighbour_lists import TRIED
 from widenet.predict.terms import counted, take_neighbours
 from widenet.randomness import stream
 from widenet.runs.run_arguments import CHOOSING_USERS
@@ -30,6 +29,8 @@ from widenet.training.run_directory import RunDirectory, saved_fit
 from widenet.training.run_log import FITS
 from widenet.training.state import Report
 
+TRIED = (25, 10, 3)
+"""The numbers of neighbours that are tried."""
 PART: Part = "validation"
 """The part by whose examples a term is chosen."""
 _POPULARITIES, _FLOORS = (0.4, 0.2, 0.0), (0.01, 0.002)

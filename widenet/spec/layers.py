@@ -5,10 +5,10 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args
 from pydantic import Discriminator, Field, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
 
-from widenet.spec.activations import ActivationField, PlainActivation
+from widenet.spec.activations import ROW_WISE, ActivationField, PlainActivation
 from widenet.spec.document import Spec, kinds
 from widenet.spec.initializers import InitializerField, Scaled
-from widenet.spec.losses import CrossEntropy, LossField, SampleField
+from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy, LossField, SampleField
 from widenet.spec.parts import (
     Count,
     LayerBase,
@@ -252,6 +252,16 @@ class OutputLayer(LayerBase):
     def term(self) -> str | None:
         """The setting that adds numbers of an example's features to the logits outside training."""
         return next((name for name in ("neighbourhood", "repeats") if getattr(self, name) is not None), None)
+
+    @property
+    def is_row_wise(self) -> bool:
+        """Whether the activation divides by a sum over the whole layer."""
+        return self.activation.kind in ROW_WISE
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the activation is a softmax, and the loss has slopes in closed form under it."""
+        return self.activation.kind == "softmax" and self.loss.kind in CROSS_ENTROPIES
 
 
 Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer | RecurrentLayer | AttentionLayer

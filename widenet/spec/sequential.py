@@ -52,6 +52,11 @@ class RecurrentLayer(TrunkLayer):
         """Numbers that its sources are multiplied into: one a gate and unit."""
         return self.units * {"gru": 3, "lstm": 4}[self.cell]
 
+    @property
+    def biases(self) -> int:
+        """Number of its biases: of a GRU, the candidate has one for its sources and one for its state."""
+        return 4 * self.units
+
 
 class AttentionLayer(TrunkLayer):
     """A block of causal self-attention: each position reads its source at its own and at earlier positions.
