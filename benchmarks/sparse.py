@@ -91,11 +91,11 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     from torch.nn.functional import embedding_bag
 
     from benchmarks.synthetic import draw_histories
-    from widenet.kernels.bags import gather_sum, row_gradient
+    from widenet.kernels.bags import gather_sums, row_gradient
+    from widenet.kernels.order import split
     from widenet.kernels.rows import roomy
     from widenet.model.optimizers import Optimizer, StepNumbers
     from widenet.model.part import Part
-    from widenet.model.sharding import split
     from widenet.model.wide_weight import WideWeight
     from widenet.parallel.exchange import Exchange
     from widenet.parallel.threads import one_thread_an_operation
@@ -114,7 +114,9 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
         SparseBatch.from_lists([row.tolist() for row in rows[start : start + BATCH]])
         for start in range(0, len(rows), BATCH)
     ]
-    parted = [split(batch, shards) for batch in batches]  # as the thread does it that reads batches ahead
+    parted = [
+        split(batch, shards.count) for batch in batches
+    ]  # as the thread does it that reads batches ahead
     whole = torch.zeros(1, dtype=torch.int64)
     gradient_EH, rates = torch.randn(BATCH, HIDDEN), np.full(2**20, 1e-3)
     done = 0
@@ -122,7 +124,8 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     def step() -> int:
         batch, cut = batches[done % BATCHES], parted[done % BATCHES]
         if work == "forward":
-            exchange.sum(exchange.each(lambda shard: gather_sum(cut[shard], parts[shard].weight)), "input")
+            rows = [part.weight for part in parts.values()]
+            exchange.sum(gather_sums(batch, rows, HIDDEN, THREADS), "input")
             return 4 * HIDDEN * (batch.num_entries + BATCH)
         if work == "reading":
             exchange.each(

@@ -8,50 +8,52 @@
 
 namespace {
 
-constexpr int64_t kAhead = 4;  // entries whose rows are fetched while others are added
+constexpr int64_t kAhead = 4, kTogether = 16;  // entries whose rows are fetched ahead, and examples that a thread takes
 
-// Rows of a shard, and which of them are added for each example.
-struct Bag {
-  const float* weight;
-  int64_t columns;
+// Rows of a weight, and which of them are added for each example.
+struct Bags {
+  const float* const* shards;  // the rows of each; null: of another process
+  int64_t num_shards, columns;
   const int64_t* ends;  // of each example's entries, after a 0
-  const void* rows;     // int32 or int64
+  const void* units;    // int32 or int64; unit u is row u / num_shards of shard u % num_shards
   const float* values;  // or null
   int64_t examples, is_short;
-  float* sums;  // [examples, columns]
+  float* sums;  // [num_shards, examples, columns], zeros
 };
 
 // Add an example's rows in their order.
-template <class Row>
-void add(const Bag& bag, const Row* rows, int64_t e) {
-  float* __restrict sum = bag.sums + e * bag.columns;
-  std::fill_n(sum, bag.columns, 0.f);
-  int64_t end = bag.ends[bag.examples];
-  for (int64_t z = bag.ends[e]; z < bag.ends[e + 1]; z++) {
-    if (z + kAhead < end)
-      for (int64_t h = 0; h < bag.columns; h += kLine) __builtin_prefetch(bag.weight + rows[z + kAhead] * bag.columns + h);
-    const float* __restrict row = bag.weight + rows[z] * bag.columns;
-    if (bag.values) {
-      float value = bag.values[z];
-      for (int64_t h = 0; h < bag.columns; h++) sum[h] += value * row[h];
+template <class Unit>
+void add(const Bags& bags, const Unit* units, int64_t e) {
+  int64_t columns = bags.columns, end = bags.ends[bags.examples];
+  auto num_shards = static_cast<uint32_t>(bags.num_shards);
+  for (int64_t z = bags.ends[e]; z < bags.ends[e + 1]; z++) {
+    if (z + kAhead < end) {
+      auto unit = static_cast<uint32_t>(units[z + kAhead]);
+      if (const float* shard = bags.shards[unit % num_shards])
+        for (int64_t h = 0; h < columns; h += kLine) __builtin_prefetch(shard + unit / num_shards * columns + h);
+    }
+    auto unit = static_cast<uint32_t>(units[z]), s = unit % num_shards;
+    if (!bags.shards[s]) continue;
+    const float* __restrict row = bags.shards[s] + unit / num_shards * columns;
+    float* __restrict sum = bags.sums + (s * bags.examples + e) * columns;
+    if (bags.values) {
+      float value = bags.values[z];
+      for (int64_t h = 0; h < columns; h++) sum[h] += value * row[h];
     } else {
-      for (int64_t h = 0; h < bag.columns; h++) sum[h] += row[h];
+      for (int64_t h = 0; h < columns; h++) sum[h] += row[h];
     }
   }
 }
 
 }  // namespace
 
-WIDENET int64_t gather(const Bag* const* bags, int64_t count, int64_t num_threads) {
+WIDENET int64_t gather(const Bags* bags, int64_t num_threads) {
   std::atomic<int64_t> next{0};
-  in_threads(std::min(num_threads, count), [&](int64_t) {
-    for (int64_t n; (n = next++) < count;)
-      for (int64_t e = 0; e < bags[n]->examples; e++) {
-        if (bags[n]->is_short)
-          add(*bags[n], static_cast<const int32_t*>(bags[n]->rows), e);
-        else
-          add(*bags[n], static_cast<const int64_t*>(bags[n]->rows), e);
-      }
+  in_threads(std::min(num_threads, (bags->examples + kTogether - 1) / kTogether), [&](int64_t) {
+    for (int64_t first; (first = kTogether * next++) < bags->examples;)
+      for (int64_t e = first; e < std::min(first + kTogether, bags->examples); e++)
+        bags->is_short ? add(*bags, static_cast<const int32_t*>(bags->units), e)
+                       : add(*bags, static_cast<const int64_t*>(bags->units), e);
   });
   return 0;
 }

@@ -42,8 +42,6 @@ struct Units {
   const float* biases;    // or null
   int64_t first, step;    // number of the first of them, and the distance to the next one
   int64_t count;
-  float* peaks;           // the running sum of a softmax for each example, or null
-  double* totals;
 };
 
 // A running search for the k best units of each example. Other threads may read and raise the floors.
@@ -197,12 +195,12 @@ class Lanes {
     }
   }
 
-  // Search units of a shard, and sum them up.
-  void rank(const Units& units, const Search& search) const {
-    Aligned shares(units.peaks ? kPiece / 2 * kWidth : 0);
+  // Search units of a shard, and add them to the running sums of a softmax, if there are any.
+  void rank(const Units& units, float* peaks, double* totals, const Search& search) const {
+    Aligned shares(peaks ? kPiece / 2 * kWidth : 0);
     each_piece(units, [&](int64_t t, int64_t count, int64_t block, const float* logits) {
       int64_t first = block * kWidth, examples = std::min(kWidth, query_.examples - first);
-      if (units.peaks) add_sums(logits, count, shares.get(), examples, units.peaks + first, units.totals + first);
+      if (peaks) add_sums(logits, count, shares.get(), examples, peaks + first, totals + first);
       search_piece(units.first + t * units.step, units.step, count, first, examples, logits, search);
       for (int64_t e = first; e < first + examples; e++) set_floor(search, e);
     });
@@ -289,19 +287,36 @@ void with_lanes(const Query& query, Work work) {
 
 }  // namespace
 
-WIDENET int64_t rank(const Query* query, const Units* const* shards, int64_t num_shards, const Search* const* searches,
-                     int64_t num_threads) try {
+// Put the k best keys of each example first, in descending order; missing ones follow.
+WIDENET int64_t choose(const Search* search, int64_t examples) {
+  for (int64_t e = 0; e < examples; e++) {
+    int64_t* keys = search->keys + e * search->size;
+    int64_t kept = std::min(search->counts[e], search->k);
+    std::partial_sort(keys, keys + kept, keys + search->counts[e], std::greater<>());
+    std::fill(keys + kept, keys + search->k, kMissing);
+    search->counts[e] = kept;
+  }
+  return 0;
+}
+
+// `peaks` and `totals` are [num_shards, examples], or null. Each search ends with its k best keys first, as of `choose`.
+WIDENET int64_t rank(const Query* query, const Units* const* shards, int64_t num_shards, float* peaks, double* totals,
+                     const Search* const* searches, int64_t num_threads) try {
   std::atomic<bool> has_failed{false};
   with_lanes(*query, [&](const auto& lanes) {
     std::atomic<int64_t> next{0};
     in_threads(num_threads, [&](int64_t thread) {
       try {
-        for (int64_t s; (s = next++) < num_shards;) lanes.rank(*shards[s], *searches[thread]);
+        for (int64_t s; (s = next++) < num_shards;) {
+          int64_t sum = peaks ? s * query->examples : 0;
+          lanes.rank(*shards[s], peaks + sum, totals + sum, *searches[thread]);
+        }
       } catch (const std::exception&) {
         has_failed = true;
       }
     });
   });
+  for (int64_t t = 0; t < num_threads; t++) choose(searches[t], query->examples);
   return has_failed ? -1 : 0;
 }
 OUT_OF_MEMORY
@@ -348,19 +363,6 @@ WIDENET int64_t search(const float* logits, int64_t examples, int64_t count, int
         if (!(row[t] <= floor) && offer(*search, e, row[t], first + step * t)) floor = floor_of(*search, e);
     }
     set_floor(*search, e);
-  }
-  return 0;
-}
-OUT_OF_MEMORY
-
-// Put the k best keys of each example first, in descending order; missing ones follow.
-WIDENET int64_t choose(const Search* search, int64_t examples) try {
-  for (int64_t e = 0; e < examples; e++) {
-    int64_t* keys = search->keys + e * search->size;
-    int64_t kept = std::min(search->counts[e], search->k);
-    std::partial_sort(keys, keys + kept, keys + search->counts[e], std::greater<>());
-    std::fill(keys + kept, keys + search->k, kMissing);
-    search->counts[e] = kept;
   }
   return 0;
 }

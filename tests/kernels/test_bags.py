@@ -5,6 +5,7 @@ import torch
 
 from widenet.kernels import reference
 from widenet.kernels.bags import gather_sum, gather_sums, row_gradient
+from widenet.kernels.order import split
 from widenet.sparse import SparseBatch
 
 ROWS = {
@@ -144,8 +145,12 @@ def test_an_example_sums_the_same_bits_whoever_stands_beside_it():
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])
-def test_sums_of_several_weights_are_those_of_each(num_threads):
-    batches = [batch_of(rows, number % 2 > 0, torch.int32) for number, rows in enumerate(ROWS.values())]
-    weights = [numbers(WIDTH, 1 + number) for number in range(len(batches))]
-    found = gather_sums(batches, weights, num_threads)
-    assert all(map(torch.equal, found, map(gather_sum, batches, weights)))
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_sums_of_shards_are_those_of_each(rows, dtype, num_threads):
+    batch, weight_FH = batch_of(rows * 20, dtype is torch.int32, dtype), numbers(WIDTH, 5)
+    shards = [weight_FH[shard::3].contiguous() for shard in range(3)]
+    found = gather_sums(batch, [shards[0], None, shards[2]], 5, num_threads)
+    parts = split(batch, 3)
+    for shard in (0, 2):
+        assert torch.equal(found[shard], gather_sum(parts[shard], shards[shard]))

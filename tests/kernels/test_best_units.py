@@ -108,20 +108,20 @@ def test_ranked_shards_give_the_best_units_and_the_sums_of_their_logits(num, thr
     query, shards, parts = Query.of(direct_EH), [], []
     for shard in range(4):
         own = vector_LH[shard::4].contiguous()
-        sums = torch.full((num,), -torch.inf), torch.zeros(num, dtype=torch.float64)
-        shards.append(Units(own, range(shard, 3001, 4), None, None, True, *sums))
-        parts.append(best_units.logits(query, Units(own, range(shard, 3001, 4), directions=True)))
+        shards.append(Units(own, range(shard, 3001, 4), directions=True))
+        parts.append(best_units.logits(query, shards[-1]))
     searches = [NativeTopK(9, torch.full((num,), -torch.inf)) for _ in range(threads)]
-    best_units.rank(query, shards, searches, SparseBatch.from_lists(lists), barred_L)
-    keys_EN = torch.cat([search.result() for search in searches], dim=1)
+    peak_SE, total_SE = torch.full((4, num), -torch.inf), torch.zeros(4, num, dtype=torch.float64)
+    best_units.rank(query, shards, searches, SparseBatch.from_lists(lists), barred_L, peak_SE, total_SE)
+    keys_EN = torch.cat([search.best() for search in searches], dim=1)
     found, units_EK = reference.unpacked(keys_EN.topk(9, dim=1).values)
     logits_EL = torch.empty(num, 3001)
     for shard, own in enumerate(parts):
         logits_EL[:, shard::4] = own
         peak_E, total_E = torch.full((num,), -torch.inf), torch.zeros(num, dtype=torch.float64)
         reference.add_softmax_sum(own, peak_E, total_E)
-        assert torch.equal(shards[shard].peak_E, peak_E)
-        np.testing.assert_allclose(shards[shard].total_E, total_E, rtol=1e-14)
+        assert torch.equal(peak_SE[shard], peak_E)
+        np.testing.assert_allclose(total_SE[shard], total_E, rtol=1e-14)
     logits_EL[:, barred_L] = -torch.inf
     expected, units = reference.wide_top_k(logits_EL, excluded, 9)
     assert torch.equal(found, expected)
@@ -134,7 +134,7 @@ def best_of_shards(threads):
     shards = [Units(vector_LH[shard::4].contiguous(), range(shard, 4000, 4)) for shard in range(4)]
     searches = [NativeTopK(5, torch.full((40,), -torch.inf)) for _ in range(threads)]
     best_units.rank(Query.of(direct_EH), shards, searches)
-    return torch.cat([search.result() for search in searches], dim=1).topk(5, dim=1).values.tolist()
+    return torch.cat([search.best() for search in searches], dim=1).topk(5, dim=1).values.tolist()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

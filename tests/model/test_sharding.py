@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.model.sharding import ByUnit, joined, split
+from widenet.kernels.order import split
+from widenet.model.sharding import ByUnit, joined
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 
@@ -24,7 +25,7 @@ def test_a_split_batch_is_the_sliced_dense_matrix_in_storage_order(data, width, 
     batch = SparseBatch.from_lists(rows, values if with_values else None)
     batch = SparseBatch(batch.indptr, batch.indices.to(dtype), batch.values)
     shards = Shards(width, count)
-    parts = split(batch, shards)
+    parts = split(batch, shards.count)
     assert len(parts) == count
     for shard, part in enumerate(parts):
         units = shards.units(shard)
@@ -59,7 +60,7 @@ def test_entries_by_unit_lie_together_with_their_examples_and_values():
 def test_joined_parts_have_an_example_for_each_shard_and_example(held):
     batch = SparseBatch.from_lists([[3, 1, 9], [], [1, 8]], [[0.1, 0.2, 0.3], [], [0.4, 0.5]])
     shards = Shards(10, 3)
-    parts = split(batch, shards)
+    parts = split(batch, shards.count)
     found = joined(parts, shards, held)
     assert found.indices.dtype == torch.int64
     dense = found.to_dense(len(held) * shards.room).view(len(held), 3, len(held), shards.room)

@@ -59,7 +59,7 @@ class Vocabulary:
         """Interactions of each feature in the train part, int64 [width]."""
         return np.from_dlpack(self._table.column("count").combine_chunks())
 
-    @property
+    @cached_property
     def has_titles(self) -> bool:
         """Whether any feature has a title."""
         return bool(self._table.column("title").null_count < len(self))
@@ -89,8 +89,11 @@ class Vocabulary:
 
     def named(self, indices: Sequence[int] | np.ndarray) -> list[tuple[str, str]]:
         """The ids and `titles` of some features."""
-        pairs = zip(self.ids(indices), self._take("title", indices), strict=True)
-        return [(name, name if title is None else str(title)) for name, title in pairs]
+        names = self.ids(indices)
+        titles = self._take("title", indices) if self.has_titles else names
+        return [
+            (name, name if title is None else str(title)) for name, title in zip(names, titles, strict=True)
+        ]
 
     def shown(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """Some features for people: their titles, each with its id, or their ids."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import Packed, call, check_dtype, packed
-from widenet.kernels.order import grouped
+from widenet.kernels.native import call, check_dtype, packed
+from widenet.kernels.order import grouped, split
 from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch, stacked
 
@@ -21,26 +21,32 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     return _bag_sum(batch, weight_FH)
 
 
-def gather_sums(batches: Sequence[SparseBatch], weights: Sequence[Tensor], num_threads: int) -> list[Tensor]:
-    """Return sums of rows of several weights on a CPU, each with its batch; see `reference.gather_sum`."""
-    if runner("gather_sum", weights[0].device) != "native":
-        return [gather_sum(*each) for each in zip(batches, weights, strict=True)]
-    pairs = [*zip(batches, weights, strict=True)]
-    sums = [torch.empty(own.num_examples, weight.shape[1]) for own, weight in pairs]
-    bags = [_packed(*pair, own) for pair, own in zip(pairs, sums, strict=True)]
-    call("gather", bags, len(bags), num_threads)
-    return sums
+def gather_sums(
+    batch: SparseBatch, shards: Sequence[Tensor | None], columns: int, num_threads: int
+) -> Tensor:
+    """Return the sums of the rows of each shard of a weight on a CPU, float32 [S, E, H].
 
-
-def _packed(batch: SparseBatch, weight_FH: Tensor, sum_EH: Tensor) -> Packed:
-    check_dtype(torch.float32, weight_FH, batch.values)
+    Args:
+        batch: E examples.
+        shards: The rows of each of S shards, [R, H]; None: of another process, with sums of zero.
+        columns: H.
+        num_threads: Number of threads.
+    """
+    sum_SEH = torch.zeros(len(shards), len(batch.indptr) - 1, columns)
+    if runner("gather_sum", sum_SEH.device) != "native":
+        for own_EH, part, weight_RH in zip(sum_SEH, split(batch, len(shards)), shards, strict=True):
+            if weight_RH is not None:
+                own_EH.copy_(gather_sum(part, weight_RH))
+        return sum_SEH
+    check_dtype(torch.float32, *shards, batch.values)
     check_dtype(torch.int64, batch.indptr)
     is_short = batch.indices.dtype == torch.int32
-    indices_Z = batch.indices if is_short else batch.indices.long()
-    entries = batch.indptr.contiguous(), indices_Z.contiguous(), batch.values
-    return packed(
-        weight_FH.contiguous(), weight_FH.shape[1], *entries, batch.num_examples, int(is_short), sum_EH
+    entries = batch.indptr, batch.indices if is_short else batch.indices.long(), batch.values
+    bags = packed(
+        packed(*shards), len(shards), columns, *entries, len(batch.indptr) - 1, int(is_short), sum_SEH
     )
+    call("gather", bags, num_threads)
+    return sum_SEH
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,8 @@ def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None)
 def _bag_sum(batch: SparseBatch, rows: Tensor) -> Tensor:
     """Return `gather_sum` where Triton does not compute it."""
     if runner("gather_sum", rows.device) == "native" and rows.dtype == torch.float32:
-        return gather_sums([batch], [rows], 1)[0]
+        batch = SparseBatch(batch.indptr.contiguous(), batch.indices.contiguous(), batch.values)
+        return gather_sums(batch, [rows.contiguous()], rows.shape[1], 1)[0]
     if batch.num_entries == 0:
         return rows.new_zeros(batch.num_examples, rows.shape[1])
     offsets = batch.indptr.to(batch.indices.dtype)

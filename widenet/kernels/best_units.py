@@ -7,14 +7,16 @@ examples and units beside it, or on threads.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from widenet.kernels import reference
 from widenet.kernels.bits import chosen_bits
-from widenet.kernels.native import Packed, call, check_dtype, packed
+from widenet.kernels.native import NARROW, Packed, call, check_dtype, packed
 from widenet.kernels.quantized import quantized_queries
 from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch
@@ -44,10 +46,17 @@ class Query:
         whole_EH, scale_E = quantized_queries(direct_EH)
         return cls(whole_EH.float(), scale_E)
 
-    def check(self, units: "Units") -> None:
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the examples fit into one narrow vector."""
+        return len(self.number_EH) <= NARROW
+
+    def check(self, shards: Sequence["Units"]) -> None:
         """Raise TypeError if the vectors of units are not of the same kind and length."""
-        check_dtype(torch.float32 if self.scale_E is None else torch.int8, units.vector_TH)
-        if units.vector_TH.shape[1] != self.number_EH.shape[1]:
+        check_dtype(
+            torch.float32 if self.scale_E is None else torch.int8, *(units.vector_TH for units in shards)
+        )
+        if {units.vector_TH.shape[1] for units in shards} - {self.number_EH.shape[1]}:
             raise TypeError("the vectors of examples and units differ in length")
 
     def packed(self, excluded: SparseBatch | None = None, barred_L: Tensor | None = None) -> Packed:
@@ -70,8 +79,6 @@ class Units:
         factor_T: What the products of each unit are multiplied by, float32; None: nothing.
         bias_T: What is then added, float32; None: nothing.
         directions: Whether products are with vectors of length 1.
-        peak_E: With `total_E`, takes the sum of a softmax; see `add_softmax_sum`. None: no sum is wanted.
-        total_E: See `peak_E`.
     """
 
     vector_TH: Tensor
@@ -79,17 +86,15 @@ class Units:
     factor_T: Tensor | None = None
     bias_T: Tensor | None = None
     directions: bool = False
-    peak_E: Tensor | None = None
-    total_E: Tensor | None = None
 
+    @cached_property
     def packed(self) -> Packed:
         """Return the units for the library."""
         vector_TH = self.vector_TH
         is_apart = len(vector_TH) > 0 and vector_TH.shape[1] > 1 and vector_TH.stride(1) != 1
         if is_apart or vector_TH.device.type != "cpu":
             raise TypeError("the native library takes contiguous vectors on the CPU")
-        check_dtype(torch.float32, self.factor_T, self.bias_T, self.peak_E)
-        check_dtype(torch.float64, self.total_E)
+        check_dtype(torch.float32, self.factor_T, self.bias_T)
         return packed(
             vector_TH.data_ptr(),
             vector_TH.stride(0),
@@ -99,8 +104,6 @@ class Units:
             self.numbers.start,
             self.numbers.step,
             len(vector_TH),
-            self.peak_E,
-            self.total_E,
         )
 
 
@@ -108,13 +111,12 @@ class NativeTopK:
     """See `reference.RunningTopK`; tiles may come in any order."""
 
     def __init__(self, k: int, floor_E: Tensor) -> None:
-        self.k = k
-        self._least_E = torch.full((len(floor_E),), reference.MISSING)
-        self._num_E = torch.zeros(len(floor_E), dtype=torch.int64)
-        self._keys_EN = torch.empty(len(floor_E), 2 * k + _BESIDE, dtype=torch.int64)
+        self.k, self._num, self._size = k, len(floor_E), 2 * k + _BESIDE
         check_dtype(torch.float32, floor_E)
-        size = self._keys_EN.shape[1]
-        self.packed = packed(k, size, floor_E, self._least_E, self._num_E, self._keys_EN)
+        self._state_NE = np.empty((2 + self._size, self._num), dtype=np.int64)
+        self._state_NE[0], self._state_NE[1] = reference.MISSING, 0
+        first, row = self._state_NE.ctypes.data, self._state_NE.itemsize * self._num
+        self.packed = packed(k, self._size, floor_E, first, first + row, first + 2 * row)
 
     def add(self, logits_ET: Tensor, units: range) -> None:
         """See `reference.RunningTopK.add`."""
@@ -123,8 +125,12 @@ class NativeTopK:
 
     def result(self) -> Tensor:
         """See `reference.RunningTopK.result`."""
-        call("choose", self.packed, len(self._num_E))
-        return self._keys_EN[:, : self.k]
+        call("choose", self.packed, self._num)
+        return self.best()
+
+    def best(self) -> Tensor:
+        """Return the result after `rank`."""
+        return torch.from_numpy(self._state_NE[2:].reshape(self._num, self._size)[:, : self.k])
 
 
 class Running(Protocol):
@@ -163,6 +169,8 @@ def rank(
     searches: Sequence[NativeTopK],
     excluded: SparseBatch | None = None,
     barred_L: Tensor | None = None,
+    peak_SE: Tensor | None = None,
+    total_SE: Tensor | None = None,
 ) -> None:
     """Search units of some shards, and sum up those of a softmax.
 
@@ -172,22 +180,27 @@ def rank(
         searches: A search for each thread; together they find the best units.
         excluded: Units that an example may not have, int64, ascending; None: it may have all.
         barred_L: Whether no example may have a unit, bool; None: each may be had.
+        peak_SE: With `total_SE`, takes the sum of a softmax over each shard; see `add_softmax_sum`. None: no
+            sum is wanted.
+        total_SE: See `peak_SE`.
     """
     if len(query.number_EH) and shards:
-        for units in shards:
-            query.check(units)
-        packed_shards = [units.packed() for units in shards]
-        states = [search.packed for search in searches]
-        call("rank", query.packed(excluded, barred_L), packed_shards, len(shards), states, len(states))
+        query.check(shards)
+        check_dtype(torch.float32, peak_SE)
+        check_dtype(torch.float64, total_SE)
+        given, states = [units.packed for units in shards], [search.packed for search in searches]
+        asked = query.packed(excluded, barred_L)
+        sums = peak_SE, total_SE
+        call("rank", asked, given, len(shards), *sums, states, len(states), is_narrow=query.is_narrow)
 
 
 def logits(query: Query, units: Units, result_ET: Tensor | None = None) -> Tensor:
     """Return the logits of consecutive units, float32 [E, T], in `result_ET` if there is one."""
     if result_ET is None:
         result_ET = torch.empty(len(query.number_EH), len(units.vector_TH))
-    query.check(units)
+    query.check([units])
     check_dtype(torch.float32, result_ET)
-    call("logits", query.packed(), units.packed(), result_ET)
+    call("logits", query.packed(), units.packed, result_ET, is_narrow=query.is_narrow)
     return result_ET
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call
+from widenet.kernels.native import call, pointers
 from widenet.kernels.table import runner
 
 Terms = Sequence[Tensor] | Tensor
@@ -133,18 +133,20 @@ def exact_sum(terms: Terms) -> Tensor:
     magnitude in all terms, times 2^-60, times the number of terms. The sum is rounded to float64, then to the
     terms' type. A row with an infinity or NaN in any term becomes NaN.
     """
-    chosen = runner("exact_sum", terms[0].device)
+    first = terms[0]
+    chosen = runner("exact_sum", first.device)
     if chosen == "triton":
         from widenet.kernels.triton.fixed_point import exact_sum as launched
 
         return launched(_stacked(terms))
-    if terms[0].dim() <= 2 and chosen == "native":
-        total = torch.empty(terms[0].shape, dtype=terms[0].dtype)
-        rows, shape = _alike(terms), total.shape if total.dim() == 2 else (total.numel(), 1)
-        call(f"exact_sum_{_name(total)}", rows, len(rows), total, *shape)
+    if first.dim() <= 2 and chosen == "native":
+        total = torch.empty(first.shape, dtype=first.dtype)
+        rows = pointers(terms.contiguous()) if isinstance(terms, Tensor) else _alike(terms)
+        shape = total.shape if total.dim() == 2 else (total.numel(), 1)
+        call(f"exact_sum_{_name(total)}", rows, len(terms), total, *shape)
         return total
     peaks = common_peaks(terms)
-    return rounded(fixed_sum(terms, peaks, len(terms)), peaks, len(terms), terms[0].dtype)
+    return rounded(fixed_sum(terms, peaks, len(terms)), peaks, len(terms), first.dtype)
 
 
 def _alike(terms: Terms) -> list[Tensor]:
@@ -156,4 +158,4 @@ def _alike(terms: Terms) -> list[Tensor]:
 
 def _name(tensor: Tensor) -> str:
     """Return "float32" or "float64", as the native library's functions are named."""
-    return str(tensor.dtype).rpartition(".")[2]
+    return "float32" if tensor.dtype == torch.float32 else "float64"

@@ -25,6 +25,8 @@ _LEVELS = {
     "v2": set[str](),
 }
 """The levels of x86-64 for which the library is compiled, best first, with the flags each adds in Linux."""
+NARROW = 8
+"""Floats in a vector of level v3; v4 has 16."""
 _ATEN_LEVELS = {"avx512": "v4", "avx2": "v3", "default": "v2"}
 
 
@@ -88,7 +90,12 @@ def library() -> ctypes.CDLL | None:
     Raises:
         RuntimeError: It was built from other sources than those of this checkout.
     """
-    path = _FOLDER / f"{level()}.so"
+    return _loaded(level())
+
+
+@cache
+def _loaded(name: str) -> ctypes.CDLL | None:
+    path = _FOLDER / f"{name}.so"
     if not path.is_file():
         return None
     loaded = ctypes.CDLL(str(path))
@@ -110,21 +117,30 @@ def digest(folder: Path) -> str:
     return sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
 
 
-def call(name: str, *arguments: Argument) -> int:
+def call(name: str, *arguments: Argument, is_narrow: bool = False) -> int:
     """Call a function of the library and return its result; other threads run Python meanwhile.
+
+    Args:
+        name: Its name.
+        arguments: Its arguments.
+        is_narrow: Whether `NARROW` lanes do. The copy of the library that has no more takes half the time.
 
     Raises:
         MemoryError: There is not enough memory.
         TypeError: A tensor is not contiguous, or lies on another device.
     """
-    loaded = library()
-    assert loaded is not None
-    function = getattr(loaded, name)
-    function.restype = ctypes.c_int64
-    result = int(function(*map(_passed, arguments)))
+    result: int = _function(name, is_narrow)(*map(_passed, arguments))
     if result < 0:
         raise MemoryError
     return result
+
+
+@cache
+def _function(name: str, is_narrow: bool) -> Any:
+    narrow = _loaded("v3") if is_narrow and level() == "v4" else None
+    function = getattr(library() if narrow is None else narrow, name)
+    function.restype = ctypes.c_int64
+    return function
 
 
 def check_dtype(dtype: torch.dtype, *tensors: Tensor | None) -> None:
@@ -140,10 +156,17 @@ def packed(*fields: Tensor | Packed | int | None) -> Packed:
     return Packed((ctypes.c_int64 * len(numbers))(*numbers), fields)
 
 
+def pointers(whole: Tensor) -> Packed:
+    """Return an array of pointers to the tensors of a stack."""
+    first, distance = _address(whole), whole.stride(0) * whole.element_size()
+    places = range(first, first + len(whole) * distance, distance) if distance else [first] * len(whole)
+    return Packed((ctypes.c_int64 * len(whole))(*places), (whole,))
+
+
 def _address(tensor: Tensor | Packed) -> int:
     if isinstance(tensor, Packed):
         return ctypes.addressof(tensor.fields)
-    if tensor.device.type != "cpu" or not tensor.is_contiguous():
+    if not tensor.is_cpu or not tensor.is_contiguous():
         raise TypeError("the native library takes contiguous tensors on the CPU")
     return tensor.data_ptr()
 

@@ -62,6 +62,19 @@ def cut(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
     return bounds, units_Z, order_Z
 
 
+def split(batch: SparseBatch, num_shards: int) -> list[SparseBatch]:
+    """Return each shard's entries of a batch, in storage order, with units as rows of the shard."""
+    bounds, units_Z, order_Z = cut(batch, num_shards)
+    values_Z = None if batch.values is None else batch.values[order_Z]
+    num, parts = batch.num_examples, []
+    edges = bounds[:: max(num, 1)].tolist() if num else [0] * (num_shards + 1)
+    for shard in range(num_shards):
+        span = slice(edges[shard], edges[shard + 1])
+        indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
+        parts.append(SparseBatch(indptr, units_Z[span], None if values_Z is None else values_Z[span]))
+    return parts
+
+
 def _by_torch(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
     num = batch.num_examples
     shard_Z, units_Z = batch.indices % num_shards, batch.indices // num_shards

@@ -152,7 +152,7 @@ class NativePasses:
         assert self._logits_Z is not None
         assert self._of_target_Z is not None
         sums = [_row_sum(own) for own in self._shards.values()]
-        total_E = over_shards(sums, output.exchange, output.where)
+        total_E = over_shards(RowSum.stacked(sums), output.exchange, output.where)
         losses, pull_Z, coupling_E = step.pulls(total_E, [*torch.split(self._logits_Z, self._sizes)])
         torch.cat(pull_Z, out=self._of_target_Z)
         self._batch = replace(self._batch, one_E=total_E, other_E=coupling_E)

@@ -1,6 +1,6 @@
 """A network: its weights, shard by shard, and the forward pass."""
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from widenet.devices import sent_together
 from widenet.kernels.bags import Touched, gather_sums
+from widenet.kernels.order import split
 from widenet.kernels.scratch import read_around, release
 from widenet.kernels.table import runner
 from widenet.model import preparation, touched_rows
@@ -116,18 +117,20 @@ class Network:
         """
         prepared = preparation.prepared(self._ends, fields, random, PREDICTED_ROWS[self.device.type])
         prepared.weights_E = weights_E
-        if self.device.type == "cpu":
-            if random is not None:
-                prepared.touched = self.touched(prepared)
-                touched_rows.read_ahead(self.wide, prepared.touched)
+        if self.device.type == "cpu" and random is None:
             return prepared
-        shards = self._ends.shards
-        whole = {name: joined(own, shards[name], self._held) for name, own in prepared.sparse.items()}
+        shards = {name: self.shards(name) for name in prepared.sparse}
+        parts = {name: split(own, shards[name].count) for name, own in prepared.sparse.items()}
+        if self.device.type == "cpu":
+            prepared.touched = self._touched(prepared, parts, {})
+            touched_rows.read_ahead(self.wide, prepared.touched)
+            return prepared
+        whole = {name: joined(own, shards[name], self._held) for name, own in parts.items()}
         if random is not None or any(weight.host is not None for weight in self.wide.values()):
             together = touched_rows.touched_together(self.uses(prepared), whole, self.layout, len(self._held))
-            prepared.touched = self.touched(prepared, together)
+            prepared.touched = self._touched(prepared, parts, together)
             prepared.rows = touched_rows.rows_of(self.wide, prepared.touched)
-        prepared.sparse = {source: [batch] for source, batch in whole.items()}
+        prepared.sparse = whole
         return sent_together(prepared, self.device)
 
     @cached_property
@@ -138,9 +141,9 @@ class Network:
             sources = self.spec.sources(output.spec)
             if len(sources) == 1 and sources[0] in inputs:
                 standing.setdefault(sources[0], []).append(name)
-        shards = {source: self.shards(source) for _, source in self.layout.links if source in inputs}
+        gathered = {source for _, source in self.layout.links if source in inputs}
         damping = {name: factors.cpu() for name, factors in self.damping.items()}
-        return Ends(self.spec.inputs, self.outputs, shards, standing, self.layout.along, damping)
+        return Ends(self.spec.inputs, self.outputs, gathered, standing, self.layout.along, damping)
 
     @cached_property
     def _held(self) -> list[int]:
@@ -168,17 +171,19 @@ class Network:
                 uses.setdefault(link.weight, []).append(key)
         return uses
 
-    def touched(self, prepared: Prepared, together: TouchedRows | None = None) -> TouchedRows:
+    def _touched(
+        self, prepared: Prepared, parts: Mapping[str, Sequence[SparseBatch]], together: TouchedRows
+    ) -> TouchedRows:
         """Return the rows that a batch touches, by weight of sparse inputs and shard of this process.
 
         For an output on a sparse input these are columns, the same in each shard. `together`: some of them.
         """
-        touched = dict(together or {})
+        touched = dict(together)
         for weight, keys in self.uses(prepared).items():
             if weight not in touched:
                 # One shard after the other: threads that make such short calls wait for each other.
                 touched[weight] = {
-                    shard: Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys]))
+                    shard: Touched.of(stacked([parts[source][shard] for _, source in keys]))
                     for shard in self.wide[weight].parts
                 }
         for name, features in prepared.features.items():
@@ -208,15 +213,23 @@ class Network:
         pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
-        if random is None:
+        if random is None and prepared.rows:
             touched_rows.let_go_of_rows(self.wide, prepared.rows)
         divided = set() if random is None else {*self.layout.by_examples}
         if divided:
             self._compute_divided(prepared, activity, random)
         self._compute(
-            {layer.name for layer in self.spec.hidden} - divided, prepared, pending, activity, random
+            [layer for layer in self._hidden if layer.name not in divided],
+            prepared,
+            pending,
+            activity,
+            random,
         )
         return activity
+
+    @cached_property
+    def _hidden(self) -> tuple[Trunk, ...]:
+        return self.spec.hidden
 
     def share_of_gradient(self, weight: str) -> float:
         """Factor on the gradients of a weight's users: 1, or 1 / their number for their mean."""
@@ -315,41 +328,44 @@ class Network:
         return None
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
-        parts, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]
-        where = f'layer "{key[0]}"'
+        batch, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]
+        where, count = f'layer "{key[0]}"', weight.shards.count
         if weight.whole is not None:
-            sums = touched_rows.gathered(weight, parts[0])
+            sums = touched_rows.gathered(weight, batch)
             return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
         if weight.in_8_bits:
+            parts = split(batch, count)
             terms = self.exchange.each(lambda shard: weight.parts[shard].gathered(parts[shard]))
-        else:
-            weights = [part.weight for part in weight.parts.values()]
-            terms = gather_sums([parts[shard] for shard in self._held], weights, self.exchange.num_threads)
-        return self.exchange.start_sum(terms, where=where)
+            return self.exchange.start_sum(terms, where=where)
+        rows = [weight.parts[n].weight if n in weight.parts else None for n in range(count)]
+        sums = gather_sums(batch, rows, weight.columns, self.exchange.num_threads)
+        return self.exchange.start_sum(
+            sums if len(self._held) == count else [sums[n] for n in self._held], where=where
+        )
 
     def _compute(
         self,
-        names: Set[str],
+        layers: Sequence[Trunk],
         prepared: Prepared,
         pending: Mapping[Key, Pending[list[Tensor]]],
         activity: Activity,
         random: StepRandom | None,
     ) -> None:
-        """Compute some hidden layers, in order."""
-        for layer in self.spec.hidden:
-            if layer.name in names:
-                flow = self._flow(layer, prepared, pending, activity, random)
-                activity.values[layer.name] = kind_of(layer).forward(layer, flow)
+        """Compute some hidden layers, each after those that feed it."""
+        for layer in layers:
+            flow = self._flow(layer, prepared, pending, activity, random)
+            activity.values[layer.name] = kind_of(layer).forward(layer, flow)
 
     def _compute_divided(self, prepared: Prepared, activity: Activity, random: StepRandom | None) -> None:
         """Compute the layers whose examples are divided among shards, and keep what others read of them."""
         names, layout = {*self.layout.by_examples}, self.layout
+        layers = [layer for layer in self._hidden if layer.name in names]
         alone = replace(self, layout=layout.with_shards(1), exchange=Exchange(1))
 
         def compute(start: int, stop: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             own = Activity({name: values[start:stop] for name, values in prepared.dense.items()})
             trunk = self.trunk | {name: TrunkWeight(weight) for name, weight in weights.items()}
-            replace(alone, trunk=trunk)._compute(names, prepared, {}, own, random)
+            replace(alone, trunk=trunk)._compute(layers, prepared, {}, own, random)
             return own.values
 
         num_examples = len(next(iter(prepared.dense.values())))

@@ -28,7 +28,7 @@ from widenet.plan.shards import as_slice
 
 @dataclass
 class RowSum:
-    """A shard's part of the divisors of E examples.
+    """A shard's part of the divisors of E examples, or those of S shards, [S, E].
 
     Attributes:
         kind: Kind of the activation.
@@ -47,10 +47,10 @@ class RowSum:
         return cls(kind, peak_E, torch.zeros_like(peak_E, dtype=torch.float64))
 
     @classmethod
-    def joined(cls, sums: Sequence["RowSum"]) -> "RowSum":
-        """Return the sums of one or more groups of examples, in order, as one."""
+    def stacked(cls, sums: Sequence["RowSum"]) -> "RowSum":
+        """Return the sums of shards as one."""
         peaks, totals = [own.peak_E for own in sums], [own.sum_E for own in sums]
-        return cls(sums[0].kind, torch.cat(peaks), torch.cat(totals))
+        return cls(sums[0].kind, torch.stack(peaks), torch.stack(totals))
 
     def add(self, logits_ET: Tensor, columns: int = 1) -> None:
         """Add a tile's logits, with columns after them that add nothing, up to a multiple of `columns`."""
@@ -76,16 +76,16 @@ class RowSum:
         self.peak_E = higher_E
 
 
-def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tensor:
+def over_shards(own: RowSum, exchange: Exchange, where: str) -> Tensor:
     """Return the divisors, or a softmax's logarithms of them, from the sums of this process's shards: [E]."""
-    if sums[0].kind != "softmax":
-        return exact_sum(exchange.gather([own.sum_E for own in sums], where)).float()
-    own = torch.stack([own.peak_E for own in sums]).double(), torch.stack([own.sum_E for own in sums])
-    both_S2E = torch.stack(exchange.gather(torch.stack(own, dim=1).unbind(), where))
+    if own.kind != "softmax":
+        return exact_sum(exchange.gather(own.sum_E.unbind(), where)).float()
+    both = torch.stack((own.peak_E.double(), own.sum_E), dim=1).unbind()
+    both_S2E = torch.stack(exchange.gather(both, where))
     peak_SE, total_SE = both_S2E[:, 0].float(), both_S2E[:, 1]
     peak_E = peak_SE.amax(dim=0)
-    scaled_SE = total_SE * torch.exp((peak_SE - peak_E).double())
-    return (peak_E.double() + torch.log(exact_sum(scaled_SE))).float()
+    scaled_SE = (peak_SE - peak_E).double().exp_().mul_(total_SE)
+    return exact_sum(scaled_SE).log_().add_(peak_E).float()
 
 
 def divided(kind: str, logits: Tensor, total_E1: Tensor) -> Tensor:
@@ -325,7 +325,9 @@ def _of_closed_softmax(step: OutputStep) -> Slopes:
         return total, logits_Z
 
     sums = step.output.exchange.each(of_shard)
-    total_E = over_shards([total for total, _ in sums], step.output.exchange, step.output.where)
+    total_E = over_shards(
+        RowSum.stacked([total for total, _ in sums]), step.output.exchange, step.output.where
+    )
     losses, pulls, coupling_E = step.pulls(total_E, [logits_Z for _, logits_Z in sums])
     held = {shard: number for number, shard in enumerate(step.output.weight.parts)}
 

@@ -1,6 +1,6 @@
 """Prepares a batch for a network: everything that needs no weights and can run ahead of a step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -11,11 +11,9 @@ from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
 from widenet.model.sample import Choice
-from widenet.model.sharding import split
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.model.touched_rows import TouchedRows
-from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
 
@@ -28,8 +26,8 @@ class Prepared:
     """A batch, ready for a network.
 
     Attributes:
-        sparse: Sparse inputs by shard; a sequence has one example per position. On CUDA one batch for all
-            shards of this process, of `sharding.joined`.
+        sparse: Sparse inputs; a sequence has one example per position. On CUDA for all shards of this
+            process, of `sharding.joined`.
         dense: Dense inputs.
         targets: In training, the targets of each output: with a sample if it has one, else cut for its tiles.
         features: For every output on a sparse input, the batch's features.
@@ -41,7 +39,7 @@ class Prepared:
             the examples, divided by their number.
     """
 
-    sparse: dict[str, list[SparseBatch]]
+    sparse: dict[str, SparseBatch]
     dense: dict[str, Tensor]
     targets: dict[str, Choice | Targets]
     features: dict[str, SparseBatch] = field(default_factory=dict)
@@ -59,7 +57,7 @@ class Ends:
     Attributes:
         inputs: Input layers.
         outputs: Outputs, by name.
-        shards: Shards of every input whose weight rows are gathered.
+        gathered: Inputs whose weight rows are gathered.
         standing: For every input, the outputs that read it directly.
         along: For every layer along a sequence, the input of the sequence.
         damping: Factors of an input's features, by layer, in the host's memory.
@@ -67,7 +65,7 @@ class Ends:
 
     inputs: Sequence[InputLayer]
     outputs: Mapping[str, WideOutput]
-    shards: Mapping[str, Shards]
+    gathered: Set[str]
     standing: Mapping[str, Sequence[str]]
     along: Mapping[str, str]
     damping: Mapping[str, Tensor]
@@ -115,8 +113,8 @@ def _add_sparse(
         values = batch.positions[layer.name].features
     features = scaled(layer, values, ends.damping.get(layer.name), in_training)
     batch.features |= dict.fromkeys(ends.standing.get(layer.name, ()), features)
-    if layer.name in ends.shards:
-        batch.sparse[layer.name] = split(features, ends.shards[layer.name])
+    if layer.name in ends.gathered:
+        batch.sparse[layer.name] = features
 
 
 def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels.order import split
 from widenet.kernels.powers import power
-from widenet.model.sharding import split
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.plan.shards import Shards, as_slice
@@ -98,7 +98,7 @@ class Sampler:
 
     def choice(self, targets: SparseBatch, random: StepRandom) -> Choice:
         """Return the units of a step whose batch has these targets."""
-        points_N, parts = self.points(random), split(targets, self.shards)
+        points_N, parts = self.points(random), split(targets, self.shards.count)
         units, stands = {}, {}
         for shard in self.starts:
             (drawn_N, stands_N), part = self.drawn(shard, points_N), parts[shard]

@@ -8,22 +8,9 @@ import torch
 from torch import Tensor
 
 from widenet.devices import ON_HOST
-from widenet.kernels.order import cut, stable_sort
+from widenet.kernels.order import stable_sort
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, stacked
-
-
-def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
-    """Return each shard's entries of a batch, in storage order, with units as rows of the shard."""
-    bounds, units_Z, order_Z = cut(batch, shards.count)
-    values_Z = None if batch.values is None else batch.values[order_Z]
-    num, parts = batch.num_examples, []
-    edges = bounds[:: max(num, 1)].tolist() if num else [0] * (shards.count + 1)
-    for shard in range(shards.count):
-        span = slice(edges[shard], edges[shard + 1])
-        indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
-        parts.append(SparseBatch(indptr, units_Z[span], None if values_Z is None else values_Z[span]))
-    return parts
 
 
 def joined(parts: Sequence[SparseBatch], shards: Shards, held: Sequence[int]) -> SparseBatch:

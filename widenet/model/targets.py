@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.fixed_point import sum_by
-from widenet.model.sharding import ByUnit, split
+from widenet.kernels.order import split
+from widenet.model.sharding import ByUnit
 from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch
 
@@ -45,7 +46,7 @@ class Targets:
     @classmethod
     def of_sparse(cls, batch: SparseBatch, shards: Shards) -> "Targets":
         """Return sparse targets; a batch without values has targets of 1."""
-        return cls.of_parts(batch, split(batch, shards))
+        return cls.of_parts(batch, split(batch, shards.count))
 
     @classmethod
     def of_parts(cls, batch: SparseBatch, parts: list[SparseBatch]) -> "Targets":

@@ -11,9 +11,10 @@ from widenet.data.dataset import Dataset
 from widenet.data.together import Neighbours, neighbours
 from widenet.devices import sent_together
 from widenet.kernels.neighbour_means import FRACTION_BITS, NeighbourLists
+from widenet.kernels.order import split
 from widenet.kernels.powers import power
 from widenet.model.layers.output import WideOutput
-from widenet.model.sharding import ByUnit, split
+from widenet.model.sharding import ByUnit
 from widenet.plan.shards import as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import Neighbourhood
@@ -41,7 +42,7 @@ def of_entries(
         change: Returns new scores, from scores and numbers.
         listed_E: Which examples may have no other units, bool.
     """
-    by_unit = [ByUnit.of(part) for part in split(batch.to("cpu"), output.weight.shards)]
+    by_unit = [ByUnit.of(part) for part in split(batch.to("cpu"), output.weight.shards.count)]
     parts = sent_together(by_unit, output.weight.device)
     listed_E = None if listed_E is None else listed_E.to(output.weight.device)
 

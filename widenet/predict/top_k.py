@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +17,6 @@ from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.output_step import RowSum, divided, over_shards
 from widenet.model.preparation import Values
-from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sweep import groups, in_turn
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
 from widenet.predict.terms import Term, of_entries, of_units, terms_of
@@ -104,7 +104,7 @@ class Tiles:
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """Return the logits of a tile of one of this process's shards, float32 [E, T]."""
         if self.query is not None:
-            logits_ET = best_units.logits(self.query, self.units(shard, start, stop))
+            logits_ET = best_units.logits(self.query, self.output.units(shard, start, stop))
         else:
             tile, rows = self.output.tile(shard, start, stop), len(self.direct_EH)
             if self.multiplies:
@@ -114,20 +114,6 @@ class Tiles:
         for term in self.terms:
             term(logits_ET, shard, start)
         return logits_ET
-
-    def units(self, shard: int, start: int, stop: int, summed: RowSum | None = None) -> best_units.Units:
-        """Return the units [start, stop) of a shard for the native library, and a softmax's sum of them."""
-        output = self.output
-        part, factor_T, directions = output.weight.parts[shard], None, output.spec.cosine is not None
-        if isinstance(part, QuantizedPart):
-            factor_T = (part.for_directions if directions else part.scale_R)[start:stop]
-            vector_TH, directions = part.weight[start:stop], False
-        else:
-            vector_TH = part.rows(start, stop)[0]
-        bias_T = None if output.bias is None else output.bias.parts[shard].weight[start:stop]
-        sums = () if summed is None else (summed.peak_E, summed.sum_E)
-        numbers = self.shards.units(shard)[start:stop]
-        return best_units.Units(vector_TH, numbers, factor_T, bias_T, directions, *sums)
 
     def are_whole(self, adds_up: bool) -> bool:
         """Return whether the native library can rank whole shards, and sum up the divisors on the way."""
@@ -161,9 +147,9 @@ class Tiles:
         if self.activation.kind not in ROW_WISE:
             return None
         with in_turn(self.output.weight.parts.values(), False):
-            return self.summed(self.output.exchange.each(self._sum_of))
+            return self.summed(RowSum.stacked(self.output.exchange.each(self._sum_of)))
 
-    def summed(self, sums: Sequence[RowSum]) -> Tensor:
+    def summed(self, sums: RowSum) -> Tensor:
         """As `total`, from the sums over each of this process's shards."""
         return over_shards(sums, self.output.exchange, self.output.where)[:, None]
 
@@ -312,7 +298,7 @@ def ranked(
     # The divisors are summed up on the way if they do not change the order.
     adds_up = by_logit and scores and tiles.activation.kind in ROW_WISE
     if by_logit and only is None and not terms and tiles.are_whole(adds_up):
-        best = _swept(tiles, k, excluded, allowed.banned_L, adds_up)
+        keys, sums = _swept(tiles, k, excluded, allowed.banned_L, adds_up)
     else:
         terms = [*_terms(output, excluded, allowed, factors, only), *terms]
         floor_E = torch.full((tiles.num,), -torch.inf, device=tiles.direct_EH.device)
@@ -333,9 +319,10 @@ def ranked(
 
         with in_turn(output.weight.parts.values(), False):
             best = output.exchange.each(search)
+        keys, sums = [keys_EK for keys_EK, _ in best], RowSum.stacked([summed for _, summed in best])
     if adds_up:
-        total_E1 = tiles.summed([summed for _, summed in best])
-    keys_EN = torch.cat(output.exchange.gather([keys_EK for keys_EK, _ in best], output.where), dim=1)
+        total_E1 = tiles.summed(sums)
+    keys_EN = torch.cat(output.exchange.gather(keys, output.where), dim=1)
     scores_EK, units_EK = unpacked(keys_EN.topk(k, dim=1).values)
     if by_logit and scores:
         scores_EK = tiles.scores(scores_EK, total_E1)
@@ -364,48 +351,50 @@ def _terms(
 
 def _swept(
     tiles: Tiles, k: int, excluded: SparseBatch | None, banned_L: Tensor | None, adds_up: bool
-) -> list[tuple[Tensor, RowSum]]:
-    """Return keys int64 [E, k] and a sum for every shard, whole shards being ranked by the native library.
+) -> tuple[list[Tensor], RowSum]:
+    """Return keys int64 [E, k] for every shard, ranked whole by the native library, and the sums over them.
 
     All keys together hold the best units. A thread takes its search from shard to shard, because few units of
     a later shard exceed the best so far.
     """
     assert tiles.query is not None
-    query, weight, exchange = tiles.query, tiles.output.weight, tiles.output.exchange
+    query, output, num = tiles.query, tiles.output, tiles.num
+    parts, exchange = output.weight.parts, output.exchange
     hidden = None if excluded is None else _ascending(excluded), banned_L
-    floor_E = torch.full((tiles.num,), -torch.inf)
-    sums = {shard: tiles.empty_sum() for shard in weight.parts}
+    floor_E = torch.full((num,), -torch.inf)
+    peak_SE = torch.full((len(parts), num), -torch.inf)
+    sums = RowSum("softmax", peak_SE, torch.zeros(len(parts), num, dtype=torch.float64))
     searches: list[best_units.NativeTopK] = []
-
-    def units(shard: int, start: int, stop: int) -> best_units.Units:
-        return tiles.units(shard, start, stop, sums[shard] if adds_up else None)
 
     def from_file(shard: int) -> None:
         try:
             search = searches.pop()
         except IndexError:
             search = best_units.NativeTopK(k, floor_E)
+        place = [*parts].index(shard)
+        own = (sums.peak_E[place], sums.sum_E[place]) if adds_up else ()
         starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
-        with weight.parts[shard].sweep(updates=False) as sweep:
+        with parts[shard].sweep(updates=False) as sweep:
             for first, last in groups(starts, sweep.chunk_rows):
                 sweep.at(starts[first], starts[last])
-                best_units.rank(query, [units(shard, starts[first], starts[last])], [search], *hidden)
+                units = output.units(shard, starts[first], starts[last])
+                best_units.rank(query, [units], [search], *hidden, *own)
         searches.append(search)
 
-    if weight.in_files:
-        with in_turn(weight.parts.values(), False):
+    if (whole := output.whole_shards) is None:
+        with in_turn(parts.values(), False):
             exchange.each(from_file)
     else:
-        searches += [best_units.NativeTopK(k, floor_E) for _ in range(min(exchange.num_threads, len(sums)))]
-        whole = [units(shard, 0, tiles.shards.size(shard)) for shard in sums]
-        best_units.rank(query, whole, searches, *hidden)
-    keys = [search.result() for search in searches]
-    keys += [torch.full((tiles.num, k), MISSING)] * (len(sums) - len(keys))
-    return list(zip(keys, sums.values(), strict=True))
+        searches += [best_units.NativeTopK(k, floor_E) for _ in range(min(exchange.num_threads, len(parts)))]
+        own = (sums.peak_E, sums.sum_E) if adds_up else ()
+        best_units.rank(query, whole, searches, *hidden, *own)
+    keys = [search.best() for search in searches]
+    return keys + [torch.full((num, k), MISSING)] * (len(parts) - len(keys)), sums
 
 
 def _ascending(batch: SparseBatch) -> SparseBatch:
-    """Return a batch with the entries of every example in ascending order, without values."""
-    example_Z, unit_Z = batch.example_of_entry(), batch.indices.long()
-    behind_Z = (example_Z[1:] == example_Z[:-1]) & (unit_Z[1:] < unit_Z[:-1])
-    return batch.distinct() if bool(behind_Z.any()) else SparseBatch(batch.indptr, unit_Z)
+    """Return a batch with the entries of every example in ascending order, int64, without values."""
+    unit_Z, example_Z = batch.indices.long(), batch.example_of_entry().numpy()
+    behind_Z = np.diff(unit_Z.numpy()) < 0
+    is_mixed = (behind_Z & (example_Z[1:] == example_Z[:-1])).any()
+    return batch.distinct() if is_mixed else SparseBatch(batch.indptr, unit_Z)

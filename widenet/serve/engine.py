@@ -308,11 +308,13 @@ class Engine:
             else None,
         )
         found: list[_Pairs | None] = []
-        for row, units, scores in zip(rows, units_EK.tolist(), scores_EK.tolist(), strict=True):
-            pairs = [(unit, score) for unit, score in zip(units, scores, strict=True) if unit >= 0]
-            if not all(math.isfinite(score) for _, score in pairs):
+        are_finite = ((units_EK < 0) | scores_EK.isfinite()).all(dim=1).tolist()
+        lists = zip(rows, units_EK.tolist(), scores_EK.tolist(), are_finite, strict=True)
+        for row, units, scores, is_finite in lists:
+            if not is_finite:
                 found.append(None)
                 continue
+            pairs = [pair for pair in zip(units, scores, strict=True) if pair[0] >= 0]
             if isinstance(row.ask, Score):
                 score_of = dict(pairs)
                 pairs = [(unit, score_of[unit]) for unit in row.candidates if unit is not None]

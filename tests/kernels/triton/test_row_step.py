@@ -5,9 +5,10 @@ import torch
 
 from widenet.kernels import table
 from widenet.kernels.bags import Touched, gather_sum
+from widenet.kernels.order import split
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.part import Part
-from widenet.model.sharding import joined, split
+from widenet.model.sharding import joined
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
@@ -46,7 +47,7 @@ def weight_of(held, device):
 
 def in_one_launch(held, device):
     """Sums and rows of every shard of a process."""
-    parts, weight = split(batch(), SHARDS), weight_of(held, device)
+    parts, weight = split(batch(), SHARDS.count), weight_of(held, device)
     together = joined(parts, SHARDS, held)
     sums = gather_sum(together.to(device), weight.whole.weight)
     touched = Touched.of_shards([together], len(held))
@@ -77,7 +78,7 @@ def test_a_shard_has_the_same_bits_in_every_process(num_processes, of_all, devic
 def test_these_are_the_bits_of_each_shard_alone(of_all, device):
     for operation in ("gather_sum", "row_update"):
         assert table.runner(operation, torch.device(device)) == "triton"
-    parts = split(batch(), SHARDS)
+    parts = split(batch(), SHARDS.count)
     gradient = numbers(len(batch().indptr) - 1, COLUMNS, seed=2).to(device)
     weight = weight_of(list(range(SHARDS.count)), device)
     for shard, part in weight.parts.items():

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +22,12 @@ Spec = TypeVar("Spec", bound=Trunk)
 
 def kind_of(layer: Trunk) -> "LayerKind[Any]":
     """Return what a layer between inputs and outputs computes: the `KIND` of the module of its kind."""
-    kind: LayerKind[Any] = import_module(f"{__name__}.{layer.kind}").KIND
+    return _kind(layer.kind)
+
+
+@cache
+def _kind(name: str) -> "LayerKind[Any]":
+    kind: LayerKind[Any] = import_module(f"{__name__}.{name}").KIND
     return kind
 
 

@@ -49,13 +49,16 @@ def scaled(
         batch = batch.with_values(batch.values_or_ones() * factors_F[batch.indices.long()])
     if spec.scale == "none":
         return batch
-    values_Z, examples_Z, counts_E = batch.values_or_ones(), batch.example_of_entry(), batch.counts()
     if spec.scale == "unit":
+        values_Z, examples_Z = batch.values_or_ones(), batch.example_of_entry()
         num_terms = None if in_training else max(_MOST_SQUARES, batch.num_entries)
         squares_E = sum_by(values_Z * values_Z, examples_Z, batch.num_examples, num_terms)
         return batch.with_values(values_Z * squares_E.clamp_min(1e-30).rsqrt()[examples_Z])
-    divisor_E = counts_E.clamp_min(1).to(torch.float32)
-    return batch.with_values(values_Z / (divisor_E if spec.scale == "mean" else divisor_E.sqrt())[examples_Z])
+    counts_E = np.diff(batch.indptr.numpy())
+    divisor_E = np.maximum(counts_E, 1).astype(np.float32)
+    divisor_Z = np.repeat(divisor_E if spec.scale == "mean" else np.sqrt(divisor_E), counts_E)
+    values = np.float32(1) if batch.values is None else batch.values.numpy()
+    return batch.with_values(torch.from_numpy(values / divisor_Z))
 
 
 def scaled_dense(spec: InputLayer, values_EN: Tensor, random: StepRandom | None) -> Tensor:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
+from widenet.kernels.best_units import Units
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.kernels.quantized import dequantized, quantized_logits
 from widenet.model.losses import Loss, loss_of
@@ -108,6 +110,24 @@ class WideOutput:
         of_shards = self.exchange.gather(self.exchange.each(smallest), self.where)
         for shard, part in parts.items():
             part.weight[known.size(shard) :] = torch.stack(of_shards).amin() + 0.0  # never -0.0
+
+    def units(self, shard: int, start: int, stop: int) -> Units:
+        """The units [start, stop) of a shard, for the native library."""
+        part, factor_T, directions = self.weight.parts[shard], None, self.spec.cosine is not None
+        if isinstance(part, QuantizedPart):
+            factor_T = (part.for_directions if directions else part.scale_R)[start:stop]
+            vector_TH, directions = part.weight[start:stop], False
+        else:
+            vector_TH = part.rows(start, stop)[0]
+        bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
+        return Units(vector_TH, self.weight.shards.units(shard)[start:stop], factor_T, bias_T, directions)
+
+    @cached_property
+    def whole_shards(self) -> list[Units] | None:
+        """The units of each shard of this process, whose weights stay where they are; None: in files."""
+        if self.weight.in_files:
+            return None
+        return [self.units(shard, 0, self.weight.shards.size(shard)) for shard in self.weight.parts]
 
     def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
