@@ -2,6 +2,9 @@
 alone with a failure.
 """
 
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from threading import Barrier
 
 import pytest
@@ -21,6 +24,24 @@ def test_a_worker_keeps_to_one_torch_thread_even_if_it_first_works_outside():
             assert set(workers.run(lambda _: torch.get_num_threads(), range(8))) == {1}
     finally:
         torch.set_num_threads(before)
+
+
+def plus_one(number):
+    return number + 1
+
+
+def add_in_threads(numbers):
+    return SHARED.run(plus_one, numbers)
+
+
+SHARED = Workers(3)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    assert add_in_threads([1, 2, 3]) == [2, 3, 4]
+    with ProcessPoolExecutor(1, get_context("fork"), signal.alarm, [60]) as pool:
+        assert pool.submit(add_in_threads, [4, 5, 6]).result() == [5, 6, 7]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

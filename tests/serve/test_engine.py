@@ -1,6 +1,8 @@
 """The model's answers: those of predict and recommend to the bit, in every batch."""
 
 import json
+import os
+import signal
 
 import msgspec
 import numpy as np
@@ -40,6 +42,16 @@ def predicted(model, data, **options):
             own = slice(stop - count, stop)
             found[user] = list(zip(block.items[own], block.scores[own].tolist(), strict=True))
     return found
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_that_is_forked_after_loading_gives_the_same_answers(engine):
+    asks = [Recommend(items=["i1", "i2"], k=5, weights=weights) for weights in (None, {"i3": 0.5})]
+    here = [pairs(answer) for answer in answered(engine, *asks)]
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+        os._exit(int([pairs(answer) for answer in answered(engine, *asks)] != here))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_every_batching_of_users_and_baskets_gives_the_bits_of_predict_and_recommend(engine, model, world):

@@ -1,5 +1,6 @@
 """Threads that work on shards or blocks, each with one torch thread, so that bits are always the same."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -37,11 +38,17 @@ class Workers:
 
     def __init__(self, num_threads: int) -> None:
         self.num_threads = num_threads
-        self.pool: ThreadPoolExecutor | None = None
-        if num_threads > 1:
-            self.pool = ThreadPoolExecutor(
-                num_threads - 1, thread_name_prefix="shard", initializer=keep_to_one_thread
+        self._pool: ThreadPoolExecutor | None = None
+        self._process = 0
+
+    def _own_pool(self) -> ThreadPoolExecutor:
+        """Return the pool of this process: one that was forked has none of its parent's threads."""
+        if self._pool is None or self._process != os.getpid():
+            self._process = os.getpid()
+            self._pool = ThreadPoolExecutor(
+                self.num_threads - 1, thread_name_prefix="shard", initializer=keep_to_one_thread
             )
+        return self._pool
 
     def run(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         """Return `work(number)` for every shard or block, in order.
@@ -50,7 +57,7 @@ class Workers:
         one of those that failed is raised. `work` must not call `run` of the same workers: it could wait for
         itself.
         """
-        if self.pool is None or len(numbers) < 2:
+        if self.num_threads < 2 or len(numbers) < 2:
             return [work(number) for number in numbers]
         with_gradients = torch.is_grad_enabled()
         # All threads share the iterator, so each number goes to one of them.
@@ -65,7 +72,8 @@ class Workers:
             finally:
                 deque(remaining, maxlen=0)
 
-        others = [self.pool.submit(serve) for _ in range(min(self.num_threads, len(numbers)) - 1)]
+        pool = self._own_pool()
+        others = [pool.submit(serve) for _ in range(min(self.num_threads, len(numbers)) - 1)]
         try:
             with one_thread_an_operation():
                 serve()

@@ -43,7 +43,12 @@ class Spec(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        defer_build=True,  # each part of a document would build all parts below it once more
     )
 
     @model_validator(mode="before")
