@@ -48,7 +48,7 @@ test-slow: .venv/.stamp
 test-long: .venv/.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
-# Hosts that are lost and cables that are cut, under torchrun. Needs root, for network namespaces.
+# Hosts and disks that are lost, and cables that are cut, under torchrun. Needs root, for mounts and network namespaces.
 test-faults: .venv/.stamp
 	$(BIN)/python -m pytest -m faults
 

@@ -1,13 +1,13 @@
 """widenet's training step by two documents, with weights on a device or in its host's memory."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks.steps.widenet_steps import steps_of
-from widenet.model.host_memory import Crossing, HostMemory
+from widenet.model.storage import HostMemory
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec
@@ -21,26 +21,28 @@ class _Counted(HostMemory):
 
     to_device = to_host = 0
 
-    def send(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> Crossing:
-        """See `HostMemory.send`."""
-        pairs = list(pairs)
-        for into, _ in pairs:
-            if into.is_cuda:
-                self.to_device += into.nbytes
-            else:
-                self.to_host += into.nbytes
-        return super().send(pairs)
+    def copy(self, rows: Tensor) -> Tensor:
+        """See `HostMemory.copy`."""
+        self.to_device += rows.nbytes
+        return super().copy(rows)
 
-    def brought(self, tensor: Tensor, rows_U: Tensor) -> Tensor:
-        """See `HostMemory.brought`."""
-        found = super().brought(tensor, rows_U)
-        self.to_device += found.nbytes
-        return found
+    def send_back(self, copies: Tensor, rows: Tensor) -> None:
+        """See `HostMemory.send_back`."""
+        self.to_host += copies.nbytes
+        super().send_back(copies, rows)
 
-    def put_back(self, tensors: Sequence[tuple[Tensor, Tensor]], rows_U: Tensor) -> None:
-        """See `HostMemory.put_back`."""
-        self.to_host += sum(own.nbytes for _, own in tensors)
-        super().put_back(tensors, rows_U)
+    def select(self, tensor: Tensor, rows_U: Tensor) -> Tensor:
+        """See `HostMemory.select`."""
+        copies = super().select(tensor, rows_U)
+        self.to_device += copies.nbytes
+        return copies
+
+    def give_back(
+        self, tensors: Sequence[Tensor], rows_U: Tensor, writes: bool, copies: Sequence[Tensor] = ()
+    ) -> None:
+        """See `HostMemory.give_back`."""
+        self.to_host += writes * sum(own.nbytes for own in copies)
+        super().give_back(tensors, rows_U, writes, copies)
 
 
 def train(

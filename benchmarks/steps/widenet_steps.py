@@ -14,11 +14,11 @@ from widenet.devices import Ahead
 from widenet.kernels.bits import Bits, choose_bits
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
-from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.model.step_random import StepRandom
+from widenet.model.storage import HostMemory
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation

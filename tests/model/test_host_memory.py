@@ -20,8 +20,8 @@ from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError
 from widenet.kernels import table
 from widenet.model.build import build
-from widenet.model.host_memory import HostMemory
 from widenet.model.optimizers import Optimizer
+from widenet.model.storage import HostMemory
 from widenet.plan import tiles
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
@@ -96,7 +96,7 @@ def in_steps(monkeypatch):
         pinned.crossed.clear()
         loss = step(*arguments)
         for (direction, place), num_bytes in pinned.crossed.items():
-            counts[direction] += num_bytes * place.startswith("model/host_memory.py")
+            counts[direction] += num_bytes * place.startswith("model/storage.py")
         counts["steps"] += 1
         return loss
 
@@ -138,7 +138,7 @@ def test_host_and_device_hold_what_the_plan_says(case, process):
         device = torch.device("cuda", 0)
         built = build(layout, Part(process, 3), device, counts, HostMemory(device))
         built.prepare_training(Optimizer(training.optimizer, training.l1, training.l2))
-        wholes = [weight.whole for weight in built.wide.values() if weight.host is not None]
+        wholes = [weight.whole for weight in built.wide.values() if weight.store is not None]
         tensors = [tensor for whole in wholes for tensor in whole.tensors().values()]
         assert not any(isinstance(tensor, OnDevice) for tensor in tensors)
     assert size(tensors) == elsewhere_bytes(job, process)
@@ -185,7 +185,7 @@ def test_a_device_that_is_too_small_leaves_weights_with_the_host_and_says_so(dat
         free_bytes(monkeypatch, free)
         heard = Heard()
         model = trained(written, data, tmp_path / "chosen", "cuda", epochs=1, report=heard)
-        assert model.network.wide["next"].host is not None
+        assert model.network.wide["next"].store is not None
         assert model.fingerprint() == expected
         (said,) = [line for line in heard.said if "memory has no room for" in line]
         assert said.startswith("Weights in the host's memory: memory has no room for ")

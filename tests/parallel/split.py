@@ -9,7 +9,7 @@ from tests.parallel.matrix import SHARDS, outcome_in
 from tests.parallel.workers import exchange
 from tests.sequences import EMBEDDED, NEXT, gru
 from widenet.data.dataset import Dataset
-from widenet.kernels.scratch import Scratch
+from widenet.model.storage import Scratch
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec

@@ -9,11 +9,11 @@ from tests.parallel.split import DIVIDED, GATES, SPLIT
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
-from widenet.kernels.scratch import Scratch
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.step_random import StepRandom
+from widenet.model.storage import Scratch
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind

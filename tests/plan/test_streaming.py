@@ -1,19 +1,18 @@
 """Weights on a disk: the plan counts what the network puts there and what it keeps, to the byte."""
 
-from collections import deque
-from concurrent.futures import Future
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 import pytest
 
 from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
-from tests.plan.test_memory import Part, size
-from tests.scratches import now
-from widenet.kernels.scratch import Scratch, load, scratch_of, store
-from widenet.model import sweep as file_sweep
+from tests.plan.test_memory import Part as Process
+from tests.plan.test_memory import size
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
+from widenet.model.part import Part
+from widenet.model.storage import Scratch, file_of
 from widenet.plan import streaming, tiles
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
@@ -35,7 +34,7 @@ def test_the_file_holds_what_the_plan_says_and_memory_the_rest(case, num_process
     for process in range(num_processes):
         counts = {field: np.ones(width) for field in network.counted_fields}
         file = Scratch(tmp_path)
-        built = build(layout, Part(process, num_processes), "cpu", counts, file)
+        built = build(layout, Process(process, num_processes), "cpu", counts, file)
         built.prepare_training(Optimizer(training.optimizer, training.l1, training.l2))
         tensors = [
             tensor
@@ -43,7 +42,7 @@ def test_the_file_holds_what_the_plan_says_and_memory_the_rest(case, num_process
             for part in weight.parts.values()
             for tensor in part.tensors().values()
         ]
-        in_file = [tensor for tensor in tensors if scratch_of(tensor) is file]
+        in_file = [tensor for tensor in tensors if file_of(tensor) is file]
         assert size(in_file) == elsewhere_bytes(job, process)
         everything, kept = memory(replace(job, weights_in="device"), process), memory(job, process)
         assert kept.weights + kept.state == everything.weights + everything.state - size(in_file)
@@ -85,49 +84,31 @@ def test_the_window_does_not_depend_on_the_width():
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("batch_size", [1, 5, 500])
 @pytest.mark.parametrize("units", [128, 75])
-def test_the_window_of_a_thread_is_the_most_that_a_pass_holds(
-    batch_size, units, optimizer, tmp_path, monkeypatch
-):
-    """Counted: bytes that are read and not yet written, whose place memory needs."""
-    for name, num_bytes in (("REQUEST_BYTES", 2**16), ("AROUND_BYTES", 2**19), ("BLOCK_BYTES", 1)):
+def test_a_thread_holds_no_more_than_its_window(batch_size, units, optimizer, tmp_path, monkeypatch):
+    """Counted: bytes of requests that are read and not yet written, whose place memory needs."""
+    for name, num_bytes in (("REQUEST_BYTES", 2**16), ("BLOCK_BYTES", 1)):
         monkeypatch.setattr(streaming, name, num_bytes)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 2**14)
-    job = job_of(batch_size, units, optimizer=optimizer)
+    job, move, counting = job_of(batch_size, units, optimizer=optimizer), Scratch.move, Lock()
     file = Scratch(tmp_path)
-    tensors = [file.zeros((40_000, units)) for _ in range(1 + len(job.training.optimizer.state))]
-    held, most, writing = 0, 0, deque()
+    part = Part(file.zeros((40_000, units)), store=file)
+    part.prepare(Optimizer(job.training.optimizer), remembers=False)
+    held = most = 0
 
-    class Late(Future):
-        """Rows that are written when they are waited for."""
-
-        def result(self, timeout=None):
-            while not self.done():
-                writing.popleft()()
-            return super().result(timeout)
-
-    def loaded(rows, then):
+    def moving(file, writes, memory, offset, is_sweep=False):
         nonlocal held, most
-        held += rows.nbytes
-        most = max(most, held)
-        now(load, rows)
-        then(None)
+        with counting:
+            held -= writes * len(memory)
+            most = max(most, held)
+            held += (not writes) * len(memory)
+        move(file, writes, memory, offset, is_sweep)
 
-    def stored(rows, writes, then):
-        def given_back():
-            nonlocal held
-            held -= rows.nbytes
-            now(store, rows, writes)
-            then(None)
-
-        writing.append(given_back)
-
-    monkeypatch.setattr(file_sweep, "Future", Late)
-    monkeypatch.setattr(file_sweep, "load", loaded)
-    monkeypatch.setattr(file_sweep, "store", stored)
-    with file_sweep.FileSweep(tensors, writes=True) as rows:
-        for start, stop in tiles.tiles(len(tensors[0]), batch_size, "cpu"):
-            rows.at(start, stop)
-    assert most == window_bytes(replace(job, num_threads=3), 0) - window_bytes(job, 0)
+    monkeypatch.setattr(Scratch, "move", moving)
+    starts = [start for start, _ in tiles.tiles(40_000, batch_size, "cpu")] + [40_000]
+    for _ in part.tiles(starts, updates=True):
+        pass
+    window = window_bytes(replace(job, num_threads=3), 0) - window_bytes(job, 0)
+    assert 0 < most <= window
 
 
 def test_rows_that_a_batch_touches_count_as_pages():
@@ -138,8 +119,8 @@ def test_rows_that_a_batch_touches_count_as_pages():
     assert without == (10 * 64 + 1000 + 10 * 64) * 4096 * 3 + 2 * A_THREAD_BY_BLOCKS
 
 
-A_THREAD_BY_BLOCKS = 2**23 + 3 * 2**24
-"""Bytes of a block, which is four chunks, and those around, where no tiles are cut."""
+A_THREAD_BY_BLOCKS = 2**23 + 9 * 2**21
+"""Bytes of a block, which is five requests at most, and of those around it, where no tiles are cut."""
 
 
 def test_weights_that_are_read_in_blocks_have_a_window():

@@ -19,9 +19,7 @@ from tests.scripts import Script
 from tests.test_runs import After, outcome
 from tests.trainings import DEEP, SETTINGS, UNTIED, books, document
 from widenet.errors import OptionError
-from widenet.kernels import scratch
-from widenet.kernels.scratch import load
-from widenet.model import sweep as file_sweep
+from widenet.model.storage import Scratch, file_of
 from widenet.plan import streaming, tiles
 from widenet.runs import train
 
@@ -36,18 +34,17 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """Chunks of two pages of each tensor, which are counted, and six tiles in a shard."""
+    """Requests of two pages, which are counted, and six tiles in a shard."""
     monkeypatch.setattr(streaming, "REQUEST_BYTES", 2 * 4096)
-    monkeypatch.setattr(streaming, "AROUND_BYTES", 24 * 4096)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
-    loaded = []
+    moved, move = [], Scratch.move
 
-    def counted(tensor, then):
-        loaded.append(tensor)
-        load(tensor, then)
+    def counted(file, writes, memory, offset, is_sweep=False):
+        moved.extend([offset] * is_sweep)
+        move(file, writes, memory, offset, is_sweep)
 
-    monkeypatch.setattr(file_sweep, "load", counted)
-    return loaded
+    monkeypatch.setattr(Scratch, "move", counted)
+    return moved
 
 
 NEXT = UNTIED["layers"][-1]
@@ -110,7 +107,7 @@ def test_a_training_has_the_bits_losses_and_metrics_of_one_in_memory(name, data,
     for wide in model.network.wide.values():
         part = wide.parts[0]
         tensors = [part.weight, *(state for name, state in part.state.items() if name != "moved")]
-        in_file = {scratch.scratch_of(tensor) is not None for tensor in tensors}
+        in_file = {file_of(tensor) is not None for tensor in tensors}
         assert in_file == {part.weight.dim() == 2 and not part.by_columns}
     assert small_chunks or name == "momentum, on the input"
 
@@ -129,9 +126,7 @@ def test_a_training_goes_on_from_memory_to_disk_and_back(name, data, tmp_path, s
 
 def _trained(out, data, name):
     model = train(*settings(name), data, out, weights_in="disk")
-    in_file = all(
-        scratch.scratch_of(part.weight) is not None for part in model.network.wide["next"].parts.values()
-    )
+    in_file = all(file_of(part.weight) is not None for part in model.network.wide["next"].parts.values())
     return model.fingerprint(), len(model.network.wide["next"].parts), in_file
 
 

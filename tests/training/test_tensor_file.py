@@ -1,15 +1,15 @@
 """Tensor files: what safetensors' own library reads and writes, in blocks."""
 
+import errno
 import hashlib
+import os
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.scratches import Failing
 from widenet.errors import CapacityError
-from widenet.kernels import scratch
-from widenet.kernels.scratch import Scratch
+from widenet.model.storage import Scratch, put_rows
 from widenet.training import tensor_file
 from widenet.training.tensor_file import read_into, write
 
@@ -73,7 +73,11 @@ def test_a_file_is_never_overwritten(tmp_path):
 
 
 def test_no_checkpoint_holds_rows_that_the_disk_did_not_take(tmp_path, monkeypatch):
+    def fails(_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
     tensor = Scratch(tmp_path).zeros((5000, 3))
-    monkeypatch.setattr(scratch, "_libc", Failing(scratch._libc))
+    put_rows(tensor, torch.tensor([1]), torch.ones(1, 3))
+    monkeypatch.setattr(os, "fdatasync", fails)
     with pytest.raises(CapacityError):
         write(tmp_path / "file", {"weight": tensor})

@@ -1,17 +1,11 @@
 """Memory for wide weights, and work on copies of some of their rows."""
 
-import math
-import mmap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from widenet.errors import CapacityError
-from widenet.kernels.scratch import scratch_of
 
 
 def roomy(
@@ -27,46 +21,6 @@ def roomy(
     if dtype == torch.bfloat16:  # NumPy has none
         return roomy(shape, torch.int16).view(dtype)
     return torch.from_numpy(np.zeros(tuple(shape), dtype=str(dtype).removeprefix("torch.")))
-
-
-def pinned_zeros(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return zeros in pinned memory, of exactly their size; torch's own rounds up to a power of two.
-
-    Raises:
-        CapacityError: The system does not pin so much memory.
-    """
-    num_bytes = math.prod(shape) * dtype.itemsize
-    if not num_bytes:
-        return torch.zeros(*shape, dtype=dtype)
-    memory = _Pinned(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    tensor, runtime = torch.frombuffer(memory, dtype=dtype), torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    if int(runtime.cudaHostRegister(tensor.data_ptr(), num_bytes, 0)):
-        raise CapacityError(
-            f"the system does not pin {num_bytes:,} bytes of memory for weights and optimizer state"
-        )
-    memory.unpin = partial(runtime.cudaHostUnregister, tensor.data_ptr())
-    return tensor.view(*shape)
-
-
-class _Pinned(mmap.mmap):
-    """Pinned memory, which ends with its last tensor."""
-
-    unpin: Callable[[], object] | None = None
-
-    def __del__(self) -> None:
-        """Let the system move the memory again before it is given back."""
-        if self.unpin is not None:
-            self.unpin()
-
-
-def roomy_beside(weight: Tensor) -> Tensor:
-    """Return zeros of a weight's shape and type where the weight is: in memory, pinned memory, or a file."""
-    if weight.is_pinned():
-        return pinned_zeros(weight.shape, weight.dtype)
-    scratch = scratch_of(weight)
-    if scratch is None:
-        return roomy(weight.shape, weight.dtype, weight.device)
-    return scratch.zeros(weight.shape, weight.dtype)
 
 
 @contextmanager

@@ -11,9 +11,7 @@ from torch import Tensor
 
 from widenet.devices import keep_to_one_thread
 from widenet.kernels.rows import roomy
-from widenet.kernels.scratch import Scratch, release
 from widenet.model.description import Description, clear_unknown, last_known
-from widenet.model.host_memory import HostMemory
 from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
@@ -21,6 +19,7 @@ from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.sample import Sampler
+from widenet.model.storage import Store, blocks
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.parallel.exchange import Exchange
@@ -60,9 +59,8 @@ def fill(
     drawn = spec.otherwise if isinstance(spec, FromFile) else spec
     draw = stream(seed, f"weights/{purpose}", shard)
     rows = max(1, _BLOCK_NUMBERS // max(weight.shape[1], 1))
-    for block in torch.split(weight, rows):
+    for block in blocks(weight, rows, writes=True):
         _draw(block, drawn, fan_in, fan_out, draw)
-        release(block)
 
 
 def _draw(block: Tensor, spec: Drawn, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
@@ -105,7 +103,7 @@ def build(
     exchange: Exchange,
     device: torch.device | str = "cpu",
     counts: Mapping[str, np.ndarray] | None = None,
-    elsewhere: Scratch | HostMemory | None = None,
+    elsewhere: Store | None = None,
     attributes: Mapping[str, SparseBatch] | None = None,
     in_8_bits: bool = False,
 ) -> Network:
@@ -210,13 +208,12 @@ class _InitialWeights:
         layout: Layout,
         device: torch.device,
         blank: bool,
-        elsewhere: Scratch | HostMemory | None,
+        elsewhere: Store | None,
         in_8_bits: bool,
     ) -> None:
         self.layout, self.device, self.blank = layout, device, blank
         self.in_8_bits = in_8_bits
-        self.scratch = elsewhere if isinstance(elsewhere, Scratch) else None
-        self.host = elsewhere if isinstance(elsewhere, HostMemory) else None
+        self.store = elsewhere
 
     def wide(self, name: str, weight: Weight, exchange: Exchange) -> WideWeight:
         """Return a wide weight or bias, with the shards of this process."""
@@ -228,8 +225,6 @@ class _InitialWeights:
         else:
             limit = None if weight.rows_are_features else weight.norm_limit
             wide = WideWeight(shards, {}, norm_limit=limit, by_rows=by_rows)
-            is_described = any(other.describes == name for other in self.layout.weights.values())
-            wide.is_swept = is_described or weight.norm_limit is not None
         wide.trained = weight.trained
         if self.device.type == "cpu" or weight.by_columns:
             parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
@@ -237,8 +232,8 @@ class _InitialWeights:
             return wide
         held = exchange.each(lambda shard: shard)
         rows, columns = len(held) * shards.room, [] if weight.columns is None else [weight.columns]
-        if self.host is not None and weight.has_vectors:
-            wide.lay_out(Part(self.host.zeros((rows, *columns)), host=self.host), held)
+        if self.store is not None and weight.has_vectors:
+            wide.lay_out(Part(self.store.zeros((rows, *columns)), store=self.store), held)
         else:
             wide.lay_out(Part(torch.zeros(rows, *columns, device=self.device)), held)
         if not (self.blank and weight.columns is not None):
@@ -263,12 +258,12 @@ class _InitialWeights:
         if self.in_8_bits and fits_in_8_bits(weight):
             assert weight.columns is not None
             return QuantizedPart.blank(rows, weight.columns)
-        if self.scratch is not None and weight.has_vectors:
+        if self.store is not None and weight.has_vectors:
             assert weight.columns is not None
-            tensor = self.scratch.zeros((rows, weight.columns))
+            tensor = self.store.zeros((rows, weight.columns))
             if not self.blank:
                 self._fill(tensor, name, weight, shard)
-            return Part(tensor)
+            return Part(tensor, store=self.store if tensor.numel() else None)
         if not weight.by_columns:
             return Part(self._tensor(name, weight, rows, shard))
         turned_HR = roomy((weight.row_length, rows), device=self.device)

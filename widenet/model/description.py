@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
+from widenet.model.storage import blocks as blocks_of
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
+from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import blocks
 from widenet.sparse import SparseBatch
 
@@ -144,7 +146,9 @@ def clear_unknown(weight: WideWeight, num_known: int) -> None:
     """Set the rows after the last known feature to zeros: they have no vector of their own."""
     known = Shards(num_known, weight.shards.count)
     for shard, part in weight.parts.items():
-        part.weight[known.size(shard) :].zero_()
+        rows = part.weight[known.size(shard) :]
+        for block in blocks_of(rows, block_rows(rows[:1].nbytes), writes=True):
+            block.zero_()
 
 
 def _rows_of(attributes: SparseBatch, shards: Shards, shard: int) -> SparseBatch:

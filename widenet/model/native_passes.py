@@ -19,7 +19,6 @@ from widenet.kernels.passes import (
 )
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.output_step import OutputStep, RowSum, over_shards
-from widenet.model.sweep import groups
 from widenet.plan.tiles import GRADIENT_NUMBERS
 
 Update = tuple[Optimizer, StepNumbers]
@@ -127,7 +126,7 @@ class NativePasses:
         is_softmax, start = self._batch.kind == "softmax", 0
         for (shard, part), size in zip(output.weight.parts.items(), self._sizes, strict=True):
             units, own = step.size(shard), slice(start, start + size)
-            leaves_memory, start = is_softmax and output.weight.in_files, start + size
+            leaves_memory, start = is_softmax and output.weight.in_file, start + size
             shards[shard] = OutputShard(
                 weight_RH=part.weight,
                 length_R=None if output.spec.cosine is None else torch.empty(len(part.weight)),
@@ -193,12 +192,10 @@ class NativePasses:
 
         def of_shard(shard: int) -> None:
             starts = self.step.starts(shard)
-            with parts[shard].sweep(updates) as sweep:
-                for first, last in groups(starts, sweep.chunk_rows):
-                    sweep.at(starts[first], starts[last])
-                    passed([self._shards[shard].within(starts[first], starts[last])], [shard], 1)
+            for first, last in parts[shard].tiles(starts, updates):
+                passed([self._shards[shard].within(starts[first], starts[last])], [shard], 1)
 
-        if self.step.output.weight.in_files:
+        if self.step.output.weight.in_file:
             exchange.each(of_shard)
         else:
             passed([*self._shards.values()], [*self._shards], exchange.num_threads)

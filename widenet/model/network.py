@@ -12,9 +12,8 @@ from torch import Tensor
 from widenet.devices import sent_together
 from widenet.kernels.bags import Touched, gather_sums
 from widenet.kernels.order import split
-from widenet.kernels.scratch import read_around, release
 from widenet.kernels.table import runner
-from widenet.model import preparation, touched_rows
+from widenet.model import preparation
 from widenet.model.by_examples import Stack
 from widenet.model.convolution import convolution
 from widenet.model.description import Description
@@ -26,9 +25,8 @@ from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, Factor, Split, Whole, leaves_of, product
 from widenet.model.sharding import joined
 from widenet.model.step_random import StepRandom
-from widenet.model.touched_rows import TouchedRows
 from widenet.model.trunk_weight import TrunkWeight
-from widenet.model.wide_weight import WHOLE, WideWeight
+from widenet.model.wide_weight import WHOLE, TouchedRows, WideWeight, touched_together
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.line import Pending
 from widenet.plan.layout import Key, Layout
@@ -117,19 +115,18 @@ class Network:
         """
         prepared = preparation.prepared(self._ends, fields, random, PREDICTED_ROWS[self.device.type])
         prepared.weights_E = weights_E
-        if self.device.type == "cpu" and random is None:
+        needs_rows = random is not None or any(weight.store is not None for weight in self.wide.values())
+        if self.device.type == "cpu" and not needs_rows:
             return prepared
         shards = {name: self.shards(name) for name in prepared.sparse}
         parts = {name: split(own, shards[name].count) for name, own in prepared.sparse.items()}
         if self.device.type == "cpu":
             prepared.touched = self._touched(prepared, parts, {})
-            touched_rows.read_ahead(self.wide, prepared.touched)
             return prepared
         whole = {name: joined(own, shards[name], self._held) for name, own in parts.items()}
-        if random is not None or any(weight.host is not None for weight in self.wide.values()):
-            together = touched_rows.touched_together(self.uses(prepared), whole, self.layout, len(self._held))
+        if needs_rows:
+            together = touched_together(self.uses(prepared), whole, self.layout, len(self._held))
             prepared.touched = self._touched(prepared, parts, together)
-            prepared.rows = touched_rows.rows_of(self.wide, prepared.touched)
         prepared.sparse = whole
         return sent_together(prepared, self.device)
 
@@ -197,6 +194,11 @@ class Network:
         else:
             self.exchange.each(work)
 
+    def bring_rows(self, touched: TouchedRows, updates: bool) -> None:
+        """Bring the rows that a batch touches from where they lie; see `WideWeight.bring`."""
+        for name, rows in touched.items():
+            self.wide[name].bring(rows, updates)
+
     def example_weights(self, output: WideOutput, prepared: Prepared) -> Tensor | None:
         """Return loss weights of an output's vectors from those of the examples: [E], or [M] with "next"."""
         if (weights_E := prepared.weights_E) is None or output.spec.predict != "next":
@@ -209,12 +211,13 @@ class Network:
         activity = Activity(dict(prepared.dense), predicts=random is None)
         activity.taken, activity.features = prepared.taken, prepared.features
         if random is None:
-            touched_rows.fetch_rows(self.wide, prepared.touched or {}, prepared.rows, updates=False)
+            self.bring_rows(prepared.touched or {}, updates=False)
         pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
-        if random is None and prepared.rows:
-            touched_rows.let_go_of_rows(self.wide, prepared.rows)
+        for name in prepared.touched or {}:
+            if random is None or not self.wide[name].moves_by_rows:
+                self.wide[name].give_back()
         divided = set() if random is None else {*self.layout.by_examples}
         if divided:
             self._compute_divided(prepared, activity, random)
@@ -303,12 +306,9 @@ class Network:
                 into, part = block[shard :: shards.count], weight.parts.get(shard)
                 own = None
                 if part is not None:
-                    read_around(part.weight[start : start + len(into)])
                     rows_RH, _ = part.rows(start, start + len(into))
                     own = (rows_RH[:, None] if weight.is_bias else rows_RH)[:, columns].to(self.device)
                 into.copy_(self.exchange.fetch(shard, own, tuple(into.shape), self.device, where))
-                if part is not None:
-                    release(part.weight[start : start + len(into)])
             yield first, block
 
     def first_non_finite(self) -> str | None:
@@ -331,7 +331,7 @@ class Network:
         batch, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]
         where, count = f'layer "{key[0]}"', weight.shards.count
         if weight.whole is not None:
-            sums = touched_rows.gathered(weight, batch)
+            sums = weight.gathered(batch)
             return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
         if weight.in_8_bits:
             parts = split(batch, count)

@@ -14,8 +14,9 @@ from widenet.devices import sent
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.passes import Penalties, TileStep
 from widenet.kernels.powers import powers
-from widenet.kernels.rows import copied, roomy_beside
+from widenet.kernels.rows import copied
 from widenet.kernels.table import runner, step_runner
+from widenet.model.storage import Store, zeros_for
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, OfMoments, Rmsprop, Sgd
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
@@ -331,9 +332,9 @@ class Optimizer:
         self.idles = self.idling is not None or self._shrinks
         self.idle_weights_move = self._shrinks or spec.idle_weights_move
 
-    def state_for(self, weight: Tensor) -> dict[str, Tensor]:
+    def state_for(self, weight: Tensor, store: Store | None = None) -> dict[str, Tensor]:
         """Return the state of a weight before its first step, zeros of the weight's shape by name."""
-        return {name: roomy_beside(weight) for name in self.state}
+        return {name: zeros_for(weight, store) for name in self.state}
 
     def library_step(
         self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None

@@ -20,7 +20,6 @@ from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.limits import shortening
 from widenet.model.losses import Loss
 from widenet.model.operands import filled_columns
-from widenet.model.sweep import groups
 from widenet.model.targets import Entries, Targets
 from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import as_slice
@@ -152,11 +151,8 @@ class OutputStep:
             rows: Most units of a range, unless a single tile has more.
             updates: Whether each range is updated before the next one.
         """
-        weight, starts = self.output.weight, self.starts(shard)
-        with weight.parts[shard].sweep(updates and weight.trained) as sweep:
-            for first, last in groups(starts, min(rows, sweep.chunk_rows or rows)):
-                sweep.at(starts[first], starts[last])
-                yield first, last
+        weight = self.output.weight
+        return weight.parts[shard].tiles(self.starts(shard), updates and weight.trained, rows)
 
     def starts(self, shard: int) -> list[int]:
         """Return the first unit of each tile of a shard, then the end of the last tile."""

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.devices import ON_HOST
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
 from widenet.model.sample import Choice
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
-from widenet.model.touched_rows import TouchedRows
+from widenet.model.wide_weight import TouchedRows
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
 
@@ -34,7 +33,6 @@ class Prepared:
         positions: Positions of every input of a sequence.
         taken: Positions that each output along a sequence takes, int64; N stands for zeros.
         touched: The result of `Network.touched` in training, and on CUDA if weights lie in the host's memory.
-        rows: The rows that the batch touches in weights that lie there, see `touched_rows.Rows`.
         weights_E: Per-example loss weights, float32 [E]; None: all equal. The loss is the weighted sum over
             the examples, divided by their number.
     """
@@ -46,7 +44,6 @@ class Prepared:
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
     touched: TouchedRows | None = None
-    rows: Mapping[str, Mapping[int, Tensor]] = field(default_factory=dict, metadata=ON_HOST)
     weights_E: Tensor | None = None
 
 

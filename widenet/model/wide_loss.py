@@ -4,7 +4,6 @@ The native library makes the steps that it knows, torch all others.
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
@@ -15,7 +14,6 @@ from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.native_passes import NativePasses, Update
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.output_step import OutputStep, Place, Slopes, slopes_of
-from widenet.model.sweep import in_turn
 from widenet.model.targets import Targets
 from widenet.parallel.line import Pending
 from widenet.plan.tiles import are_kept, tiles
@@ -152,24 +150,5 @@ def start(passes: Passes, update: Update | None) -> Pending[list[Tensor]]:
     Without an update, `passes.gradient` gives the gradients of the units afterwards.
     """
     output = passes.step.output
-    gives_slopes = update is not None or isinstance(passes, TorchPasses)
-    with reading(output, updates=update is not None, gives_slopes=gives_slopes):
-        losses, gradients = passes.run(update)
+    losses, gradients = passes.run(update)
     return output.exchange.start_sum(losses, gradients, where=output.where)
-
-
-def reading(
-    output: WideOutput, updates: bool, begins: bool = False, gives_slopes: bool = True
-) -> AbstractContextManager[None]:
-    """Within the block, read rows in files ahead of the passes that `start` makes.
-
-    Args:
-        output: The output.
-        updates: Whether the last pass updates the rows.
-        begins: See `in_turn`.
-        gives_slopes: Whether a softmax has a pass for slopes.
-    """
-    is_row_wise = output.spec.is_row_wise
-    readings = int(is_row_wise) + int(output.spec.delta_norm is not None)
-    last = [updates and output.weight.trained] if gives_slopes or not is_row_wise else []
-    return in_turn(output.weight.parts.values(), *[False] * readings, *last, begins=begins)

@@ -1,56 +1,31 @@
 """A wide weight: rows cut into shards with their optimizer state, updated by tiles or by touched rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from widenet.kernels.bags import RowGradient
+from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.passes import Stepped
 from widenet.kernels.rows import copied
-from widenet.kernels.scratch import read_around, release, scratch_of
-from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.part import Part
+from widenet.model.storage import Scratch, Store
+from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
+from widenet.sparse import SparseBatch
 
 WHOLE = -1
 """In the place of a shard: all shards of a process, as rows of `WideWeight.whole`."""
 
-_ROWS_AT_ONCE = 65_536
-"""Rows that catch up together when all rows of a shard do, unless they are copied."""
+TouchedRows = Mapping[str, Mapping[int, Touched]]
+"""Rows that a batch touches, by weight and shard, or of `WHOLE`."""
 
-
-@dataclass
-class Taken:
-    """Rows of the host's memory that a step has on the device.
-
-    Attributes:
-        rows_U: The rows among those of all shards of a process, int64 in the host's memory.
-        places_U: The same on the device.
-        features: The rows of each shard, or of `WHOLE`, one after the other in `rows_U`, on the device.
-        copies: The rows.
-        with_state: Whether their state came along, so that they may change.
-    """
-
-    rows_U: Tensor
-    places_U: Tensor
-    features: Mapping[int, Tensor]
-    copies: Part
-    with_state: bool
-
-    def of(self, shard: int, rows_U: Tensor) -> Part | None:
-        """Return the copies of a shard's rows if they may change and are just these rows of a batch."""
-        start = 0
-        for each, features_U in self.features.items():
-            if each == shard and features_U is rows_U and self.with_state:
-                return self.copies.views(start, start + len(rows_U))
-            start += len(features_U)
-        return None
+_ROWS_AT_ONCE = 16_384
+"""Rows that catch up together when all rows of a shard do."""
 
 
 @dataclass
@@ -64,10 +39,8 @@ class WideWeight:
         l2: Strength of the penalty on a bias.
         trained: Whether the optimizer moves it; otherwise it has no state.
         by_rows: Whether only rows that a batch touches are updated.
-        is_swept: Whether steps pass over all rows even so, to shorten or describe them.
         whole: On CUDA, the shards of this process in one allocation, of which the parts are views: a shard
             begins `shards.room` rows after the one before it. Rows beyond a shard's units are zeros.
-        taken: The rows that the step at work has brought from the host's memory.
     """
 
     shards: Shards
@@ -75,10 +48,8 @@ class WideWeight:
     norm_limit: float | None = None
     l2: float = 0.0
     by_rows: bool = False
-    is_swept: bool = False
     trained: bool = True
     whole: Part | None = None
-    taken: Taken | None = None
 
     def lay_out(self, whole: Part, held: Sequence[int]) -> None:
         """Take the parts of the shards of this process from one allocation."""
@@ -99,14 +70,15 @@ class WideWeight:
         return next(iter(self.parts.values())).columns
 
     @property
-    def host(self) -> HostMemory | None:
-        """The host's memory if the rows lie there while a device computes them."""
-        return None if self.whole is None else self.whole.host
+    def store(self) -> Store | None:
+        """Where the rows lie; None: in the memory of the device that computes them."""
+        return next(iter(self.parts.values())).store
 
     @property
     def device(self) -> torch.device:
         """The device that computes the rows."""
-        return next(iter(self.parts.values())).weight.device if self.host is None else self.host.device
+        part = next(iter(self.parts.values()))
+        return part.weight.device if part.store is None else part.store.device
 
     @property
     def in_8_bits(self) -> bool:
@@ -114,9 +86,9 @@ class WideWeight:
         return next(iter(self.parts.values())).in_8_bits
 
     @property
-    def in_files(self) -> bool:
+    def in_file(self) -> bool:
         """Whether the rows are in a file."""
-        return any(scratch_of(part.weight) is not None for part in self.parts.values())
+        return isinstance(self.store, Scratch)
 
     def part(self, shard: int) -> Part:
         """Return a shard of this process, or all of them for `WHOLE`."""
@@ -167,7 +139,7 @@ class WideWeight:
 
         If only the optimizer's state changes without a gradient, it catches up here.
         """
-        with self._at_hand(shard, touched.features_U) as (part, rows_U):
+        with self.part(shard).at_hand(touched.features_U) as (part, rows_U):
             weight_RH, state = part.by_rows()
             own = touched if rows_U is touched.features_U else replace(touched, features_U=rows_U)
             rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
@@ -181,7 +153,7 @@ class WideWeight:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
         if self.part(shard).moved is None:
             return
-        with self._at_hand(shard, rows_U) as (part, own_U):
+        with self.part(shard).at_hand(rows_U) as (part, own_U):
             weight_RH, state = part.by_rows()
             assert part.moved is not None
             for start, stop in blocks(len(own_U), weight_RH.shape[1], weight_RH.device.type):
@@ -197,62 +169,46 @@ class WideWeight:
                     )
                 part.moved.index_fill_(0, block_U, step.number - 1)
 
-    def take(self, rows: Mapping[int, Tensor], features: Mapping[int, Tensor], with_state: bool) -> None:
-        """Bring some rows from the host's memory to the device.
+    @property
+    def moves_by_rows(self) -> bool:
+        """Whether a step updates the rows that its batch touches, and no others."""
+        return self.by_rows and self.trained
+
+    def bring(self, touched: Mapping[int, Touched], updates: bool) -> None:
+        """Bring the rows that a batch touches from where they lie to the device that computes them.
 
         Args:
-            rows: Rows by shard or of `WHOLE`, int64 in the host's memory, ascending.
-            features: The same on the device.
-            with_state: Whether a step updates them.
+            touched: The rows by shard, or of `WHOLE`.
+            updates: Whether a step updates them.
         """
-        assert self.whole is not None
-        rows_U = torch.cat([own_U + self.first_row(shard) for shard, own_U in rows.items()])
-        places_U = torch.cat([own_U + self.first_row(shard) for shard, own_U in features.items()])
-        copies = self.whole.taken(rows_U, with_state)
-        self.taken = Taken(rows_U, places_U, features, copies, with_state)
+        for shard, rows in touched.items() if self.store is not None else ():
+            self.part(shard).bring(rows.features_U, updates and self.moves_by_rows)
 
-    def let_go(self) -> None:
-        """Write the rows that `take` has brought back to the host's memory if they may have changed."""
-        taken, self.taken = self.taken, None
-        if taken is not None and taken.with_state:
-            assert self.whole is not None
-            self.whole.put_back(taken.rows_U, taken.copies)
+    def give_back(self) -> None:
+        """Write the rows that `bring` has brought to where they lie if they may have changed."""
+        for part in [*self.parts.values()] if self.whole is None else [self.whole, *self.parts.values()]:
+            part.give_back()
 
     def select(self, shard: int, rows_U: Tensor) -> Tensor:
         """Return float32 copies of some rows of a shard's weight, int64 [U], where they are computed."""
-        if self.host is None:
-            return self.parts[shard].weight.index_select(0, rows_U).float()
-        self.let_go()
-        return self.host.brought(self.parts[shard].weight, rows_U.cpu())
+        part = self.parts[shard]
+        if part.store is None:
+            return part.weight.index_select(0, rows_U).float()
+        part.give_back()
+        return part.store.select(part.weight, rows_U)
 
-    def put(self, shard: int, rows_U: Tensor, weight_UH: Tensor) -> None:
-        """Write some rows of a shard's weight, int64 [U]."""
-        if self.host is None:
-            self.parts[shard].weight.index_copy_(0, rows_U, weight_UH)
-        else:
-            self.host.put_back([(self.parts[shard].weight, weight_UH)], rows_U.cpu())
-
-    def first_row(self, shard: int) -> int:
-        """Return the first row of a shard among those of all shards of this process."""
-        return 0 if shard == WHOLE else [*self.parts].index(shard) * self.shards.room
-
-    @contextmanager
-    def _at_hand(self, shard: int, rows_U: Tensor) -> Iterator[tuple[Part, Tensor]]:
-        """Give a part that holds some rows where they are computed, and the places of these rows in it."""
-        part = self.part(shard)
-        if part.host is None:
-            yield part, rows_U
-            return
-        copies = None if self.taken is None else self.taken.of(shard, rows_U)
-        places_U = torch.arange(len(rows_U), device=part.host.device)
-        if copies is not None:
-            yield copies, places_U
-            return
-        self.let_go()
-        self.take({shard: rows_U.cpu()}, {shard: rows_U.to(part.host.device)}, with_state=True)
-        assert self.taken is not None
-        yield self.taken.copies, places_U
-        self.let_go()
+    def gathered(self, batch: SparseBatch) -> Tensor:
+        """Return the sums of the rows of all shards of this process, float32 [S * E, H]."""
+        assert self.whole is not None
+        firsts = {WHOLE: 0} | {shard: place * self.shards.room for place, shard in enumerate(self.parts)}
+        brought = [(first, self.part(shard).brought) for shard, first in firsts.items()]
+        at_hand = [(first, own) for first, own in brought if own is not None]
+        if not at_hand:
+            return gather_sum(batch, self.whole.weight)
+        places_U = torch.cat([own.rows_U + first for first, own in at_hand])
+        weight_UH = torch.cat([own.copies[0] for _, own in at_hand if own.copies is not None])
+        places_Z = torch.searchsorted(places_U, batch.indices)
+        return gather_sum(SparseBatch(batch.indptr, places_Z, batch.values), weight_UH)
 
     def catch_up_all(self, rule: Optimizer, step: StepNumbers) -> None:
         """Let every row of this process catch up, a block at a time."""
@@ -260,10 +216,27 @@ class WideWeight:
             count = 0 if part.moved is None else len(part.by_rows()[0])
             for start in range(0, count, _ROWS_AT_ONCE):
                 rows = torch.arange(start, min(start + _ROWS_AT_ONCE, count), device=part.weight.device)
-                tensors = [] if part.by_columns else [part.weight, *part.state.values()]
-                blocks = [tensor[start : start + len(rows)] for tensor in tensors]
-                for block in blocks:
-                    read_around(block)
                 self.catch_up(shard, rows, rule, step)
-                for block in blocks:
-                    release(block)
+
+
+def touched_together(
+    uses: Mapping[str, Sequence[Key]], whole: Mapping[str, SparseBatch], layout: Layout, num_shards: int
+) -> dict[str, dict[int, Touched]]:
+    """Return the rows that a batch touches, as `WHOLE`, of the weights whose shards are updated together.
+
+    Outputs, and a limit of the gradient's length, take shard by shard.
+
+    Args:
+        uses: Layers and sources that read each weight of sparse inputs.
+        whole: The sources, of `sharding.joined`.
+        layout: The network.
+        num_shards: Number of shards of this process.
+    """
+    if layout.training.gradient_norm_limit is not None:
+        return {}
+    of_outputs = {layout.links[output.name, ""].weight for output in layout.network.outputs}
+    return {
+        weight: {WHOLE: Touched.of_shards([whole[source] for _, source in keys], num_shards)}
+        for weight, keys in uses.items()
+        if weight not in of_outputs
+    }

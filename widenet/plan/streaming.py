@@ -1,30 +1,24 @@
 """Weights that lie on a disk or in the host's memory: which ones, and how much of them a device holds."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from widenet.plan.job import Job
 from widenet.plan.layout import Weight
 from widenet.plan.tiles import predicted_units, tile_units
-from widenet.spec.layers import OutputLayer
 
 REQUEST_BYTES = 2**21
 """Bytes of a tensor that are read or written at once: one of the processor's large pages."""
 
-AROUND_BYTES = 3 * 2**24
-"""Bytes of a weight and its state in memory besides the tile at work: read ahead, or not yet written.
+NUM_AHEAD, NUM_BEHIND = 4, 4
+"""Requests for each tensor that a pass has read ahead of its tile, and that are written behind it."""
 
-A virtual disk may tell of its requests only when it has served all of them. It then has nothing to do until
-a thread has taken the results: the more requests there are, the less often.
-"""
-
-NUM_WINDOWS = 2
-"""Windows on a CUDA device: while one is at work, the other gives its rows back and fetches the next ones."""
+PAGE_BYTES = 4096
+"""Disks read and write multiples of this past the system's cache."""
 
 ALIGNED_BYTES = 512
 """CUDA allocates memory at multiples of this.
 
-Vendors' products choose their code by the alignment of their operands. A row in a window begins as far behind
+Vendors' products choose their code by the alignment of their operands. A copied row begins as far behind
 such a multiple as it would in a weight on the device, so that its products have the same bits.
 """
 
@@ -37,11 +31,9 @@ LIMITED_ROWS = 16_384
 NAMES = {"host": "Weights in the host's memory", "disk": "Weights on a disk"}
 """The beginnings of sentences about weights that lie elsewhere than on the device."""
 
-_PAGE = 4096
-
 
 def room_for(num_bytes: int) -> int:
-    """Return the bytes of a window for a tensor of some bytes, which begins anywhere in the first ones."""
+    """Return the bytes on a device for a copy of some bytes, which begins anywhere in the first ones."""
     return (-(-num_bytes // ALIGNED_BYTES) + 1) * ALIGNED_BYTES
 
 
@@ -66,14 +58,11 @@ def window_bytes(job: Job, process: int) -> int:
     if not held:
         return 0
     rows = sum(touched_bytes(job, name, process) for name in job.layout.weights)
+    passes = [own for weight in job.layout.weights.values() for own in _passes(job, weight)]
     if job.weights_in == "host":
-        return NUM_WINDOWS * _window_on_device(job) + rows
+        return max(num * room_for(size) for num, size in passes) + rows
     threads = min(job.num_threads, job.num_held(process))
-    by_tiles = max(_window_of_tiles(job, layer) for layer in job.network.outputs)
-    by_blocks = {name: _window_of_blocks(job, weight) for name, weight in job.layout.weights.items()}
-    limited = [name for name, weight in job.layout.weights.items() if _has_limited_columns(weight)]
-    behind = max((by_blocks[name] for name in limited), default=0)  # while rows of tiles are written
-    return min(held, threads * max(by_tiles + behind, *by_blocks.values()) + rows)
+    return min(held, threads * max(num * _in_memory(size) for num, size in passes) + rows)
 
 
 def _held_bytes(job: Job, weight: Weight, process: int) -> int:
@@ -93,90 +82,34 @@ def num_tensors(job: Job, weight: Weight) -> int:
     return 1 + len(job.training.optimizer.state) * weight.trained
 
 
-def chunk_rows(row_bytes: Sequence[int]) -> int:
-    """Return the rows of a chunk, which is read and written together, of tensors whose rows have some bytes.
+def _passes(job: Job, weight: Weight) -> Iterator[tuple[int, int]]:
+    """Yield the passes over a shard of a weight that lies elsewhere: number of tensors, bytes of a tile each.
 
-    It begins with a page of each tensor.
+    Evaluations pass over larger tiles than steps of large batches, but over weights alone.
     """
-    whole_pages = max(_PAGE // math.gcd(size, _PAGE) for size in row_bytes)
-    return max(REQUEST_BYTES // max(row_bytes) // whole_pages, 1) * whole_pages
-
-
-def around_bytes(row_bytes: Sequence[int]) -> int:
-    """Return the bytes in memory besides those at work, of tensors whose rows have some bytes.
-
-    They are at least those of two chunks: one is read while the other is written.
-    """
-    return max(AROUND_BYTES, 2 * chunk_rows(row_bytes) * sum(row_bytes))
-
-
-def _window_of_tiles(job: Job, layer: OutputLayer) -> int:
-    """Return the bytes of the chunks that a thread has in memory: those of a tile, and around it."""
-    weight = job.layout.of_output(layer.name)
-    if not is_elsewhere(job, weight) or not weight.by_tiles:
-        return 0
-    row_bytes = [weight.row_bytes] * num_tensors(job, weight)
-    at_work = _rows_at_work(tile_units(job.vectors(layer.name), job.device), chunk_rows(row_bytes))
-    return at_work * sum(row_bytes) + around_bytes(row_bytes)
-
-
-def _window_of_blocks(job: Job, weight: Weight) -> int:
-    """Return the bytes that a thread has in memory of a weight alone, which it reads in blocks."""
     if not is_elsewhere(job, weight):
-        return 0
-    row_bytes = [weight.row_bytes]
-    at_work = _rows_at_work(_rows_together(weight), chunk_rows(row_bytes))
-    return at_work * weight.row_bytes + around_bytes(row_bytes)
+        return
+    limited = LIMITED_ROWS if weight.norm_limit is not None and weight.rows_are_features else 0
+    rows = [(1, max(block_rows(weight.row_bytes), limited))]
+    users = [layer for layer in job.network.outputs if job.layout.of_output(layer.name) is weight]
+    if users and weight.by_tiles:
+        most = max(job.vectors(user.name) for user in users)
+        rows.append((num_tensors(job, weight), tile_units(most, job.device)))
+    if users and job.training.evaluation is not None:
+        rows.append((1, predicted_units(weight.columns or 0, job.device)))
+    for num, of_tile in rows:
+        yield num, min(of_tile, job.shards(weight).size(0)) * weight.row_bytes
 
 
-def _rows_at_work(tile: int, chunk: int) -> int:
-    """Return the most rows of the chunks that hold a tile, if tiles and chunks follow each other from 0 on.
-
-    A tile begins at most a chunk less their greatest common divisor behind the beginning of a chunk.
-    """
-    return -(-(chunk - math.gcd(tile, chunk) + tile) // chunk) * chunk
+def _in_memory(at_work: int) -> int:
+    """Return the bytes of the requests of a tensor in memory, of which so many bytes or one request work."""
+    requests = -(-max(at_work, REQUEST_BYTES) // REQUEST_BYTES) + 1
+    return (requests + NUM_AHEAD + NUM_BEHIND) * REQUEST_BYTES
 
 
 def block_rows(row_bytes: int) -> int:
     """Return the rows of a block."""
     return max(1, BLOCK_BYTES // max(row_bytes, 1))
-
-
-def _rows_together(weight: Weight) -> int:
-    """Return the most rows of a weight that are read together where no tiles are cut."""
-    return max(block_rows(weight.row_bytes), LIMITED_ROWS if _has_limited_columns(weight) else 0)
-
-
-def _has_limited_columns(weight: Weight) -> bool:
-    return weight.norm_limit is not None and weight.rows_are_features
-
-
-def _window_on_device(job: Job) -> int:
-    """Return the bytes of a window on the device: the largest tile of a pass, with its state in an update.
-
-    Evaluations pass over larger tiles than steps of large batches, but over weights alone.
-    """
-    largest = 0
-    for weight in job.layout.weights.values():
-        if is_elsewhere(job, weight):
-            rows = min(_rows_together(weight), job.shards(weight).size(0))
-            largest = max(largest, room_for(rows * weight.row_bytes))
-    for layer in job.network.outputs:
-        weight = job.layout.of_output(layer.name)
-        if is_elsewhere(job, weight):
-            shard = job.shards(weight).size(0)
-            most = max((job.vectors(user.name) for user in _users(job, weight)), default=1)
-            tile = min(tile_units(most, job.device), shard)
-            evaluated = min(predicted_units(weight.columns or 0, job.device), shard)
-            updated = num_tensors(job, weight) * room_for(tile * weight.row_bytes) if weight.by_tiles else 0
-            is_ranked = job.training.evaluation is not None
-            largest = max(largest, updated, is_ranked * room_for(evaluated * weight.row_bytes))
-    return largest
-
-
-def _users(job: Job, weight: Weight) -> list[OutputLayer]:
-    """Return the outputs of a weight, which pass over equal tiles."""
-    return [layer for layer in job.network.outputs if job.layout.of_output(layer.name) is weight]
 
 
 def touched_bytes(job: Job, name: str, process: int) -> int:
@@ -196,13 +129,7 @@ def touched_bytes(job: Job, name: str, process: int) -> int:
         if layer.sample is not None and job.layout.links[layer.name, ""].weight == name
     )
     if job.weights_in == "host":
-        if weight.by_tiles and job.training.precision != "float32":  # of whose targets kernels read the rows
-            rows += sum(
-                job.vectors(layer.name) * job.targets_of(layer) * share
-                for layer in _users(job, weight)
-                if layer.predict == "next" or layer.field in job.entries
-            )
         moved = 4 * remembers_moves(job, weight)
         return round(rows) * (weight.row_bytes if weight.by_tiles else with_state(job, weight) + moved)
-    pages = -(-weight.row_bytes // _PAGE) * _PAGE * num_tensors(job, weight)
+    pages = -(-weight.row_bytes // PAGE_BYTES) * PAGE_BYTES * num_tensors(job, weight)
     return min(round(rows) * pages, _held_bytes(job, weight, process))

@@ -17,7 +17,6 @@ from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.output_step import RowSum, divided, over_shards
 from widenet.model.preparation import Values
-from widenet.model.sweep import groups, in_turn
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
 from widenet.predict.terms import Term, of_entries, of_units, terms_of
 from widenet.sparse import SparseBatch
@@ -96,10 +95,10 @@ class Tiles:
 
     def of(self, shard: int) -> Iterator[tuple[int, int]]:
         """As `cut`, while the weights come from where they lie."""
-        with self.output.weight.parts[shard].sweep(updates=False) as sweep:
-            for start, stop in self.cut(shard):
-                sweep.at(start, stop)
-                yield start, stop
+        cut = [*self.cut(shard)]
+        starts = [start for start, _ in cut] + [stop for _, stop in cut[-1:]]
+        for first, _ in self.output.weight.parts[shard].tiles(starts, rows=0):
+            yield cut[first]
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """Return the logits of a tile of one of this process's shards, float32 [E, T]."""
@@ -146,8 +145,7 @@ class Tiles:
         """
         if self.activation.kind not in ROW_WISE:
             return None
-        with in_turn(self.output.weight.parts.values(), False):
-            return self.summed(RowSum.stacked(self.output.exchange.each(self._sum_of)))
+        return self.summed(RowSum.stacked(self.output.exchange.each(self._sum_of)))
 
     def summed(self, sums: RowSum) -> Tensor:
         """As `total`, from the sums over each of this process's shards."""
@@ -317,8 +315,7 @@ def ranked(
                 running.add(ranked_ET, units[start:stop])
             return running.result(), summed
 
-        with in_turn(output.weight.parts.values(), False):
-            best = output.exchange.each(search)
+        best = output.exchange.each(search)
         keys, sums = [keys_EK for keys_EK, _ in best], RowSum.stacked([summed for _, summed in best])
     if adds_up:
         total_E1 = tiles.summed(sums)
@@ -374,16 +371,13 @@ def _swept(
         place = [*parts].index(shard)
         own = (sums.peak_E[place], sums.sum_E[place]) if adds_up else ()
         starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
-        with parts[shard].sweep(updates=False) as sweep:
-            for first, last in groups(starts, sweep.chunk_rows):
-                sweep.at(starts[first], starts[last])
-                units = output.units(shard, starts[first], starts[last])
-                best_units.rank(query, [units], [search], *hidden, *own)
+        for first, last in parts[shard].tiles(starts):
+            units = output.units(shard, starts[first], starts[last])
+            best_units.rank(query, [units], [search], *hidden, *own)
         searches.append(search)
 
     if (whole := output.whole_shards) is None:
-        with in_turn(parts.values(), False):
-            exchange.each(from_file)
+        exchange.each(from_file)
     else:
         searches += [best_units.NativeTopK(k, floor_E) for _ in range(min(exchange.num_threads, len(parts)))]
         own = (sums.peak_E, sums.sum_E) if adds_up else ()

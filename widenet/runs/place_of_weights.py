@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from widenet.errors import OptionError
-from widenet.kernels.scratch import Scratch
-from widenet.model.host_memory import HostMemory
+from widenet.model.storage import HostMemory, Scratch, Store
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, check_room_on_disk
 from widenet.plan.job import Job, WeightsIn
@@ -29,7 +28,7 @@ def check_place(arguments: TrainArguments, device: torch.device) -> None:
         raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
 
 
-def chosen(job: Job, asked: WeightsIn | None, store: Scratch | HostMemory | None) -> Iterator[str]:
+def chosen(job: Job, asked: WeightsIn | None, store: Store | None) -> Iterator[str]:
     """Yield what a user should know of the place of wide weights.
 
     Args:
@@ -63,9 +62,7 @@ def check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exch
     check_room_on_disk(job, folder, exchange)
 
 
-def elsewhere(
-    job: Job, folder: Path, device: torch.device, exchange: Exchange
-) -> Scratch | HostMemory | None:
+def elsewhere(job: Job, folder: Path, device: torch.device, exchange: Exchange) -> Store | None:
     """Make the file in a folder or the host's memory for wide weights; None if the device has them."""
     match job.weights_in:
         case "disk":

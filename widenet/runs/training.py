@@ -12,12 +12,11 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.kernels.bits import choose_bits
 from widenet.kernels.native import multiplies_bfloat16
-from widenet.kernels.scratch import Scratch
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
-from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, is_compiled
+from widenet.model.storage import Store
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import (
     by_all,
@@ -185,7 +184,7 @@ def built(
     dataset: Dataset,
     exchange: Exchange,
     device: torch.device,
-    place: Scratch | HostMemory | None = None,
+    place: Store | None = None,
 ) -> Network:
     """Build the network of a training, before its first step."""
     described = described_weights(job.layout)

@@ -12,6 +12,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
+from widenet.model.storage import put_rows
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
@@ -49,7 +50,7 @@ class RowCopy:
         places_U = (self._source_U[own_U] - units.start) // units.step
         device, target_U = self._target.device, torch.from_numpy(self._target_U[own_U])
         rows = block.index_select(0, torch.from_numpy(places_U)).to(device, self._target.dtype)
-        self._target.index_copy_(0, target_U.to(device), rows)
+        put_rows(self._target, target_U.to(device), rows)
 
     def _among(self, units: range) -> np.ndarray:
         """Return which of the earlier rows that are copied are among these."""

@@ -1,7 +1,6 @@
 """One training step: forward, loss, backward, update."""
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -16,9 +15,7 @@ from widenet.model.preparation import Prepared
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import sampled
 from widenet.model.step_random import StepRandom
-from widenet.model.targets import Targets
-from widenet.model.touched_rows import TouchedRows, fetch_rows, let_go_of_rows
-from widenet.model.wide_loss import Passes, output_passes, reading, start
+from widenet.model.wide_loss import Passes, output_passes, start
 from widenet.model.wide_weight import WideWeight
 from widenet.parallel.line import Pending
 from widenet.training.all_weights import Launched
@@ -58,21 +55,20 @@ def train_step(network: Network, rule: Optimizer, step: Step) -> float:
     Raises:
         NumericsError: The loss is not finite; the message names the layer that overflowed first.
     """
-    with cuda_products(tf32=network.layout.training.precision == "tf32"), ExitStack() as ahead:
-        launched = _launched_step(network, rule, step, ahead)
+    with cuda_products(tf32=network.layout.training.precision == "tf32"):
+        launched = _launched_step(network, rule, step)
     loss = float(launched.loss)  # only here the host waits for the device: nothing is left to launch
     launched.check(loss)
     return loss
 
 
-def _launched_step(network: Network, rule: Optimizer, step: Step, ahead: ExitStack) -> Launched:
+def _launched_step(network: Network, rule: Optimizer, step: Step) -> Launched:
     """Train a network on a batch; the device may still be working on the step when this returns."""
     prepared, random, numbers = step.prepared, step.random, step.numbers
     with torch.no_grad():
         touched = prepared.touched
         assert touched is not None
-        _read_ahead(network, step, touched, ahead)
-        fetch_rows(network.wide, touched, prepared.rows)
+        network.bring_rows(touched, updates=True)
         _catch_up(network, touched, rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared, random)
@@ -99,7 +95,8 @@ def _launched_step(network: Network, rule: Optimizer, step: Step, ahead: ExitSta
     results = [result.result() for result in pending]
     launched = _launched(network, activity, [loss for loss, _ in results])
     if not step.updates:
-        let_go_of_rows(network.wide, touched)
+        for name in touched:
+            network.wide[name].give_back()
         return launched
     _backward([*vectors.values(), *activity.penalties], [gradient_EH for _, gradient_EH in results])
     with torch.no_grad():
@@ -109,22 +106,8 @@ def _launched_step(network: Network, rule: Optimizer, step: Step, ahead: ExitSta
             step.observe(launched, update)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
         network.follow(activity)
-        ahead.close()
-        let_go_of_rows(network.wide, touched)
         update.spread_descriptions()
     return launched
-
-
-def _read_ahead(network: Network, step: Step, touched: TouchedRows, ahead: ExitStack) -> None:
-    """Begin to read the first rows of an output in a file, until the stack is closed, if it is the only one.
-
-    Until then, nothing but its passes may write to its weight or let go of its rows.
-    """
-    (name, output), *others = network.outputs.items()
-    is_passed_over = isinstance(step.prepared.targets[name], Targets)
-    is_touched = network.layout.links[name, ""].weight in touched or name in touched
-    if is_passed_over and not is_touched and step.updates_at_once(output) and not others:
-        ahead.enter_context(reading(output, updates=True, begins=True))
 
 
 def _launched(network: Network, activity: Activity, losses: list[Tensor]) -> Launched:

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from widenet.kernels.scratch import read_around, release
+from widenet.model.storage import blocks as blocks_of
 
 _BLOCK_BYTES = 2**25
 _LARGEST_NUMBER = 8
@@ -59,12 +59,10 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             file.write(piece)
             digest.update(piece)
         for tensor in tensors.values():
-            for block in torch.split(tensor.detach(), _rows_of_a_block(tensor)) if tensor.numel() else ():
-                read_around(block)
+            for block in blocks_of(tensor.detach(), _rows_of_a_block(tensor)) if tensor.numel() else ():
                 data = block.reshape(-1).view(torch.uint8).cpu().numpy().data
                 file.write(data)
                 digest.update(data)
-                release(block)
     return digest.hexdigest()
 
 
@@ -89,10 +87,10 @@ def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
             if stored.get_shape() != list(tensor.shape) or stored.get_dtype() not in kinds:
                 return name
             if tensor.numel():
-                target, rows = tensor.detach(), _rows_of_a_block(tensor)
-                for start in range(0, len(target), rows):
-                    target[start : start + rows].copy_(stored[start : start + rows])
-                    release(target[start : start + rows])
+                start = 0
+                for block in blocks_of(tensor.detach(), _rows_of_a_block(tensor), writes=True):
+                    block.copy_(stored[start : start + len(block)])
+                    start += len(block)
     return None
 
 

@@ -16,7 +16,6 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.part import Part
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import gradients_of_rows
-from widenet.model.sweep import in_turn
 from widenet.model.trunk_weight import TrunkWeight, update
 from widenet.model.wide_loss import Passes
 from widenet.model.wide_weight import WHOLE, WideWeight
@@ -112,10 +111,9 @@ class Update:
     def apply(self, rule: Optimizer, numbers: StepNumbers) -> None:
         """Make one optimizer step of every weight that has a gradient here."""
         for name in dict.fromkeys([*self.rows, *self.stepped]):
-            with in_turn(self.network.wide[name].parts.values(), *[True] * (name in self.stepped)):
-                if self._finish(name, rule, numbers):
-                    continue
+            if not self._finish(name, rule, numbers):
                 self.network.each(self.rows.get(name, {}), self._step(name, rule, numbers))
+            self.network.wide[name].give_back()
         for name, gradients in self.split.items():
             self.network.exchange.each(self._split_step(self.network.wide[name], gradients, rule, numbers))
         self._finish_descriptions()

@@ -125,7 +125,7 @@ class WideOutput:
     @cached_property
     def whole_shards(self) -> list[Units] | None:
         """The units of each shard of this process, whose weights stay where they are; None: in files."""
-        if self.weight.in_files:
+        if self.weight.in_file:
             return None
         return [self.units(shard, 0, self.weight.shards.size(shard)) for shard in self.weight.parts]
 

@@ -1,0 +1,274 @@
+"""Rows in files come and go, whatever the disk does, and memory holds only those at work."""
+
+import errno
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from subprocess import run
+
+import pytest
+import torch
+
+from tests.trainings import SETTINGS, books
+from widenet.errors import CapacityError
+from widenet.model.storage import Scratch, Sweep, blocks, file_of, put_rows, tile_ranges
+from widenet.plan import streaming
+from widenet.runs import train
+
+ROWS, COLUMNS, REQUEST = 8_000, 33, 8 * 4096
+NUMBERS = torch.arange(ROWS * COLUMNS, dtype=torch.float32).view(ROWS, COLUMNS)
+
+
+@pytest.fixture(autouse=True)
+def small_requests(monkeypatch):
+    monkeypatch.setattr(streaming, "REQUEST_BYTES", REQUEST)
+
+
+@pytest.fixture(params=["past the cache", "through the cache"])
+def file(request, tmp_path, monkeypatch):
+    """A file on a file system that has a way past the system's cache, or not."""
+    opened = os.open
+
+    def refusing(path, flags, *more):
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return opened(path, flags, *more)
+
+    if request.param == "through the cache":
+        monkeypatch.setattr(os, "open", refusing)
+    made = Scratch(tmp_path)
+    if made.is_cached != (request.param == "through the cache"):
+        pytest.skip("the temporary folder has no way past the system's cache")
+    return made
+
+
+def resident(*tensors):
+    """The bytes of the memory of tensors, as the kernel counts them."""
+    text = Path("/proc/self/smaps").read_text()
+    maps = re.findall(r"^(\w+)-\w+ .*?^Rss: +(\d+) kB", text, re.MULTILINE | re.DOTALL)
+    held = 0
+    for tensor in tensors:
+        first = tensor.data_ptr()
+        held += sum(1024 * int(size) for at, size in maps if first <= int(at, 16) < first + tensor.nbytes)
+    return held
+
+
+def doubled(sweep, tile=100):
+    with sweep as rows:
+        for start in range(0, ROWS, tile):
+            rows.at(start, min(start + tile, ROWS))
+            for own in rows.rows(start, start + tile):
+                own *= 2
+
+
+def fail(monkeypatch, name, fails=bool, number=errno.EIO):
+    """Let a call of the system fail, always or where `fails` says so of its last argument."""
+    called = getattr(os, name)
+
+    def failing(descriptor, *arguments):
+        if fails is bool or fails(arguments[-1]):
+            raise OSError(number, os.strerror(number))
+        return called(descriptor, *arguments)
+
+    monkeypatch.setattr(os, name, failing)
+
+
+def test_a_tensor_is_zeros_at_first_and_the_folder_shows_no_file(file, tmp_path):
+    tensor = file.zeros((ROWS, COLUMNS))
+    assert tensor.shape == (ROWS, COLUMNS)
+    assert not any(bool(block.any()) for block in blocks(tensor, 1_000))
+    assert [*tmp_path.iterdir()] == []
+    assert file_of(tensor[5:7]) is file
+    assert file_of(torch.zeros(3)) is None
+    assert file.zeros((0, 4)).shape == (0, 4)
+
+
+def test_a_tensor_may_be_larger_than_all_memory(file, monkeypatch):
+    monkeypatch.setattr(os, "posix_fallocate", lambda *_: None)
+    assert file.zeros((2**32, 64)).nbytes == 2**40
+
+
+@pytest.mark.parametrize(("tile", "writes"), [(30, True), (100, False), (1_000, False), (1_000, True)])
+def test_memory_holds_a_window_and_every_row_is_written(file, tile, writes):
+    tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
+    for number, tensor in enumerate(tensors):
+        for block, numbers in zip(blocks(tensor, 100, writes=True), NUMBERS.split(100), strict=True):
+            block.copy_(numbers + number)
+    window, held = len(tensors) * streaming._in_memory(tile * COLUMNS * 4), 0
+    with file.sweep(tensors, writes) as sweep:
+        for start in range(0, ROWS, tile):
+            sweep.at(start, min(start + tile, ROWS))
+            for number, own in enumerate(sweep.rows(start, start + tile)):
+                assert torch.equal(own, NUMBERS[start : start + tile] + number)
+                own += writes
+            if start % 3_000 < tile:
+                held = max(held, resident(*tensors))
+    assert 0 < held <= window
+    assert resident(*tensors) == 0
+    for number, tensor in enumerate(tensors):
+        assert torch.equal(file.copy(tensor), NUMBERS + number + writes)
+
+
+def test_rows_by_number_have_memory_while_they_are_at_hand(file):
+    tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
+    rows_U = torch.tensor([0, 1, 2, 700, 5_000, 5_001, ROWS - 1])
+    expected = torch.zeros(ROWS, COLUMNS)
+    for writes in (True, False):
+        file.bring(tensors, rows_U)
+        for tensor in tensors:
+            assert torch.equal(tensor[rows_U], expected[rows_U])
+            tensor[rows_U] += NUMBERS[rows_U]
+        assert 0 < resident(*tensors) <= 2 * 8 * 4096
+        file.give_back(tensors, rows_U, writes)
+        assert resident(*tensors) == 0
+        expected[rows_U] += writes * NUMBERS[rows_U]
+    file.bring(tensors, rows_U[:0])
+    assert torch.equal(file.copy(tensors[1]), expected)
+    chosen_U = torch.tensor([5_001, 0, 4])
+    assert torch.equal(file.select(tensors[0], chosen_U), expected[chosen_U])
+    put_rows(tensors[0], chosen_U, NUMBERS[:3])
+    assert torch.equal(file.copy(tensors[0][3:5_002])[[1, -1]], NUMBERS[[2, 0]])
+    for block in blocks(tensors[0], ROWS):
+        assert torch.equal(block[chosen_U], NUMBERS[:3])
+
+
+def test_a_pass_over_some_rows_leaves_the_others(file):
+    tensor = file.zeros((ROWS, COLUMNS))
+    for block in blocks(tensor[1_001:4_003], 500, writes=True):
+        block += 1
+    whole = file.copy(tensor)
+    assert bool((whole[1_001:4_003] == 1).all())
+    assert float(whole.sum()) == 3_002 * COLUMNS
+
+
+def test_what_is_moved_in_part_is_moved_to_the_end(file, monkeypatch):
+    for name in ("preadv", "pwritev"):
+        called = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda at, parts, offset, call=called: call(at, [parts[0][:4096]], offset)
+        )
+    tensor = file.zeros((ROWS, COLUMNS))
+    for block in blocks(tensor, ROWS, writes=True):
+        block.copy_(NUMBERS)
+    assert torch.equal(file.copy(tensor), NUMBERS)
+
+
+def test_passes_in_threads_write_every_row(file):
+    tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(7)]
+    for number, tensor in enumerate(tensors):
+        put_rows(tensor, torch.arange(ROWS), NUMBERS + number)
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(2):
+            list(pool.map(lambda tensor: doubled(file.sweep([tensor], writes=True)), tensors))
+    assert resident(*tensors) == 0
+    for number, tensor in enumerate(tensors):
+        assert torch.equal(file.copy(tensor), 4 * (NUMBERS + number))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_without_room_is_refused(number, file, monkeypatch):
+    fail(monkeypatch, "posix_fallocate", number=number)
+    with pytest.raises(CapacityError):
+        file.zeros((100, 100))
+
+
+def test_a_file_that_the_file_system_cannot_hold_is_refused(file):
+    with pytest.raises(CapacityError):
+        file.zeros((2**53, 64))
+
+
+@pytest.mark.parametrize("name", ["preadv", "pwritev"])
+def test_a_pass_ends_with_the_error_of_the_disk_and_leaves_no_memory(name, file, monkeypatch):
+    tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
+    with monkeypatch.context() as patch:
+        fail(patch, name, lambda offset: offset >= tensors[0].nbytes // 2)
+        with pytest.raises(CapacityError):
+            doubled(file.sweep(tensors, writes=True))
+    assert resident(*tensors) == 0
+    doubled(file.sweep(tensors, writes=True))
+
+
+@pytest.mark.parametrize("name", ["preadv", "pwritev"])
+def test_rows_by_number_end_with_the_error_of_the_disk(name, file, monkeypatch):
+    tensor, rows_U = file.zeros((ROWS, COLUMNS)), torch.arange(0, ROWS, 100)
+    if name == "pwritev":
+        file.bring([tensor], rows_U)
+    fail(monkeypatch, name)
+    with pytest.raises(CapacityError):
+        file.bring([tensor], rows_U) if name == "preadv" else file.give_back([tensor], rows_U, writes=True)
+    file.give_back([tensor], rows_U, writes=False)
+    assert resident(tensor) == 0
+
+
+def test_rows_that_the_cache_could_not_write_are_an_error_of_the_next_pass(file, monkeypatch):
+    tensor = file.zeros((ROWS, COLUMNS))
+    put_rows(tensor, torch.tensor([3]), NUMBERS[:1])
+    fail(monkeypatch, "fdatasync")
+    with pytest.raises(CapacityError):
+        doubled(file.sweep([tensor], writes=False))
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("moves", ["read", "written", "touched"])
+def test_half_of_a_real_disk_is_lost(moves, tmp_path):
+    """The disk is a file that is cut short. Needs root."""
+    image, folder = tmp_path / "image", tmp_path / "disk"
+    folder.mkdir()
+    image.touch()
+    os.truncate(image, 2**26)
+    run(["mkfs.ext4", "-q", image], check=True)
+    run(["mount", "-o", "loop", image, folder], check=True)
+    try:
+        file = Scratch(folder)
+        tensor = file.zeros((40_000, 256))
+        for block in blocks(tensor, 1_000, writes=True):
+            block += 1
+        rows_U = torch.arange(0, 40_000, 50)
+        if moves == "touched":
+            put_rows(tensor, rows_U, torch.zeros(len(rows_U), 256))
+        os.truncate(image, 2**24)
+        with pytest.raises(CapacityError):
+            [*blocks(tensor, 1_000, writes=moves == "written")]
+    finally:
+        run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.mark.parametrize("name", ["preadv", "pwritev"])
+@pytest.mark.parametrize("setting", ["adam, tied", "rmsprop, sampled"])
+def test_a_disk_that_fails_ends_a_training_with_its_error(setting, name, tmp_path, monkeypatch):
+    data, calls = books(tmp_path / "data", width=4_500, titles=None), []
+
+    def fails(_):
+        calls.append(name)
+        return len(calls) > 100
+
+    fail(monkeypatch, name, fails)
+    with pytest.raises(CapacityError):
+        train(*SETTINGS[setting], data, tmp_path / "run", weights_in="disk")
+
+
+def test_tensors_in_memory_take_part_without_effect():
+    tensor = torch.arange(12.0).view(4, 3)
+    with Sweep([tensor], writes=True) as rows:
+        rows.at(1, 3)
+        assert rows.rows_together is None
+        assert torch.equal(rows.rows(1, 3)[0], tensor[1:3])
+    put_rows(tensor, torch.tensor([2]), torch.ones(1, 3))
+    assert [block.tolist() for block in blocks(tensor, 3)] == [
+        [[0, 1, 2], [3, 4, 5], [1, 1, 1]],
+        [[9, 10, 11]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (None, [(0, 4)]),
+        (10, [(0, 1), (1, 2), (2, 3), (3, 4)]),
+        (20, [(0, 2), (2, 4)]),
+        (34, [(0, 3), (3, 4)]),
+    ],
+)
+def test_tiles_are_grouped_by_their_rows(rows, expected):
+    assert [*tile_ranges([0, 10, 20, 30, 35], rows)] == expected
