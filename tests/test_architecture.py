@@ -46,7 +46,7 @@ CONFINED = {
     "rich": ("widenet/cli/", "widenet/runs/progress.py"),
     **dict.fromkeys(("prometheus_client", "uvicorn"), ("widenet/serve/",)),
     **dict.fromkeys(("msgspec", "starlette"), ("widenet/serve/", "widenet/ui/")),
-    "safetensors": ("widenet/training/checkpoint.py", "widenet/training/tensor_file.py"),
+    "safetensors": ("widenet/training/checkpoint.py",),
     "torch.distributed": ("widenet/parallel/",),
     "triton": ("widenet/kernels/triton/",),
     **dict.fromkeys(("torch.utils.tensorboard", "benchmarks", "labs", "tests"), ()),

@@ -105,7 +105,7 @@ def everything(run, data):
     names = directory.vocabulary("items")
     checkpoints = [find() for find in directory.candidates()]
     built = build(directory.layout, Exchange(2), counts={})
-    state = LoopState.of(checkpoints[0].facts["state"])
+    state = LoopState(**checkpoints[0].facts["state"])
     for checkpoint in (*checkpoints, directory.best(state.epoch, state.best_epoch)):
         checkpoint.check_files(built)
     return (
@@ -205,7 +205,7 @@ def test_a_training_that_keeps_the_best_weights_does_not_go_on_without_them(chan
 def test_best_weights_of_an_epoch_that_comes_again_are_replaced(unfinished, finished, data):
     """As after a crash between saving the best weights and the checkpoint that names them."""
     assert Checkpoint.open(finished / "best").facts["epoch"] == 3
-    assert LoopState.of(RunDirectory.open(unfinished).latest().facts["state"]).epoch == 2
+    assert LoopState(**RunDirectory.open(unfinished).latest().facts["state"]).epoch == 2
     shutil.rmtree(unfinished / "best")
     shutil.copytree(finished / "best", unfinished / "best")
     assert (

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from widenet.report.listing import list_runs
     from widenet.report.write import write_report
     from widenet.runs import Model, train
-    from widenet.runs.comparing import compare
-    from widenet.runs.fitting import fit
     from widenet.runs.made_of import fit_neighbourhood, quantize
+    from widenet.runs.model import compare
+    from widenet.runs.training import fit
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
     from widenet.spec.training import TrainingSpec as Training
@@ -35,10 +35,10 @@ _HOME = {
     "SparseBatch": "widenet.sparse:SparseBatch",
     "Training": "widenet.spec.training:TrainingSpec",
     "WidenetError": "widenet.errors:WidenetError",
-    "compare": "widenet.runs.comparing:compare",
+    "compare": "widenet.runs.model:compare",
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
     "describe": "widenet.data.statistics:describe",
-    "fit": "widenet.runs.fitting:fit",
+    "fit": "widenet.runs.training:fit",
     "fit_neighbourhood": "widenet.runs.made_of:fit_neighbourhood",
     "ingest": "widenet.data.ingest:ingest",
     "ingest_extreme": "widenet.data.extreme:ingest_extreme",

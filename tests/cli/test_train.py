@@ -68,7 +68,7 @@ def signal_itself():
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("prepared.prepared", "Stopped before the first step: nothing new is saved."),
+        ("documents.prepared", "Stopped before the first step: nothing new is saved."),
         ("training.build", "Stopped before the first checkpoint, so there is nothing to resume."),
     ],
 )

@@ -34,7 +34,7 @@ from widenet.parallel.group import (
 from widenet.parallel.launch import identity
 from widenet.parallel.line import line
 from widenet.runs import Model, Silence, train
-from widenet.training import publication
+from widenet.training import checkpoint
 
 WIDTH, EXAMPLES, STEPS = 19, 16, 4
 NETWORK = {
@@ -163,7 +163,7 @@ def test_a_run_is_used_by_at_most_as_many_processes_as_it_has_shards(data, group
 
 def trained_on_a_full_disk(name, data, out, full, good):
     """As `trained`, in a group of which one process cannot write a file after some good ones."""
-    save, left = publication.write, [good]
+    save, left = checkpoint.write, [good]
 
     def failing(path, tensors):
         left[0] -= 1
@@ -171,11 +171,11 @@ def trained_on_a_full_disk(name, data, out, full, good):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return save(path, tensors)
 
-    publication.write = failing if distributed.get_rank() == full else save
+    checkpoint.write = failing if distributed.get_rank() == full else save
     try:
         return trained(name, data, out)
     finally:
-        publication.write = save
+        checkpoint.write = save
 
 
 @pytest.mark.parametrize("full", [0, 1])

@@ -144,14 +144,14 @@ def test_what_a_kill_leaves_is_no_obstacle(moment, books, fingerprint, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr("widenet.training.run_path.shutil", REMOVES_NOTHING)  # SIGKILL
         if moment == "in the cut":
-            patch.setattr("widenet.training.cut.split", half)
+            patch.setattr("widenet.runs.cutting.split", half)
         elif moment == "before the run":
             patch.setattr("widenet.runs.training.begun", kill)
         else:
             patch.setattr("widenet.runs.training.build", kill)
         with pytest.raises(Killed):
             trained(books, tmp_path / "run")
-    assert names(tmp_path) == (["run"] if moment == "before a checkpoint" else [".run.cut"])
+    assert names(tmp_path) == [".run.cut", *(["run"] if moment == "before a checkpoint" else [])]
     assert trained(books, tmp_path / "run").fingerprint() == fingerprint
     assert names(tmp_path) == ["run"]
     assert names(tmp_path / "run" / "data") == names(books.path)

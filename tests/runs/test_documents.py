@@ -6,8 +6,7 @@ from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError
 from widenet.runs import train
-from widenet.runs.documents import documents, goes_on, is_usual, network_of
-from widenet.runs.prepared import prepared
+from widenet.runs.documents import documents, goes_on, is_usual, network_of, prepared
 from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.usual import further_training, usual_network
 

@@ -11,7 +11,7 @@ import scipy.sparse
 
 import widenet
 from widenet.errors import DataError
-from widenet.runs import fitting
+from widenet.runs import training
 from widenet.runs.progress import TrainingReport
 
 USERS, ITEMS = 30, 16
@@ -124,7 +124,7 @@ def test_a_new_run_replaces_an_earlier_one_with_its_dataset(fitted, tmp_path, mo
         with pytest.raises(ZeroDivisionError):
             widenet.fit(COLUMNS, out, overwrite=True, device="cpu", quiet=True)
     with monkeypatch.context() as patch:
-        patch.setattr(fitting, "train", lambda *_, **__: 1 // 0)
+        patch.setattr(training, "train", lambda *_, **__: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             widenet.fit(COLUMNS, out, overwrite=True, device="cpu", quiet=True)
     assert sorted(path.relative_to(out) for path in out.rglob("*")) == earlier

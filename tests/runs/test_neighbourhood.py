@@ -48,14 +48,13 @@ def result(plain, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(result):
-    return result[0].model, result[1]
+    return result[0][0], result[1]
 
 
 def test_the_best_of_what_was_tried_is_kept(result, plain, data):
-    made, tried = result
-    found = made.found
+    (model, found), tried = result
     best = max(tried, key=lambda choice: choice.mean)
-    assert made.model.run.network.outputs[0].neighbourhood == found.term == found.best.term == best.term
+    assert model.run.network.outputs[0].neighbourhood == found.term == found.best.term == best.term
     assert tried[0].term is found.before.term is None
     assert {choice.term.neighbours for choice in tried[1:]} == {25, 10, 3}
     assert {choice.term.popularity for choice in tried[1:]} == {0.4, 0.2, 0}
@@ -63,8 +62,8 @@ def test_the_best_of_what_was_tried_is_kept(result, plain, data):
     gain, lower, upper = found.best.gain_over(found.before)
     assert gain == found.best.mean - found.before.mean
     assert 0 < lower < gain < upper
-    for model, own in ((made.model, (best, found.best)), (plain, (tried[0], found.before))):
-        whole = model.evaluate(data, "validation", ks=[5])["ndcg@5"]
+    for each, own in ((model, (best, found.best)), (plain, (tried[0], found.before))):
+        whole = each.evaluate(data, "validation", ks=[5])["ndcg@5"]
         assert sum(choice.mean for choice in own) / 2 == pytest.approx(whole, abs=1e-7)
         assert own[0].mean != own[1].mean
 
@@ -96,7 +95,7 @@ def test_what_the_run_has_stays_unless_others_gain_by_more_than_chance(term, tmp
     data = world(tmp_path / "data", alone)
     before = train(tied_near(**term), TRAINING, data, tmp_path / "run", device="cpu")
     made = tmp_path / "made"
-    found = fitted_neighbourhood(before.run.path, made, None, 99, "ndcg@5", None, False, None).found
+    _, found = fitted_neighbourhood(before.run.path, made, None, 99, "ndcg@5", None, False, None)
     assert found.term == before.run.network.outputs[0].neighbourhood == found.before.term
     assert found.best.gain_over(found.before)[1] <= 0
     assert Model.load(tmp_path / "made").fingerprint() == before.fingerprint()
@@ -135,9 +134,9 @@ def test_along_a_sequence_all_orders_are_tried(steps, best, tmp_path):
     rows = [[(user * 7 + step) % WIDTH for step in range(steps + user // WIDTH % 2)] for user in range(90)]
     train(along_a_sequence(), TRAINING, world(tmp_path / "data", rows, sequence=True), tmp_path / "run")
     tried = []
-    found = fitted_neighbourhood(
+    _, found = fitted_neighbourhood(
         tmp_path / "run", tmp_path / "made", None, 30, "ndcg@5", None, False, tried.append
-    ).found
+    )
     known = dict.fromkeys((choice.term.order, choice.term.neighbours) for choice in tried[1:])
     assert [*known] == [(order, number) for order in ("ignore", "use", "forward") for number in (25, 10, 3)]
     assert found.best.term.order == best

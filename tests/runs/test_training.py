@@ -123,7 +123,7 @@ def test_resuming_by_compiled_code_what_was_begun_without_it_is_refused_and_the_
     begun, here, two_checkpoints, monkeypatch
 ):
     began_elsewhere(monkeypatch, **{COMPILED: begun})
-    monkeypatch.setattr("widenet.runs.resume.is_compiled", lambda _: here)
+    monkeypatch.setattr("widenet.training.environment.is_compiled", lambda _: here)
     with mistake(FitError):
         train(*two_checkpoints, resume=True)
 

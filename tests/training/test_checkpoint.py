@@ -15,8 +15,7 @@ from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.checkpoint import Checkpoint, fingerprint
-from widenet.training.publication import publish
+from widenet.training.checkpoint import Checkpoint, fingerprint, publish
 
 OUT = {"name": "out", "kind": "output", "field": "items", "source": "mid"}
 

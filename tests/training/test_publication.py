@@ -18,9 +18,9 @@ from tests.parallel.workers import Group, exchange
 from tests.training.test_checkpoint import network
 from widenet.errors import CheckpointError, GroupError
 from widenet.stores import durable
-from widenet.training import publication
-from widenet.training.checkpoint import Checkpoint, fingerprint
-from widenet.training.publication import publish, recover
+from widenet.training import checkpoint
+from widenet.training.checkpoint import Checkpoint, fingerprint, publish
+from widenet.training.run_path import recover
 
 SHARDS = 4
 POINTS = {
@@ -46,7 +46,7 @@ def full_disk(path, _):
 
 
 def test_a_failure_while_writing_leaves_the_earlier_checkpoint_and_nothing_else(saved, monkeypatch):
-    monkeypatch.setattr(publication, "write", full_disk)
+    monkeypatch.setattr(checkpoint, "write", full_disk)
     with mistake(CheckpointError, place=saved):
         publish(saved, network(seed=5), {}, with_state=True)
     assert [path.name for path in saved.parent.iterdir()] == ["saved"]
@@ -75,7 +75,7 @@ def test_all_of_a_checkpoint_is_on_disk_before_it_gets_its_name(tmp_path, monkey
 
 
 class Point:
-    """Does something at one moment of a publication, in one process; in the others everything that touches
+    """Does something at one moment of a checkpoint, in one process; in the others everything that touches
     files takes a while.
     """
 
@@ -93,7 +93,7 @@ class Point:
 
     def __enter__(self):
         mkdir, write_text, rename, rmtree = Path.mkdir, Path.write_text, Path.rename, shutil.rmtree
-        write, force = publication.write, durable.force_to_disk
+        write, force = checkpoint.write, durable.force_to_disk
         self.replace(
             Path, "mkdir", lambda path, *how, **more: (self.passes("folder"), mkdir(path, *how, **more))
         )
@@ -105,7 +105,7 @@ class Point:
         self.replace(Path, "rename", lambda path, to: (self.passes(next(self.names)), rename(path, to)))
         self.replace(shutil, "rmtree", lambda path, **how: (self.passes("removal"), rmtree(path, **how)))
         own = f"file of {distributed.get_rank()}"
-        self.replace(publication, "write", lambda path, tensors: (write(path, tensors), self.passes(own))[0])
+        self.replace(checkpoint, "write", lambda path, tensors: (write(path, tensors), self.passes(own))[0])
         self.replace(
             durable,
             "force_to_disk",
@@ -211,14 +211,14 @@ def cut_off(path, seed):
     if distributed.get_rank() == 0:
         publish(path, built, {}, with_state=True)
         return
-    gather = publication.Publication.gather
+    gather = checkpoint.Publication.gather
 
     def gathered(self, written):
         gather(self, written)
         os.scandir = LateRemoval(path, path.stat().st_ino)
         raise MemoryError
 
-    publication.Publication.gather = gathered
+    checkpoint.Publication.gather = gathered
     try:
         publish(path, built, {}, with_state=True)
     except MemoryError:

@@ -14,9 +14,9 @@ from widenet.errors import CheckpointError, OptionError
 from widenet.plan.binding import bind
 from widenet.runs import train
 from widenet.spec.training import TrainingSpec
-from widenet.training import replacing
-from widenet.training.replacing import bring_back, check_replaceable, set_aside, settle
+from widenet.training import run_path
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import check, set_aside, settle
 
 OLD, NEW = TrainingSpec.of({"seed": 1, "shards": 1}), TrainingSpec.of({"seed": 2, "shards": 1})
 SECOND_EPOCH = "epoch-00002-step-000000000"
@@ -57,9 +57,15 @@ def checkpointed(run):
 def killed(path, data):
     """Begin to replace a run, and end as by a kill."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replacing, "settle", lambda _: False)
+        patch.setattr(run_path, "settle", lambda _: None)
         with replaced(path, data):
             pass
+
+
+def bring_back(path):
+    """Ask for a new run at a path, where the run that comes back is in the way."""
+    with mistake(CheckpointError):
+        check(path, (), overwrite=False)
 
 
 def names(folder):
@@ -72,7 +78,7 @@ def test_an_earlier_run_waits_until_the_new_one_has_a_checkpoint(tmp_path, data,
         assert new.training == NEW
         assert inside(tmp_path / ".run.replaced") == before
         checkpointed(new)
-        assert not settle(run.path)
+        settle(run.path)
     assert names(tmp_path) == ["data", "run"]
     assert RunDirectory.open(run.path).training == NEW
 
@@ -167,9 +173,8 @@ def test_a_dataset_at_the_path_of_a_waiting_run_is_never_removed_nor_is_the_run(
     for name in names_there:
         shutil.copytree(data.path, run.path / name) if name == "data" else (run.path / name).touch()
     if "data" in names_there:
-        with mistake(CheckpointError):
-            bring_back(run.path)
-        assert not settle(run.path)
+        bring_back(run.path)
+        settle(run.path)
         assert inside(run.path / "data") == of_data
         assert inside(tmp_path / ".run.replaced") == before
     else:
@@ -190,20 +195,20 @@ def test_a_dataset_that_waits_for_a_run_survives_its_failure_and_so_does_the_ear
 def test_what_commands_have_put_into_a_run_is_replaced_with_it(run):
     for name in ("evaluations", "tensorboard"):
         (run.path / name).mkdir()
-    check_replaceable(run.path)
+    check(run.path, (), overwrite=True)
 
 
 def test_only_a_run_and_nothing_beside_it_is_replaced(tmp_path, data, run):
     def refused(needed=()):
         before = inside(tmp_path)
         with mistake(CheckpointError, place=run.path):
-            check_replaceable(run.path, needed)
+            check(run.path, needed, overwrite=True)
         with mistake(CheckpointError, place=run.path):
             set_aside(run.path, needed)
         assert inside(tmp_path) == before
 
-    check_replaceable(run.path)
-    check_replaceable(tmp_path / "nothing")
+    check(run.path, (), overwrite=True)
+    check(tmp_path / "nothing", (), overwrite=True)
     refused([data.path, run.path / "data"])
     (run.path / "mine.txt").write_text("mine")
     refused()

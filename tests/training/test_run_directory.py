@@ -16,8 +16,8 @@ from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training import run_directory
-from widenet.training.checkpoint import fingerprint
+from widenet.training import run_path
+from widenet.training.checkpoint import fingerprint, publish
 from widenet.training.run_directory import RECORDED, RunDirectory
 
 LAYERS = [
@@ -125,7 +125,7 @@ def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_ther
 
 @pytest.mark.parametrize(
     "kept",
-    ["model/manifest.json", "best/manifest.json", "checkpoints/epoch-00001-step-000000000/x", "notes.txt"],
+    ["model/manifest.json", "checkpoints/epoch-00001-step-000000000/x", "notes.txt"],
 )
 def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_path, data, run):
     (run.path / kept).parent.mkdir(parents=True, exist_ok=True)
@@ -165,15 +165,15 @@ def test_what_another_training_is_making_beside_a_run_stays(tmp_path, run):
 
 
 def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkeypatch):
-    put = run_directory.put
+    put = run_path.put
 
     def other_first(beside, path, keeps_data):
-        monkeypatch.setattr(run_directory, "put", put)
+        monkeypatch.setattr(run_path, "put", put)
         begun(path, TRAINING, data)
         (path / "checkpoints" / "epoch-00001-step-000000000").mkdir(parents=True)
         put(beside, path, keeps_data)
 
-    monkeypatch.setattr(run_directory, "put", other_first)
+    monkeypatch.setattr(run_path, "put", other_first)
     with mistake(CheckpointError):
         begun(tmp_path / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
@@ -260,7 +260,9 @@ def checkpoints(run):
 
 
 def save(run, network, epoch, step=0):
-    run.save_checkpoint(network, {"epoch": epoch, "documents": run.digests}, (epoch, step))
+    path = run.checkpoint_path((epoch, step))
+    publish(path, network, {"epoch": epoch, "documents": run.digests}, with_state=True)
+    run.point_to(path.name)
 
 
 def test_the_newest_checkpoints_stay_and_the_pointer_names_the_last(run, network):

@@ -4,8 +4,7 @@ import fcntl
 
 from tests.mistakes import mistake
 from widenet.errors import CheckpointError
-from widenet.training.existing_run import check_no_weights, is_locked
-from widenet.training.run_path import locked, without_weights
+from widenet.training.run_path import DOCUMENTS, check, is_locked, locked, without_weights
 
 
 def test_a_run_is_locked_while_it_is_trained(tmp_path):
@@ -18,14 +17,15 @@ def test_a_run_is_locked_while_it_is_trained(tmp_path):
 
 
 def test_a_command_is_refused_a_run_in_training_or_with_weights(tmp_path):
-    check_no_weights(tmp_path / "new")
-    (tmp_path / "network.json").touch()
-    check_no_weights(tmp_path)
+    check(tmp_path / "new", (), overwrite=False)
+    for name in DOCUMENTS:
+        (tmp_path / name).touch()
+    check(tmp_path, (), overwrite=False)
     with locked(tmp_path), mistake(CheckpointError):
-        check_no_weights(tmp_path)
+        check(tmp_path, (), overwrite=False)
     (tmp_path / "model").mkdir()
     with mistake(CheckpointError):
-        check_no_weights(tmp_path)
+        check(tmp_path, (), overwrite=False)
 
 
 def test_looking_at_the_lock_stops_no_training(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.mistakes import mistake
 from widenet.errors import CheckpointError
-from widenet.training.saved_facts import TrainingFacts, WeightsFacts, facts_of
+from widenet.training.run_directory import TrainingFacts, WeightsFacts
 from widenet.training.state import LoopState
 
 FACTS = TrainingFacts(
@@ -19,13 +19,12 @@ FACTS = TrainingFacts(
 
 
 def test_facts_are_read_as_they_were_written():
-    assert facts_of(json.loads(json.dumps(FACTS.to_json()))) == FACTS
-    assert (FACTS.device, FACTS.is_compiled) == ("cpu", True)
+    assert TrainingFacts.of(json.loads(json.dumps(FACTS.to_json()))) == FACTS
 
 
 def test_weights_alone_say_what_they_have():
-    assert facts_of({"epochs": 3, "loss": 0.1}) == WeightsFacts(epochs=3)
-    assert facts_of({"epoch": 2, "metrics": {"mrr@3": 0.5}}).epoch == 2
+    assert WeightsFacts.of({"epochs": 3, "loss": 0.1}) == WeightsFacts(epochs=3)
+    assert WeightsFacts.of({"epoch": 2, "metrics": {"mrr@3": 0.5}}).epoch == 2
 
 
 @pytest.mark.parametrize("version", [None, 1, 2])

@@ -7,7 +7,7 @@ import pytest
 from tests.training.test_saving import Watch, at, outcome, saved
 from tests.trainings import SETTINGS, STEPS, books
 from widenet.runs import train
-from widenet.training import saving
+from widenet.training import loop
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ class Ticking:
 
     def __init__(self, monkeypatch, seconds):
         self.now, self.seconds = 0.0, seconds
-        monkeypatch.setattr(saving, "monotonic", lambda: self.now)
+        monkeypatch.setattr(loop, "monotonic", lambda: self.now)
 
     def tick(self, _):
         self.now += self.seconds

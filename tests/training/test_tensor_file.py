@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from widenet.errors import CapacityError
 from widenet.model.storage import Scratch, put_rows
-from widenet.training import tensor_file
-from widenet.training.tensor_file import read_into, write
+from widenet.training import checkpoint
+from widenet.training.checkpoint import read_into, write
 
 TENSORS = {
     "weight": torch.randn(37, 5, generator=torch.Generator().manual_seed(0)),
@@ -27,7 +27,7 @@ TENSORS = {
     params=[2**25, 64, 8], ids=["one block", "some rows a block", "a number a block"], autouse=True
 )
 def block_bytes(request, monkeypatch):
-    monkeypatch.setattr(tensor_file, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(checkpoint, "_BLOCK_BYTES", request.param)
 
 
 def blank(tensors):

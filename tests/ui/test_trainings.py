@@ -19,7 +19,7 @@ from tests.trainings import UNTIED, books
 from tests.ui.conftest import pages
 from widenet.cli.services import train_command
 from widenet.serve.requests import RefusedError
-from widenet.training.existing_run import is_locked
+from widenet.training.run_path import is_locked
 from widenet.ui.known_runs import KnownRuns
 from widenet.ui.training_routes import TrainingRoutes
 from widenet.ui.trainings import Trainings

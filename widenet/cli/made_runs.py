@@ -11,8 +11,8 @@ from widenet.cli.processes import speaks
 from widenet.runs.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 
 if TYPE_CHECKING:
-    from widenet.runs.made_of import Fitted
-    from widenet.runs.term_search import Choice
+    from widenet.runs.model import Model
+    from widenet.runs.term_search import Choice, Found
 
 
 def quantize(
@@ -28,7 +28,7 @@ def quantize(
     """
     from widenet.runs.made_of import num_bytes
     from widenet.runs.made_of import quantize as make
-    from widenet.training.existing_run import check_run
+    from widenet.training.run_path import check_run
 
     check_run(run)
     fingerprint = make(run, out, overwrite).fingerprint()
@@ -62,23 +62,23 @@ def neighbourhood(
     The weights stay. Every other command reads the new run as any other.
     """
     from widenet.runs.made_of import fitted_neighbourhood
-    from widenet.training.existing_run import check_run
+    from widenet.training.run_path import check_run
 
     def report(choice: "Choice") -> None:
         if speaks():
             typer.echo(f"{metric} {choice}", err=as_json)
 
     check_run(run)
-    fitted = fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report)
+    model, found = fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report)
     if speaks():
-        _print(fitted, run, out, metric, as_json)
+        _print(model, found, run, out, metric, as_json)
 
 
-def _print(fitted: "Fitted", run: Path, out: Path, metric: str, as_json: bool) -> None:
+def _print(model: "Model", found: "Found", run: Path, out: Path, metric: str, as_json: bool) -> None:
     """Print what was found, and what users say of it who did not choose it."""
     from widenet.runs.term_search import words_of
 
-    found, before, best = fitted.found, fitted.found.before, fitted.found.best
+    before, best = found.before, found.best
     gain, lower, upper = best.gain_over(before)
     if as_json:
         print_json(
@@ -92,7 +92,7 @@ def _print(fitted: "Fitted", run: Path, out: Path, metric: str, as_json: bool) -
                 "best": best.mean,
                 "interval": [lower, upper],
                 "num_users": len(best.values_E),
-                "fingerprint": fitted.model.fingerprint(),
+                "fingerprint": model.fingerprint(),
             }
         )
         return
@@ -102,4 +102,4 @@ def _print(fitted: "Fitted", run: Path, out: Path, metric: str, as_json: bool) -
     )
     kept = "" if found.term == best.term else f", as {run}, because the gain is not surely 1 %"
     typer.echo(f"{out}: {words_of(found.term)}{kept}.")
-    typer.echo(f"fingerprint {fitted.model.fingerprint()}")
+    typer.echo(f"fingerprint {model.fingerprint()}")

@@ -59,7 +59,7 @@ def evaluate(
     from widenet.cli.tables import methods_table, metrics_table
     from widenet.data.dataset import Dataset
     from widenet.runs.progress import Counter
-    from widenet.training.existing_run import check_run
+    from widenet.training.run_path import check_run
 
     ks = sorted(set(k)) if k else DEFAULT_KS
     options = values_of(EvaluateArguments, words) | {"ks": ks, "exclude_seen": not include_seen}
@@ -124,14 +124,14 @@ def compare(
     from widenet.cli.tables import comparison_table
     from widenet.data.dataset import Dataset
     from widenet.runs.progress import Counter
-    from widenet.training.existing_run import check_run
+    from widenet.training.run_path import check_run
 
     runs = [words["first"], words["second"]]
     for run in runs:
         check_run(run)
     dataset = Dataset.open(words["data"])
     from widenet.parallel.group import is_leader  # loads torch, as the next
-    from widenet.runs.comparing import compare as compare_runs
+    from widenet.runs.model import compare as compare_runs
 
     run_in_processes(context, processes, words["device"])
     options = values_of(CompareArguments, words) | {"data": dataset, "exclude_seen": not include_seen}
@@ -169,7 +169,7 @@ def predict(
     To compare with a part that was set aside, name it with --part.
     """
     from widenet.data.dataset import Dataset
-    from widenet.training.existing_run import check_run
+    from widenet.training.run_path import check_run
 
     options = values_of(PredictArguments, words) | {"exclude_seen": not include_seen}
     PredictArguments(**options)
@@ -214,7 +214,7 @@ def fingerprint(run: Run, as_json: AsJson = False) -> None:
 
     Equal weights have equal fingerprints, whatever the files and the number of processes.
     """
-    from widenet.training.existing_run import check_run
+    from widenet.training.run_path import check_run
 
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next

@@ -55,7 +55,7 @@ def recommend(
     If the network reads a sequence, the order of the items counts: name the newest last.
     """
     from widenet.cli.tables import recommendations_table
-    from widenet.training.existing_run import check_run
+    from widenet.training.run_path import check_run
 
     typed = context.obj or sys.argv[1:]
     items = _in_typed_order(typed, words["items"] or [], more or [], _flags_with_values(context))

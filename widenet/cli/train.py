@@ -36,7 +36,7 @@ def train(
     If you omit a document, widenet uses a default and saves it in the run directory for you to edit. With
     --from, the network is that of the other run. With --resume, both documents are the run's own.
     """
-    from widenet.runs.prepared import prepared
+    from widenet.runs.documents import prepared
     from widenet.runs.progress import TrainingReport
 
     arguments = _with_documents(TrainArguments(**words))
@@ -48,9 +48,9 @@ def train(
         from widenet.parallel.group import is_leader
         from widenet.runs.training import run_training
         from widenet.tracking.follow import add_report
-        from widenet.training.cut import taken
-        from widenet.training.replacing import identity
+        from widenet.training.begin import dataset_of_run
         from widenet.training.run_log import diverged
+        from widenet.training.run_path import identity
 
         run_in_processes(context, processes, arguments.device)
     if is_leader() and not quiet:
@@ -68,7 +68,7 @@ def train(
         sys.exit(130)
     finally:
         report.stop()
-    dataset = taken(dataset, model.run.path)
+    dataset = dataset_of_run(dataset, model.run.path)
     written = leave_report(model, dataset, quiet or not is_leader())
     if is_leader():
         track = arguments.track or layout.training.track
@@ -116,7 +116,7 @@ def _interrupted_early() -> Iterator[None]:
 def _start_several(context: typer.Context, arguments: TrainArguments, processes: int | None) -> None:
     """Let several processes train, if they are asked for, and exit; one of them sets a part aside."""
     from widenet.plan.job import check_processes
-    from widenet.runs.prepared import prepared
+    from widenet.runs.documents import prepared
 
     may_be_several = processes != 1 and (processes is not None or not _is_on_cpu(arguments))
     if may_be_several and not is_one_of_several():
@@ -130,10 +130,10 @@ def _start_several(context: typer.Context, arguments: TrainArguments, processes:
 
 def _check_path(arguments: TrainArguments) -> None:
     """Refuse a run that exists before torch is loaded; the process that makes a run checks other paths."""
-    from widenet.training.existing_run import check_no_weights
+    from widenet.training.run_path import check
 
     if not (is_one_of_several() or arguments.resume or arguments.overwrite or is_uri(arguments.out)):
-        check_no_weights(Path(arguments.out))
+        check(Path(arguments.out), (), overwrite=False)
 
 
 def _is_on_cpu(arguments: TrainArguments) -> bool:
@@ -190,8 +190,8 @@ def _print_resume_command(
     """
     from widenet.runs.documents import run_of
     from widenet.tracking.tracker_uri import TrackingUri
-    from widenet.training.cut import taken
-    from widenet.training.replacing import identity
+    from widenet.training.begin import dataset_of_run
+    from widenet.training.run_path import identity
 
     out, mirror = run_of(arguments.out, resume=False)
     if arguments.overwrite and earlier is not None and identity(out) == earlier:
@@ -215,6 +215,6 @@ def _print_resume_command(
         f"  {shlex.join([*again, '--resume'])}",
         err=True,
     )
-    leave_interim_report(out, taken(dataset, out))
+    leave_interim_report(out, dataset_of_run(dataset, out))
     if mirror is not None:
         mirror.publish()

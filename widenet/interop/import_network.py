@@ -1,6 +1,5 @@
 """A network that another program trained, and the run that it becomes."""
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -28,8 +27,8 @@ from widenet.plan.shards import as_slice
 from widenet.runs import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.replacing import check_whole
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import check
 
 _KINDS: tuple[Literal["dense", "sparse", "sequence"], ...] = ("dense", "sparse", "sequence")
 """Kinds of fields. If two fields have one name, the later kind holds for both."""
@@ -167,7 +166,7 @@ def write_run(
     Raises:
         DataError, FitError, CheckpointError: Nothing is left at `out`, or the earlier run.
     """
-    check_whole(out, [] if data is None else [data.path], overwrite)
+    check(out, [] if data is None else [data.path], overwrite)
     with TemporaryDirectory() as folder:
         dataset = data or _empty_dataset(Path(folder) / "data", imported, names or {})
         layers = [_with_ignored_values(layer, dataset.fields) for layer in imported.layers]
@@ -180,12 +179,8 @@ def write_run(
         layout = bind(spec, imported.training, dataset.fields)
         network = build(layout, Exchange(layout.num_shards))
         fill(network, imported)
-        with RunDirectory.begin(out, layout, dataset, overwrite=overwrite) as run:
-            try:
-                run.save_model("model", network, {"imported": imported.name})
-            except BaseException:
-                shutil.rmtree(out, ignore_errors=True)
-                raise
+        with RunDirectory.begin(out, layout, dataset, overwrite=overwrite, is_whole=True) as run:
+            run.save_model("model", network, {"imported": imported.name})
     return Model(run, network)
 
 

@@ -12,9 +12,9 @@ from widenet.report.recommendations import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
-from widenet.training.existing_run import FITTED
 from widenet.training.run_directory import fitted_network
 from widenet.training.run_log import NORMS, grid, log_curves, metric_names, numbers_of, points
+from widenet.training.run_path import FITTED
 
 _NONE = Html()
 _MOST_LINES = 24

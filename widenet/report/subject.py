@@ -13,9 +13,8 @@ from widenet.data.words import Words, words_of
 from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.recommendations import Sample
 from widenet.training.checkpoint import Checkpoint
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RunDirectory, WeightsFacts
 from widenet.training.run_log import best_line, diverged, kept_line
-from widenet.training.saved_facts import WeightsFacts
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,93 @@
-"""Conversion of arguments: documents, paths and datasets."""
+"""What a training begins with, from its arguments: documents, paths, dataset, and the layout of these."""
 
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
+from widenet.parallel.launch import launch_id
+from widenet.plan.layout import Layout
 from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.spec.usual import MOST_PAIRS, usual_network, usual_networks, usual_training
+from widenet.spec.usual import (
+    MOST_PAIRS,
+    further_training,
+    usual_network,
+    usual_networks,
+    usual_training,
+)
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
-from widenet.training.existing_run import document_of
+from widenet.training.check import check_training
+from widenet.training.run_path import CUT, document_of, holds_work_of
 
 _Document = TypeVar("_Document", bound=Document)
 _EXAMPLES = 2**20
 """Examples whose features are counted together."""
+
+
+@contextmanager
+def prepared(
+    arguments: TrainArguments, say: Callable[[str], None] | None = None, cuts: bool = True
+) -> Iterator[tuple[Layout, Dataset]]:
+    """Open and check the dataset and the documents of a training.
+
+    The default training document needs a validation part. If the dataset has none, the training gets a
+    dataset with one, which is made of it. Every process of a group must call this.
+
+    Args:
+        arguments: The arguments of the training.
+        say: Called in one process with what is set aside. Default: a warning.
+        cuts: Whether to set a part aside; without, the rest is checked for the processes that will do it.
+
+    Raises:
+        DocumentError, DataError, FitError, OptionError: They do not go together.
+        CheckpointError, DisagreementError, GroupError: The part cannot be set aside.
+    """
+    dataset = dataset_of(arguments.data)
+    kept = run_of(arguments.out, resume=True)[0] if arguments.resume else None
+    network = network_of(arguments.network, dataset, kept, start_of(arguments))
+    (path, mirror), launch = run_of(arguments.out, resume=False), launch_id()
+    with ExitStack() as stack:
+        run = kept
+        if launch and not arguments.overwrite and holds_work_of(path, mirror, launch):
+            run = path  # torchrun may have restarted it, so that it resumes by itself
+        if run is not None and (run / CUT).is_file():
+            from widenet.runs.cutting import cut_again  # loads torch
+
+            dataset = cut_again(arguments, dataset, run, mirror)
+        field = _without_validation(arguments, network, dataset)
+        if field is not None and cuts:
+            from widenet.runs.cutting import cut_anew  # loads torch
+
+            cut = cut_anew(arguments, path, mirror, field, dataset, say or warnings.warn)
+            dataset = stack.enter_context(cut)
+        if arguments.training is None and goes_on(arguments, network):
+            training = further_training()
+        else:
+            evaluates = not arguments.no_validation
+            training = training_of(arguments.training, network, dataset, kept, evaluates)
+        yield check_training(network, training, dataset), dataset
+
+
+def _without_validation(arguments: TrainArguments, network: NetworkSpec, dataset: Dataset) -> str | None:
+    """The field of which a new training with the default document must set a part aside; None without one.
+
+    One that starts with the weights of another run sets nothing aside: these may have been trained on it.
+    """
+    target = target_of(network, dataset)
+    has_own = arguments.training is not None or arguments.no_validation
+    if has_own or arguments.resume or arguments.start_from is not None or target is None:
+        return None
+    return None if target.kind == "dense" or "validation" in target.parts else target.name
 
 
 def document(kind: type[_Document], value: object) -> _Document:
@@ -46,7 +113,7 @@ def documents(network: object, training: object, dataset: Dataset) -> tuple[Netw
         FitError: There is no default for the dataset.
     """
     spec = network_of(network, dataset)
-    return spec, training_of(training, spec, dataset, is_default_network=is_usual(spec, dataset))
+    return spec, training_of(training, spec, dataset)
 
 
 def network_of(
@@ -73,7 +140,6 @@ def training_of(
     network: NetworkSpec,
     dataset: Dataset,
     kept: Path | None = None,
-    is_default_network: bool = False,
     evaluates: bool = True,
 ) -> TrainingSpec:
     """Return the training document of a training; raises as `documents`.
@@ -83,7 +149,6 @@ def training_of(
         network: The network document.
         dataset: The dataset.
         kept: Directory of the run that the training resumes, if any.
-        is_default_network: Whether the network is the default of the dataset; see `is_usual`.
         evaluates: Whether the default training evaluates on a validation part, if there is one.
     """
     if training is None and _holds_documents(kept):
@@ -92,7 +157,7 @@ def training_of(
         return document(TrainingSpec, training)
     target, mean_entries = target_of(network, dataset), None
     has_validation = target is not None and bool(target.num_entries.get("validation"))
-    if is_default_network and target is not None:
+    if target is not None and is_usual(network, dataset):
         mean_entries = target.num_entries["train"] / target.width
     is_sequence = target is not None and target.kind == "sequence"
     return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries, is_sequence)
@@ -168,11 +233,6 @@ def _num_pairs(dataset: Dataset, field: str) -> int:
     starts = range(0, dataset.num_examples, _EXAMPLES)
     lengths = (dataset.entry_counts(field, slice(start, start + _EXAMPLES)) for start in starts)
     return sum(int((each * (each - 1)).sum()) for each in lengths)
-
-
-def kept_of(arguments: TrainArguments) -> Path | None:
-    """Return the directory of the run that a training resumes, if any; raises as `run_of`."""
-    return run_of(arguments.out, resume=True)[0] if arguments.resume else None
 
 
 def start_of(arguments: TrainArguments) -> Path | None:

@@ -8,7 +8,8 @@ from widenet.model.network import Network
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_some
 from widenet.stores.runs import RunMirror
-from widenet.training.checkpoint import Checkpoint, writing
+from widenet.training.checkpoint import Checkpoint, files_of
+from widenet.training.run_path import writing
 
 _WHERE = "run directory"
 _DAY = 24 * 60 * 60
@@ -75,9 +76,8 @@ def fetch(mirror: RunMirror | None, checkpoint: Checkpoint, network: Network) ->
     """
     if mirror is None or not mirror.is_shared:
         return
-    needed = {
-        name: checkpoint.files[name] for name in checkpoint.names_for(network) if name in checkpoint.files
-    }
+    names = (name for name, _ in files_of(network, with_state=False))
+    needed = {name: checkpoint.files[name] for name in names if name in checkpoint.files}
 
     def copy() -> None:
         with writing(checkpoint.path):

@@ -1,12 +1,9 @@
 """Runs that are made of trained ones: in 8 bits, or with another neighbourhood term."""
 
-import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
-from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +16,16 @@ from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.parallel.group import by_leader
+from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.model import Model
 from widenet.runs.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 from widenet.runs.term_search import PART, Choice, Found, able_rows, search
 from widenet.spec.metric_names import MEANS, check_metric
 from widenet.spec.network import NetworkSpec
-from widenet.stores.durable import force_all_to_disk
 from widenet.stores.uri import is_uri
-from widenet.training import replacing
-from widenet.training.checkpoint import writing
-from widenet.training.cut import Cut
-from widenet.training.existing_run import DATA, FITTED, WHOLE
-from widenet.training.run_directory import RunDirectory, with_network_of
-from widenet.training.run_path import START, VECTORS, locked, put, without_weights, write_whole
-from widenet.training.saved_facts import WeightsFacts, in_8_bits
+from widenet.training.run_directory import RunDirectory, WeightsFacts, in_8_bits, with_network_of
+from widenet.training.run_path import DATA, FITTED, START, VECTORS, WHOLE, begun, write_whole
 
 _COPIED = (
     "network.json",
@@ -46,8 +38,6 @@ _COPIED = (
     START,
     VECTORS,
 )
-_PARTIAL = ".partial"
-"""End of the name of a run that is being made."""
 
 
 def saved_made_of(
@@ -78,32 +68,29 @@ def saved_made_of(
     check_local("out", out)
     path = path_of("out", out)
     source = RunDirectory.open(path_of("run", run))
-    _check_finished(source)
+    if not (source.path / "model").is_dir():
+        raise CheckpointError("has not ended", place=source.path)
+    if overwrite and (path / DATA).is_dir():
+        raise CheckpointError("holds a dataset, which would go with it", place=path)
     if path.resolve().is_relative_to(source.path.resolve()):
         raise OptionError(
             f"must not lie in {source.path}, which it is made of", option="out", value=str(path)
         )
     model = Model.load(source.path, device="cpu")
     check(model)
-    exchange = model.network.exchange
-    needed = [source.path]
-    by_leader(exchange, lambda: _check_free(path, needed, overwrite), "run directory")
-    token = exchange.collect(secrets.token_hex(4), "run directory")[0]
-    beside = path.with_name(f".{path.name}.{token}{_PARTIAL}")
+    exchange, network = model.network.exchange, model.network
     own = {name: fact for name, fact in model.facts.items() if name not in ("documents", "fingerprint")}
-    made_of = str(run) if is_uri(run) else str(source.path.resolve())
+    own["made_of"] = str(run) if is_uri(run) else str(source.path.resolve())
     with ExitStack() as stack:
-        by_leader(exchange, lambda: _begin(source, beside, path, stack), "run directory")
-        before = model.network.spec
-        change(model.network)
-        if (spec := model.network.spec) is not before:
+        copied = begun(path, partial(_copy, source), [source.path], overwrite, is_whole=True)
+        by_leader(exchange, lambda: stack.enter_context(copied), "run directory")
+        before = network.spec
+        change(network)
+        if network.spec is not before:
             own.pop("network", None)
-            by_leader(exchange, lambda: _put_network(beside, spec), "run directory")
-        saved = RunDirectory.open(beside).save_model(
-            "model", model.network, {**own, "made_of": made_of, **facts}
-        )
-        by_leader(exchange, lambda: _put(beside, path, needed, overwrite), "run directory")
-    return Model(with_network_of(RunDirectory.open(path), saved), model.network, saved.facts)
+            by_leader(exchange, lambda: _put_network(path, network.spec), "run directory")
+        saved = RunDirectory.open(path).save_model("model", network, {**own, **facts})
+    return Model(with_network_of(RunDirectory.open(path), saved), network, saved.facts)
 
 
 def _put_network(run: Path, spec: NetworkSpec) -> None:
@@ -117,54 +104,17 @@ def num_bytes(run: str | Path) -> int:
     return sum(file["bytes"] for file in RunDirectory.open(path_of("run", run)).model().files.values())
 
 
-def _check_finished(run: RunDirectory) -> None:
-    """Raise CheckpointError unless a run has its final weights."""
-    if (run.path / "model").is_dir():
-        return
-    if run.latest() is None:
-        raise without_weights(run.path)
-    raise CheckpointError("has not ended", place=run.path)
-
-
-def _check_free(path: Path, needed: Sequence[Path], overwrite: bool) -> None:
-    """Raise CheckpointError unless a run may be made at a path."""
-    if overwrite and (path / DATA).is_dir():
-        raise CheckpointError("holds a dataset, which would go with it", place=path)
-    replacing.check_whole(path, needed, overwrite)
-
-
-def _begin(run: RunDirectory, beside: Path, path: Path, stack: ExitStack) -> None:
-    """Copy what a run has beside its weights to a new folder; the stack locks it, and removes what is left.
-
-    Raises:
-        CheckpointError: The system refuses.
-    """
-    with writing(path):
-        for left in path.parent.glob(f".{escape(path.name)}.*{_PARTIAL}"):  # by killed processes
-            with suppress(CheckpointError), locked(left):
-                shutil.rmtree(left)
-        stack.callback(shutil.rmtree, beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        stack.enter_context(locked(beside))  # the lock survives the renaming
-        for name in _COPIED:
-            if (run.path / name).is_dir():
-                shutil.copytree(run.path / name, beside / name)
-            elif (run.path / name).exists():
-                shutil.copyfile(run.path / name, beside / name)
-        own_data = {"data": str((run.path / DATA).resolve())} if (run.path / DATA).is_dir() else {}
-        if (cut := Cut.read(run.path)) is not None:
-            own_data[WHOLE] = cut.examples
-        RunDirectory.open(beside).note_machine({**run.machine, **own_data})
-        force_all_to_disk(beside)
-
-
-def _put(beside: Path, path: Path, needed: Sequence[Path], overwrite: bool) -> None:
-    """Move a finished run to its path; raises CheckpointError."""
-    with writing(path):
-        if overwrite:
-            replacing.set_aside(path, needed)
-        put(beside, path)
-        replacing.settle(path)
+def _copy(run: RunDirectory, new: Path) -> None:
+    """Copy what a run has beside its weights to a new folder; raises CheckpointError, OSError."""
+    for name in _COPIED:
+        if (run.path / name).is_dir():
+            shutil.copytree(run.path / name, new / name)
+        elif (run.path / name).exists():
+            shutil.copyfile(run.path / name, new / name)
+    own_data = {"data": str((run.path / DATA).resolve())} if (run.path / DATA).is_dir() else {}
+    if (cut := Cut.read(run.path)) is not None:
+        own_data[WHOLE] = cut.examples
+    RunDirectory.open(new).note_machine({**run.machine, **own_data})
 
 
 @typed
@@ -212,14 +162,6 @@ def _check_weights(model: Model) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """The model of a new run, and what was found for its output."""
-
-    model: Model
-    found: Found
-
-
 @typed
 def fit_neighbourhood(
     run: str | Path,
@@ -257,7 +199,7 @@ def fit_neighbourhood(
         FitError: The network can have no term, or the dataset is another or has no validation part.
         OptionError: `metric` or `users` is wrong, or `out` lies in the run.
     """
-    return fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report).model
+    return fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report)[0]
 
 
 def fitted_neighbourhood(
@@ -269,8 +211,8 @@ def fitted_neighbourhood(
     output: str | None,
     overwrite: bool,
     report: Callable[[Choice], None] | None,
-) -> Fitted:
-    """As `fit_neighbourhood`, with what the users say."""
+) -> tuple[Model, Found]:
+    """As `fit_neighbourhood`; return also what the users say."""
     check_metric(metric)
     if metric.partition("@")[0] not in MEANS:
         raise OptionError("must be a mean over users", option="metric", value=metric)
@@ -295,7 +237,7 @@ def fitted_neighbourhood(
         _check(model, output, dataset)
 
     model = saved_made_of(run, out, overwrite, check, change, facts)
-    return Fitted(model, *found)
+    return model, found[0]
 
 
 def _check(model: Model, output: str | None, dataset: Dataset) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from widenet.baselines.evaluate import output_name
 from widenet.data.dataset import Dataset
-from widenet.data.stream import Stream, ahead
+from widenet.data.stream import ahead
 from widenet.devices import Ahead
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
@@ -24,13 +24,11 @@ from widenet.plan.layout import Layout
 from widenet.plan.report import checkpoint_bytes
 from widenet.predict.dataset_rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
-from widenet.runs.place_of_weights import elsewhere
-from widenet.runs.training import built, device_of, evaluation_of, job_of, stream_of
+from widenet.runs.training import built, device_of, elsewhere, evaluation_of, job_of, stream_of
 from widenet.stores.durable import force_to_disk
-from widenet.training.checkpoint import own_files
+from widenet.training.checkpoint import own_files, write
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
-from widenet.training.tensor_file import write
 
 _WARM_UP, _FEWEST, _SECONDS = 2, 3, 10.0
 """Steps that do not count, the fewest that do, and how long steps are measured."""
@@ -119,7 +117,6 @@ def measure(
     checkpoint = None if writing is None else writing * checkpoint_bytes(job)
     step = sum(counted) / len(counted)
     per_epoch = steps_per_epoch(dataset.num_examples, job.num_examples)
-    once = None if evaluation is None else evaluation * _num_evaluated(network, dataset)
     evaluations = (
         0 if training.evaluation is None else -(-training.epochs // training.evaluation.every_epochs)
     )
@@ -128,10 +125,10 @@ def measure(
         step_seconds=step,
         steps_per_epoch=per_epoch,
         epoch_seconds=per_epoch * step,
-        evaluation_seconds=once,
+        evaluation_seconds=evaluation,
         checkpoint_seconds=checkpoint,
         training_seconds=training.epochs * per_epoch * step
-        + evaluations * (once or 0.0)
+        + evaluations * (evaluation or 0.0)
         + checkpoints * (checkpoint or 0.0),
         recommendation_seconds=None if ranking is None else ranking * dataset.num_examples,
         source=source,
@@ -193,14 +190,17 @@ def _ranking_seconds(network: Network, dataset: Dataset) -> float | None:
 
 
 def _evaluation_seconds(network: Network, dataset: Dataset) -> float | None:
-    """Return the seconds of evaluating an example; None without an evaluation."""
-    clock = _Clock()
+    """Return the seconds of one evaluation; None without one, or without examples to rank for."""
+    clock, evaluation = _Clock(), network.layout.training.evaluation
     evaluate = evaluation_of(network.layout.training, dataset, clock.advance)
-    if evaluate is None:
+    if evaluation is None or evaluate is None:
         return None
     with suppress(_Enough):
         evaluate(network)
-    return clock.seconds_of_one()
+    name, seconds = output_name(network, evaluation.output), clock.seconds_of_one()
+    field = network.outputs[name].spec.field
+    number = np.count_nonzero(dataset.entry_counts(field, slice(None), evaluation.part))
+    return None if seconds is None else seconds * int(number)
 
 
 def _writing_seconds(network: Network, folder: Path) -> float | None:
@@ -218,15 +218,6 @@ def _writing_seconds(network: Network, folder: Path) -> float | None:
             return (time.monotonic() - started) / size
     except OSError:
         return None
-
-
-def _num_evaluated(network: Network, dataset: Dataset) -> int:
-    """Return how many examples an evaluation ranks for; 0 without one."""
-    evaluation = network.layout.training.evaluation
-    if evaluation is None:
-        return 0
-    field = network.outputs[output_name(network, evaluation.output)].spec.field
-    return Stream(dataset, [], 1, 0, part=evaluation.part, skip_empty=field).num_examples
 
 
 class _Clock:

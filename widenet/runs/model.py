@@ -5,27 +5,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from widenet.arguments import method_with_fields_of, typed
-from widenet.baselines.evaluate import output_name
+from widenet.arguments import method_with_fields_of, typed, with_fields_of
+from widenet.baselines.evaluate import check_part, evaluate, output_name
+from widenet.baselines.measure import measured
 from widenet.data.dataset import Dataset
-from widenet.errors import FitError, OptionError
+from widenet.data.manifest import Part
+from widenet.data.overlap import known_before, trained_on
+from widenet.errors import FitError, OptionError, WidenetError, warn_user
 from widenet.knn.measures import Measure
-from widenet.metrics.ranking import Metrics, checked_k
+from widenet.metrics.comparison import Comparison, compared
+from widenet.metrics.kept import Evaluated, keep
+from widenet.metrics.propensity import Propensity
+from widenet.metrics.ranking import Metrics, check_ks, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer
-from widenet.parallel.group import device_for, exchange_for, join
+from widenet.parallel.group import by_leader, device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
-from widenet.predict.dataset_rows import Block, history
+from widenet.predict.dataset_rows import Block, history, known_parts
 from widenet.predict.filters import existing
-from widenet.runs import person
+from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, path_of
-from widenet.runs.evaluating import check_keeps, evaluated, warn_of_trained
-from widenet.runs.person import Fields
-from widenet.runs.place_of_weights import device_of
 from widenet.runs.recommending import (
+    Fields,
     Format,
     alike,
     answered,
@@ -34,18 +39,173 @@ from widenet.runs.recommending import (
     predicted,
     read_once,
     reasons,
+    understood,
+    units_of_ids,
+    warn_of_ambiguous,
+    with_items,
 )
-from widenet.runs.run_arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
+from widenet.runs.run_arguments import (
+    CompareArguments,
+    EvaluateArguments,
+    LoadArguments,
+    PredictArguments,
+    RecommendArguments,
+)
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
+from widenet.stores import cache
+from widenet.stores.uri import shown
 from widenet.training.all_weights import settle
 from widenet.training.checkpoint import Checkpoint, fingerprint
-from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
-from widenet.training.run_directory import RunDirectory, with_network_of
+from widenet.training.environment import check_in_common, check_same_dataset, facts_of_checkpoint
+from widenet.training.run_directory import (
+    RunDirectory,
+    TrainingFacts,
+    WeightsFacts,
+    in_8_bits,
+    with_network_of,
+)
 from widenet.training.run_log import log_curves
-from widenet.training.saved_facts import TrainingFacts, in_8_bits
+from widenet.training.run_path import WHOLE, writing
 from widenet.training.schedules import rates
+
+
+def warn_of_trained(
+    run: RunDirectory,
+    network: Network,
+    facts: Mapping[str, Any],
+    dataset: Dataset,
+    part: Part,
+    output: str | None,
+) -> None:
+    """Warn, in the leader, of entries of a part that a run, or one it started from, was trained on.
+
+    Nothing is said where the dataset of a training, or such a run, is missing.
+
+    Args:
+        run: The run.
+        network: Its network.
+        facts: The facts beside its weights.
+        dataset: The dataset of an evaluation.
+        part: The part.
+        output: The output; None for the only one.
+    """
+    field = network.outputs[output_name(network, output)].spec.field
+    if not network.exchange.leads or part == "train" or dataset.field(field).kind == "dense":
+        return
+    seen: set[Path] = set()
+    examples = facts.get("examples")
+    while True:
+        seen.add(run.path.resolve())
+        cut, trained = Cut.read(run.path), run.dataset()
+        whole = run.machine.get(WHOLE) if cut is None else cut.examples
+        if (
+            trained is not None
+            and trained.digest == examples
+            and dataset.digest not in (examples, whole)
+            and (number := trained_on(dataset, field, part, trained))
+        ):
+            total = dataset.field(field).num_entries[part]
+            warn_user(
+                f"{run.path} was trained on {number:,} of the {total:,} entries of the {part} part of"
+                f" {dataset.path}."
+            )
+        if (start := run.start) is None or start in seen:
+            return
+        try:
+            run = RunDirectory.open(start)
+            examples = WeightsFacts.of(Checkpoint.open(start / "model").facts).examples
+        except (WidenetError, OSError):
+            return
+
+
+def check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:
+    """Raise OptionError if a run cannot keep an evaluation; `facts` are those of its weights."""
+    if "fingerprint" not in facts:
+        raise OptionError("needs finished weights", place=run.path, option="keep")
+    if cache.holds(run.path):
+        raise OptionError("needs a run on the disk", place=run.path, option="keep")
+
+
+def evaluated(
+    run: RunDirectory,
+    network: Network,
+    facts: Mapping[str, Any],
+    dataset: Dataset,
+    arguments: EvaluateArguments,
+) -> Metrics:
+    """Evaluate a network as `Model.evaluate` is asked to; `facts` are those of its weights."""
+    part, output = arguments.part, arguments.output
+    field = network.outputs[output_name(network, output)].spec.field
+    with fixed_arithmetic():
+        metrics = evaluate(
+            network,
+            dataset,
+            part,
+            arguments.ks,
+            output,
+            arguments.exclude_seen,
+            arguments.advance,
+            keep_users=arguments.keep or arguments.interval is not None,
+            beyond=arguments.beyond,
+            groups=arguments.groups,
+            inverse_propensities=_inverse_propensities(run, field, arguments),
+        )
+    if metrics.users is not None and arguments.interval is not None:
+        metrics.intervals = metrics.users.intervals(arguments.interval)
+    if arguments.exclude_seen:
+        metrics.num_seen = known_before(dataset, field, part, known_parts(dataset, field, part))
+    if arguments.baselines:
+        metrics.baselines = _baselines(network, dataset, field, arguments)
+    if arguments.keep:
+        of = Evaluated(part, dataset.digest, field, bool(arguments.exclude_seen))
+
+        def write() -> None:
+            with writing(run.path):
+                keep(run.path, of, str(facts["fingerprint"]), metrics)
+
+        by_leader(network.exchange, write, "evaluation")
+    return metrics
+
+
+def _inverse_propensities(
+    run: RunDirectory, field: str, arguments: EvaluateArguments
+) -> NDArray[np.float64] | None:
+    """The inverse propensity of each feature in the dataset of the training; None if not asked for."""
+    if arguments.propensity is None:
+        return None
+    propensity, trained = Propensity.of(arguments.propensity), run.dataset()
+    if trained is None:
+        raise FitError(
+            "needs the dataset of the training, which is gone", place=run.path, option="propensity"
+        )
+    return propensity.inverse(trained.counts(field), trained.num_examples)
+
+
+def _baselines(
+    network: Network, dataset: Dataset, field: str, arguments: EvaluateArguments
+) -> dict[str, Metrics]:
+    """Return the baselines' metrics, which the leader computes for all processes."""
+    found: dict[str, Metrics] = {}
+
+    def measure() -> None:
+        with fixed_arithmetic():
+            found.update(
+                measured(
+                    dataset,
+                    field,
+                    arguments.part,
+                    check_ks(arguments.ks),
+                    arguments.interval,
+                    bool(arguments.exclude_seen),
+                    arguments.say,
+                )
+            )
+
+    by_leader(network.exchange, measure, "baselines")
+    by_process: list[dict[str, Metrics]] = network.exchange.collect(found, "baselines")
+    return next(filter(None, by_process))
 
 
 class Model:
@@ -76,14 +236,18 @@ class Model:
         """
         directory = RunDirectory.open(path_of("run", arguments.run))
         checkpoint = directory.model()
-        chosen = device_for(device_of(arguments, checkpoint.facts))
+        is_small = in_8_bits(checkpoint.facts)
+        if is_small and arguments.device not in (None, "cpu"):
+            rule = f"must be cpu for {shown(arguments.run)}, whose weights are in 8 bits"
+            raise OptionError(rule, option="device", value=arguments.device)
+        chosen = device_for("cpu" if is_small else arguments.device)
         join(chosen, arguments.timeout)
         check_in_common(
             chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint)
         )
-        directory, facts = with_network_of(directory, checkpoint), checkpoint.facts
+        directory = with_network_of(directory, checkpoint)
         exchange = exchange_for(directory.layout.num_shards, chosen)
-        network = build(directory.layout, exchange, chosen, in_8_bits=in_8_bits(facts))
+        network = build(directory.layout, exchange, chosen, in_8_bits=is_small)
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
         else:
@@ -165,8 +329,8 @@ class Model:
         arguments = read_once(arguments)
         if arguments.users is None and not are_many(arguments.items):
             name = output_name(self.network, arguments.output)
-            said = person.with_items(self.run, name, arguments.items, arguments.fields)
-            person.warn_of_ambiguous(self.run, said)
+            said = with_items(self.run, name, arguments.items, arguments.fields)
+            warn_of_ambiguous(self.run, said)
         with fixed_arithmetic():
             answers, is_one = answered(self.run, self.network, self._dataset, arguments)
         return answers.shown(arguments.format, is_one)
@@ -293,16 +457,14 @@ class Model:
         """
         field = self.network.outputs[output_name(self.network, output)].spec.field
         attributes = existing(self.run.attributes(field), "attributes_of")
-        units = person.units_of_ids(self.run.vocabulary(field), items)
+        units = units_of_ids(self.run.vocabulary(field), items)
         return attributes.of(units, names)
 
     def understood(
         self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None
     ) -> dict[str, list[str]]:
         """Return, by field, what `recommend` takes ids and titles for: titles, and numbers as text."""
-        return person.understood(
-            self.run, person.with_items(self.run, output_name(self.network, output), items, fields)
-        )
+        return understood(self.run, with_items(self.run, output_name(self.network, output), items, fields))
 
     @method_with_fields_of(PredictArguments, Dataset)
     def predict(self, arguments: PredictArguments) -> Iterator[Block]:
@@ -331,3 +493,51 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     facts = TrainingFacts.of(checkpoint.facts)
     state, steps_per_epoch = facts.state, facts.steps_per_epoch
     settle(network, rule, rates(training, steps_per_epoch), state.steps_made(steps_per_epoch))
+
+
+@with_fields_of(CompareArguments, Dataset)
+def compare(arguments: CompareArguments) -> Comparison:
+    """Compare the rankings of two runs for the same users, metric by metric.
+
+    Each run ranks for every user who has entries in the part. The differences of the users give the interval
+    of the mean difference, by a paired bootstrap, and the p-value, by a sign-flip permutation test. As with
+    `Model.evaluate`, every process of a group must call this, and all get the same bits.
+
+    Returns:
+        Both means, their difference, its interval and its p-value for each metric.
+
+    Warns:
+        UserWarning: A run was trained on entries of the part.
+
+    Raises:
+        CheckpointError: A run does not exist, has no model, or is damaged.
+        FitError: The dataset does not fit a run, or the runs predict other users' items.
+        OptionError: An argument is wrong.
+    """
+    check_part(arguments.part)
+    check_ks(arguments.ks)
+    dataset = dataset_of(arguments.data)
+    for run in (arguments.first, arguments.second):
+        RunDirectory.open(path_of("run", run)).check_dataset(dataset)
+    first, second = (_metrics(str(run), dataset, arguments) for run in (arguments.first, arguments.second))
+    return compared(first, second, arguments.level)
+
+
+def _metrics(run: str, dataset: Dataset, arguments: CompareArguments) -> Metrics:
+    """Evaluate one of the runs, with the metrics of each user."""
+    part, output = arguments.part, arguments.output
+    model = Model.load(run, arguments.device, timeout=arguments.timeout)
+    network = model.network
+    check_same_dataset(network.exchange, dataset)
+    warn_of_trained(model.run, network, model.facts, dataset, part, output)
+    with fixed_arithmetic():
+        return evaluate(
+            network,
+            dataset,
+            part,
+            arguments.ks,
+            output,
+            arguments.exclude_seen,
+            arguments.advance,
+            keep_users=True,
+        )

@@ -5,12 +5,21 @@ from time import monotonic
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from widenet.data.messages import Note
 from widenet.errors import in_one_line
 from widenet.plan.machine import used_memory
 from widenet.plan.numbers import amount, duration
+from widenet.training.state import Report
 
 _SHARE_OF_NEW_LOSS = 0.02
 _LARGE_LOSS = 1e9
@@ -18,7 +27,13 @@ _LONGEST_SILENCE = 30.0
 """Seconds after which a line is printed where there is no bar."""
 
 
-class TrainingReport:
+def _bar(quiet: bool, *columns: ProgressColumn) -> Progress:
+    """Make a bar, which counts but shows nothing where there is no terminal."""
+    is_shown = not quiet and sys.stderr.isatty()
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not is_shown)
+
+
+class TrainingReport(Report):
     """Shows the progress of a training, and prints a line for each epoch.
 
     The bar has the loss, the latest metric, examples per second, this process's memory and the time left.
@@ -29,18 +44,22 @@ class TrainingReport:
         examples: What people call several examples of the dataset.
     """
 
-    def __init__(
-        self,
-        quiet: bool = False,
-        metric: str | None = None,
-        examples: str = "users",
-    ) -> None:
+    def __init__(self, quiet: bool = False, metric: str | None = None, examples: str = "users") -> None:
         self.quiet, self.metric, self.metrics = quiet, metric or "ndcg@20", ("recall@20", "ndcg@20", metric)
-        self.named = examples
-        self.bar: Progress | None = None
-        self.task = TaskID(0)
+        self.named, self.task, self.epochs = examples, TaskID(0), 0
         self.loss: float | None = None
-        self.spoken, self.examples, self.todo, self.epochs = monotonic(), 0, 0, 0
+        self.spoken = monotonic()
+        self.bar = _bar(
+            quiet,
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            TextColumn("{task.percentage:3.0f}%"),
+            TextColumn("loss {task.fields[loss]}"),
+            TextColumn("{task.fields[metric]}"),
+            TextColumn(f"{{task.fields[rate]}} {examples}/s"),
+            TextColumn("{task.fields[memory]}"),
+            TimeRemainingColumn(),
+        )
 
     def start(self, state: Any, epochs: int, examples_per_epoch: int) -> None:
         """Show the bar when the loop starts."""
@@ -50,93 +69,57 @@ class TrainingReport:
         elif done:
             inside = f"in epoch {state.epoch + 1}, after step {state.step}"
             self.say(f"Resuming {inside if state.step else f'after epoch {state.epoch}'}.")
-        self.spoken, self.todo, self.epochs = monotonic(), epochs * examples_per_epoch - done, epochs
-        if not self.quiet and sys.stderr.isatty():
-            columns = (
-                TextColumn("epoch {task.fields[epoch]}"),
-                BarColumn(),
-                TextColumn("{task.percentage:3.0f}%"),
-                TextColumn("loss {task.fields[loss]}"),
-                TextColumn("{task.fields[metric]}"),
-                TextColumn(f"{{task.fields[rate]}} {self.named}/s"),
-                TextColumn("{task.fields[memory]}"),
-                TimeRemainingColumn(),
-            )
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            shown = f"{min(state.epoch + 1, epochs)}/{epochs}"
-            total = epochs * examples_per_epoch
-            self.task = self.bar.add_task(
-                "", total=total, completed=done, epoch=shown, loss="-", metric="", rate="-", memory=""
-            )
-            self.bar.start()
+        self.spoken, self.epochs = monotonic(), epochs
+        total, shown = epochs * examples_per_epoch, f"{min(state.epoch + 1, epochs)}/{epochs}"
+        self.task = self.bar.add_task(
+            "", total=total, completed=done, epoch=shown, loss="-", metric="", rate="-", memory=""
+        )
+        self.bar.start()
 
     def advance(self, num_examples: int, loss: float) -> None:
-        """Update the bar after a step."""
-        is_first = self.loss is None
+        """Update the bar after a step, or print a line after a long silence where there is no bar."""
         self.loss = loss if self.loss is None else self.loss + _SHARE_OF_NEW_LOSS * (loss - self.loss)
-        if self.bar is not None:
-            speed, memory = self.bar.tasks[self.task].speed, used_memory()
-            rate, taken = "-" if speed is None else f"{speed:,.0f}", "" if memory is None else amount(memory)
-            self.bar.update(self.task, advance=num_examples, loss=_loss(self.loss), rate=rate, memory=taken)
-        elif is_first:  # its time says nothing of the others'
-            self.todo -= num_examples
-            self.spoken = monotonic()
-        else:
-            self._speak(num_examples)
+        self.bar.update(self.task, advance=num_examples)
+        task = self.bar.tasks[0]
+        rate = "-" if task.speed is None else f"{task.speed:,.0f}"
+        if not self.bar.disable:
+            memory = amount(used_memory() or 0)
+            self.bar.update(self.task, loss=_loss(self.loss), rate=rate, memory=memory)
+        elif monotonic() - self.spoken >= _LONGEST_SILENCE:
+            left = duration(task.time_remaining or 0.0)
+            self._speak(f"loss {_loss(self.loss)}, {rate} {self.named}/s, {left} left")
 
-    def _speak(self, num_examples: int) -> None:
-        """Print a line where there is no bar and nothing has been printed for long."""
-        self.examples += num_examples
-        silent = monotonic() - self.spoken
-        if self.quiet or silent < _LONGEST_SILENCE:
-            return
-        self.todo -= self.examples
-        rate = self.examples / silent
-        assert self.loss is not None
-        left = duration(max(self.todo, 0) / rate)
-        self.say(f"loss {_loss(self.loss)}, {rate:,.0f} {self.named}/s, {left} left")
-        self.spoken, self.examples = monotonic(), 0
+    def _speak(self, text: str) -> None:
+        """Print a line, after which there may be a long silence."""
+        self.say(text)
+        self.spoken = monotonic()
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Print the line of an epoch."""
-        self.todo -= self.examples
-        self.spoken, self.examples = monotonic(), 0
-        if self.quiet:
-            return
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)
         rate = f"{record['examples_per_second']:,.0f} {self.named}/s"
         epoch = f"epoch {record['epoch']:>{len(str(self.epochs))}}/{self.epochs}"
         line = f"{epoch}  loss {_loss(record['loss'])}  {record['seconds']:.1f} s  {rate}  {metrics}".rstrip()
-        if self.bar is not None:
-            self.bar.update(self.task, epoch=f"{min(record['epoch'] + 1, self.epochs)}/{self.epochs}")
-            if self.metric in record:
-                self.bar.update(self.task, metric=f"{self.metric} {record[self.metric]:.4f}")
-            self.bar.console.print(line, highlight=False)
-        else:
-            _print(line)
+        self.bar.update(self.task, epoch=f"{min(record['epoch'] + 1, self.epochs)}/{self.epochs}")
+        if self.metric in record:
+            self.bar.update(self.task, metric=f"{self.metric} {record[self.metric]:.4f}")
+        self._speak(line)
 
     def tried(self, text: str) -> None:
         """Show the best term so far: in the bar, or as a line after a long silence."""
-        if self.bar is not None:
+        if not self.bar.disable:
             self.bar.update(self.task, metric=text)
-        elif not self.quiet and monotonic() - self.spoken >= _LONGEST_SILENCE:
-            self.say(text)
-            self.spoken = monotonic()
+        elif monotonic() - self.spoken >= _LONGEST_SILENCE:
+            self._speak(text)
 
     def say(self, text: str) -> None:
         """Print a sentence."""
         if not self.quiet:
-            _print(in_one_line(text))
+            self.bar.console.out(in_one_line(text), highlight=False)
 
     def stop(self) -> None:
         """Remove the bar."""
-        if self.bar is not None:
-            self.bar.stop()
-
-
-def _print(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+        self.bar.stop()
 
 
 def _loss(loss: float) -> str:
@@ -147,9 +130,7 @@ class Counter:
     """Shows on a terminal how many examples are done."""
 
     def __init__(self, what: str, total: int, quiet: bool = False) -> None:
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        shown = not quiet and sys.stderr.isatty()
-        self.bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown)
+        self.bar = _bar(quiet, TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self.task = self.bar.add_task("", total=total)
 
     def __enter__(self) -> "Counter":
@@ -173,14 +154,12 @@ class IngestReport:
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        columns = (
+        self.bar = _bar(
+            quiet,
             TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
             TextColumn("{task.fields[rate]}/s"),
             BarColumn(),
             TimeRemainingColumn(),
-        )
-        self.bar = Progress(
-            *columns, console=Console(stderr=True), transient=True, disable=quiet or not sys.stderr.isatty()
         )
         self.task: TaskID | None = None
 
@@ -198,11 +177,7 @@ class IngestReport:
         if self.task is not None:
             self.bar.remove_task(self.task)
             self.task = None
-        line = text + ("" if isinstance(text, Note) else " ...")
-        if self.bar.disable:
-            _print(line)
-        else:
-            self.bar.console.print(line, highlight=False, markup=False)
+        self.bar.console.out(text + ("" if isinstance(text, Note) else " ..."), highlight=False)
 
     def bytes(self, done: int, total: int | None) -> None:
         """Show how many bytes of a file have arrived."""

@@ -1,27 +1,30 @@
 """What is recommended to whom: to one basket, to several, to users of a dataset, to all of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
 from widenet.baselines.evaluate import check_part, output_name, output_of
 from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import OptionError, warn_user
+from widenet.errors import DataError, FitError, OptionError, nearest, warn_user
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours, Trained, check_layer, field_of
 from widenet.late_imports import installed
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.descriptions import described_weights
 from widenet.predict.dataset_rows import Block, Restrictions, recommendations
 from widenet.predict.filters import (
+    LARGEST,
     PerUser,
     banned_by,
     check_order,
@@ -30,15 +33,19 @@ from widenet.predict.filters import (
     checked_values,
     filter_of,
     is_list,
+    named_history,
     ordered_history,
     rules_of,
 )
 from widenet.predict.shares import shares
-from widenet.runs import person
 from widenet.runs.run_arguments import PredictArguments, RecommendArguments
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
-from widenet.training.run_directory import RunDirectory
+from widenet.training.checkpoint import Checkpoint
+from widenet.training.run_directory import RunDirectory, WeightsFacts
+
+Inputs: TypeAlias = Mapping[str, SparseBatch | Tensor]
+"""What is known of a batch of people, by input field."""
 
 Format: TypeAlias = Literal["pandas", "polars", "arrow"]
 _LARGEST_INT64 = 2**63 - 1
@@ -296,7 +303,7 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
 def _check_basket(basket: Any, values: Any, is_sequence: bool) -> None:
     """Raise OptionError for a set where the order of a basket's items counts."""
     if is_sequence:
-        check_order("items", basket, person.OF_SEQUENCES)
+        check_order("items", basket, OF_SEQUENCES)
     if values is not None:
         check_order("items", basket, "each has a value")
 
@@ -325,7 +332,7 @@ def answered(
         _check_unused(arguments, ["items", "values", "columns", *([] if is_one else ["fields"])], "users")
         dataset, instead = dataset_of(arguments.data), None
         if arguments.fields:
-            instead = person.batches_of(run, person.with_items(run, output, (), arguments.fields))
+            instead = batches_of(run, with_items(run, output, (), arguments.fields))
         rows = dataset.rows_of([str(user) for user in asked])
         blocks = recommendations(
             network,
@@ -340,14 +347,18 @@ def answered(
         )
     elif are_many(arguments.items):
         _check_unused(arguments, ["data", "fields"], "several baskets")
-        is_sequence = run.fields[person.field_of_items(run, output)].kind == "sequence"
+        is_sequence = run.fields[field_of_items(run, output)].kind == "sequence"
         known = baskets(arguments.items, arguments.values, arguments.columns or {}, is_sequence)
         asked, is_one = known.keys, False
-        blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen, chosen)
+        size = chosen.rows_a_block(k, network.outputs[output].width)
+        batches = _basket_inputs(run, output, known, size)
+        blocks = _listed(run, network, output, k, arguments, chosen, batches)
     else:
         _check_unused(arguments, ["data", "columns", "never_for", "only_for"], "one basket")
         asked, is_one = [0], True
-        blocks = iter([_for_one(run, network, output, k, arguments, chosen)])
+        blocks = _listed(
+            run, network, output, k, arguments, chosen, [(asked, _inputs(run, output, arguments))]
+        )
     return Answers.of_blocks(asked, list(blocks), names, run.fields[target].whole_numbers), is_one
 
 
@@ -359,27 +370,12 @@ def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str
             raise OptionError(f"does not go with {what}", option=name)
 
 
-def _for_one(
-    run: RunDirectory,
-    network: Network,
-    output: str,
-    k: int,
-    arguments: RecommendArguments,
-    chosen: Restrictions,
-) -> Block:
-    """The k best items of an output for one basket, and for what else is known."""
+def _inputs(run: RunDirectory, output: str, arguments: RecommendArguments) -> Inputs:
+    """Return what is known of one basket, and of what else an argument says."""
     for items in (arguments.items, *(arguments.fields or {}).values()):
         _check_basket(items, arguments.values, is_sequence=False)  # `with_items` knows of sequences
-    known = person.with_items(run, output, arguments.items, arguments.fields)
-    batches = person.batches_of(run, known, arguments.values)
-    inputs = {
-        layer.field: batches.get(layer.field, person.nothing(run, layer.field))
-        for layer in run.network.inputs
-    }
-    target = network.outputs[output].spec.field
-    seen = inputs.get(target) if arguments.exclude_seen else None
-    seen = seen if isinstance(seen, SparseBatch) else None
-    return chosen.block(network, inputs, output, k, [""], run.vocabulary(target), seen)
+    known = with_items(run, output, arguments.items, arguments.fields)
+    return batches_of(run, known, arguments.values)
 
 
 def alike(
@@ -393,7 +389,7 @@ def alike(
     if not asked:
         raise OptionError("must name at least one item", option="items")
     field = field_of(model.network, check_layer(model.network, layer))
-    person.warn_of_ambiguous(run, {field: asked})
+    warn_of_ambiguous(run, {field: asked})
     names = run.vocabulary(field)
     collection = Neighbours.of_model(model, layer, measure)
     own = np.array([found[0] for found in names.find_each(asked)], dtype=np.int64)
@@ -430,19 +426,19 @@ def reasons(
         items: The items of a basket.
         values: Their values.
     """
-    field = person.field_to_explain(run, output)
+    field = field_to_explain(run, output)
     if dataset is not None:
         example = dataset.sparse(field, dataset.rows_of([str(user)]))
     else:
         _check_basket(items, values, is_sequence=False)
-        inputs = person.with_items(run, output, items, None)
-        batch = person.batches_of(run, inputs, values)[field]
+        inputs = with_items(run, output, items, None)
+        batch = batches_of(run, inputs, values)[field]
         assert isinstance(batch, SparseBatch), "the field is sparse"
         example = batch
     [wanted], _ = listed_ids("item", [item])
     target = network.outputs[output].spec.field
     for each, texts in ((target, [wanted]), (field, items)):
-        person.warn_of_ambiguous(run, {each: texts})
+        warn_of_ambiguous(run, {each: texts})
     unit = run.vocabulary(target).find(wanted)[0]
     share_Z = shares(network, example, output, unit).numpy()
     order = np.argsort(-share_Z, kind="stable")
@@ -456,47 +452,54 @@ def reasons(
     )
 
 
-def for_baskets(
+def _listed(
     run: RunDirectory,
     network: Network,
     output: str,
     k: int,
-    known: Baskets,
-    exclude_seen: bool,
-    restrictions: Restrictions,
+    arguments: RecommendArguments,
+    chosen: Restrictions,
+    batches: Iterable[tuple[Sequence[Any], Inputs]],
 ) -> Iterator[Block]:
-    """Yield the k best items of an output for every basket, block by block.
+    """Yield the k best items of an output for every basket of some batches.
 
     Args:
         run: The run.
         network: Its network; all its processes must call this.
         output: Name of the output.
         k: Number of items for each basket.
-        known: The baskets.
-        exclude_seen: Whether to leave out the items of the basket.
-        restrictions: Which items may be recommended; baskets are users by their keys.
+        arguments: Whether items of a basket are left out.
+        chosen: Which items may be recommended.
+        batches: Keys of baskets, with what is known of them; nothing is known of the other input fields.
+    """
+    target = network.outputs[output].spec.field
+    names = run.vocabulary(target)
+    for keys, known in batches:
+        fields = {
+            layer.field: known.get(layer.field, nothing(run, layer.field, len(keys)))
+            for layer in run.network.inputs
+        }
+        network.exchange.at(f"{len(keys):,} baskets")
+        own = fields.get(target) if arguments.exclude_seen else None
+        seen = own if isinstance(own, SparseBatch) else None
+        yield chosen.block(network, fields, output, k, [str(key) for key in keys], names, seen)
+
+
+def _basket_inputs(
+    run: RunDirectory, output: str, known: Baskets, size: int
+) -> Iterator[tuple[Sequence[Any], Inputs]]:
+    """Yield the keys of several baskets, and their items, in batches of a size.
 
     Raises:
         DataError: An item is unknown.
         FitError: The network reads no items.
     """
-    field = person.field_of_items(run, output)
+    field = field_of_items(run, output)
     rows, values = _rows(run, field, known)
-    target = network.outputs[output].spec.field
-    names = run.vocabulary(target)
-    step = restrictions.rows_a_block(k, network.outputs[output].width)
-    for start in range(0, len(rows), step):
-        batch = SparseBatch.from_lists(
-            rows[start : start + step], None if values is None else values[start : start + step]
-        )
-        fields: dict[str, SparseBatch | Tensor] = {
-            layer.field: person.nothing(run, layer.field, batch.num_examples) for layer in run.network.inputs
-        }
-        fields[field] = batch
-        network.exchange.at(f"baskets {start:,} to {start + batch.num_examples - 1:,}")
-        owners = [str(key) for key in known.keys[start : start + step].to_pylist()]
-        seen = batch if exclude_seen and target == field else None
-        yield restrictions.block(network, fields, output, k, owners, names, seen)
+    for start in range(0, len(rows), size):
+        block = slice(start, start + size)
+        batch = SparseBatch.from_lists(rows[block], None if values is None else values[block])
+        yield known.keys[block].to_pylist(), {field: batch}
 
 
 def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]], list[list[float]] | None]:
@@ -509,21 +512,21 @@ def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]
         OptionError: There are values for a sequence.
     """
     if known.values is not None:
-        person.check_reads_values(run, field, known.values)
-    features = _features(run.vocabulary(field), known)
-    units: list[list[int]] = [[] for _ in range(len(known.keys))]
-    numbers: list[list[float]] = [[] for _ in units]
-    amounts = np.ones(len(features)) if known.values is None else known.values
-    for owner, feature, number in zip(
-        known.owners.tolist(), features.tolist(), amounts.tolist(), strict=True
-    ):
-        units[owner].append(feature)
-        numbers[owner].append(number)
+        check_reads_values(run, field, known.values)
     is_sequence = run.fields[field].kind == "sequence"
+    named: list[list[int]] = [[] for _ in range(len(known.keys))]
+    values: list[list[float]] = [[] for _ in named]
+    numbers = np.ones(len(known.owners)) if known.values is None else known.values
+    features = _features(run.vocabulary(field), known)
+    for owner, feature, number in zip(
+        known.owners.tolist(), features.tolist(), numbers.tolist(), strict=True
+    ):
+        named[owner].append(feature)
+        values[owner].append(number)
     if known.values is None:
-        return [ordered_history(row, None, is_sequence)[0] for row in units], None
-    ordered = [ordered_history(*pair, is_sequence) for pair in zip(units, numbers, strict=True)]
-    return [row for row, _ in ordered], [own or [] for _, own in ordered]
+        return [ordered_history(row, None, is_sequence)[0] for row in named], None
+    pairs = [ordered_history(row, own, is_sequence) for row, own in zip(named, values, strict=True)]
+    return [row for row, _ in pairs], [own or [] for _, own in pairs]
 
 
 def _features(vocabulary: Vocabulary, known: Baskets) -> np.ndarray:
@@ -531,3 +534,196 @@ def _features(vocabulary: Vocabulary, known: Baskets) -> np.ndarray:
     if not known.may_be_titles:
         return vocabulary.index_of([str(item) for item in known.items])
     return np.array([found[0] for found in vocabulary.find_each(known.items)], dtype=np.int64)
+
+
+Fields = Mapping[str, Any]
+"""By input field: ids or titles of its features, or the numbers of a dense field; one value or a list."""
+
+OF_SEQUENCES = "the network reads a sequence"
+"""Why the order of items counts, for `check_order`."""
+
+
+def item_field(run: RunDirectory, output: str) -> str | None:
+    """The input field of items without a named field: the output's, or else the only one, or None."""
+    read = [layer.field for layer in run.network.inputs]
+    target = next(layer.field for layer in run.network.outputs if layer.name == output)
+    return target if target in read else read[0] if len(set(read)) == 1 else None
+
+
+def field_of_items(run: RunDirectory, output: str) -> str:
+    """As `item_field`; raises FitError if there is none."""
+    field = item_field(run, output)
+    if field is None:
+        read = ", ".join(dict.fromkeys(layer.field for layer in run.network.inputs))
+        raise FitError(f"the network reads {read}, and no items of its output")
+    return field
+
+
+def reads_values(run: RunDirectory, field: str) -> bool:
+    """Return whether the network was trained with a number for each item of a field.
+
+    Of an imported network nobody knows, so that it counts as trained with them.
+    """
+    if not any(layer.field == field and layer.values == "use" for layer in run.network.inputs):
+        return False
+    record = run.fields[field]
+    return (record.min_value, record.max_value) != (1.0, 1.0) or _is_imported(run)
+
+
+def _is_imported(run: RunDirectory) -> bool:
+    """Return whether another program trained the weights: the facts of ours name the examples."""
+    path = run.path / "model"
+    return path.is_dir() and WeightsFacts.of(Checkpoint.open(path).facts).examples is None
+
+
+def check_reads_values(run: RunDirectory, field: str, values: Iterable[float]) -> None:
+    """Raise OptionError unless the network reads these values of a field's items, or all are 1."""
+    if run.fields[field].kind == "sequence":
+        raise OptionError("do not go with a network that reads a sequence", option="values")
+    if not reads_values(run, field) and any(value != 1 for value in values):
+        raise OptionError("are for networks that were trained with a number for each item", option="values")
+
+
+def field_to_explain(run: RunDirectory, output: str) -> str:
+    """As `field_of_items`; raises FitError for a field whose items cannot be explained one by one."""
+    field = field_of_items(run, output)
+    if run.fields[field].kind != "sparse":
+        rule = f'reads "{field}" as a {run.fields[field].kind}, whose items it cannot explain one by one'
+        raise FitError(rule, place=run.path)
+    return field
+
+
+def with_items(
+    run: RunDirectory, output: str, items: Sequence[str | int], fields: Fields | None
+) -> dict[str, list[Any]]:
+    """Return the inputs by field, items first; raises OptionError, FitError."""
+    inputs = {name: list(value) if is_list(value) else [value] for name, value in (fields or {}).items()}
+    known = list(dict.fromkeys(layer.field for layer in run.network.inputs))
+    if unknown := next((name for name in inputs if name not in known), None):
+        raise OptionError(
+            f'have no "{unknown}": the network reads {", ".join(known)}.{nearest(unknown, known)}',
+            option="fields",
+        )
+    for name, value in (fields or {}).items():
+        if run.fields[name].kind != "sparse":
+            check_order(name, value, f"it is a {run.fields[name].kind} field")
+    named = checked_items(items) if not inputs or not _is_empty(items) else []
+    if named:
+        field = field_of_items(run, output)
+        if run.fields[field].kind == "sequence":
+            check_order("items", items, OF_SEQUENCES)
+        inputs = {field: [*named, *inputs.pop(field, [])], **inputs}
+    return inputs
+
+
+def units_of_ids(vocabulary: Vocabulary, items: Sequence[str | int]) -> np.ndarray:
+    """Return the units of ids, int64; raises DataError for anything else, such as a title."""
+    ids = [str(item) for item in items]
+    units = vocabulary.places_of(ids)
+    if (units < 0).any():
+        rule = f"must be ids of the {len(vocabulary):,} that the run knows"
+        raise DataError(rule, option="items", value=ids[int(np.argmin(units))])
+    return units
+
+
+def batches_of(
+    run: RunDirectory, inputs: Mapping[str, Sequence[Any]], item_values: Sequence[Any] | None = None
+) -> dict[str, SparseBatch | Tensor]:
+    """Convert inputs to batches of one example, by field.
+
+    Args:
+        run: The run.
+        inputs: The inputs by field.
+        item_values: A number for each feature of the first field.
+
+    Raises:
+        DataError, FitError, OptionError: An input is unknown or of a wrong kind.
+    """
+    by_field: dict[str, SparseBatch | Tensor] = {}
+    for position, (name, values) in enumerate(inputs.items()):
+        record = run.fields[name]
+        if record.kind == "dense":
+            if item_values is not None and not position:
+                raise OptionError(f'must be numbers of items, not of the field "{name}"', option="values")
+            by_field[name] = torch.tensor([numbers_of(name, values, record.width)])
+            continue
+        numbers = None if item_values is None or position else checked_values(item_values, len(values))
+        if numbers is not None:
+            check_reads_values(run, name, numbers)
+        by_field[name] = named_history(
+            run.vocabulary(name), checked_names(name, values), numbers, record.kind == "sequence"
+        )
+    return by_field
+
+
+def nothing(run: RunDirectory, field: str, num_examples: int = 1) -> SparseBatch | Tensor:
+    """An empty input: a batch of examples without features, or with zeros."""
+    record = run.fields[field]
+    if record.kind == "dense":
+        return torch.zeros(num_examples, record.width)
+    return SparseBatch.from_lists([[]] * num_examples)
+
+
+def understood(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    """Return the titles of the features that inputs refer to, or numbers as text, by field."""
+    by_field = {}
+    for name, values in inputs.items():
+        record = run.fields[name]
+        if record.kind == "dense":
+            by_field[name] = [f"{value:g}" for value in numbers_of(name, values, record.width)]
+        else:
+            vocabulary = run.vocabulary(name)
+            found = vocabulary.find_each(checked_names(name, values))
+            by_field[name] = vocabulary.titles([first for first, *_ in found])
+    return by_field
+
+
+def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> None:
+    """Warn about each text that matches several features."""
+    for name, values in inputs.items():
+        if run.fields[name].kind != "dense":
+            vocabulary, texts = run.vocabulary(name), checked_names(name, values)
+            for text, found in zip(texts, vocabulary.find_each(texts), strict=True):
+                if len(found) > 1:
+                    [first] = vocabulary.shown(found[:1])
+                    warn_user(
+                        f'"{text}" is taken for {first}, the most popular of {len(found):,} that match.'
+                    )
+
+
+def _is_empty(items: object) -> bool:
+    return isinstance(items, list | tuple) and not items
+
+
+def numbers_of(field: str, values: Sequence[Any], width: int) -> list[float]:
+    """Return the numbers of a dense field; raises OptionError, DataError for anything else."""
+    if len(values) != width:
+        raise OptionError(
+            f"must be {width:,} number{'s' * (width != 1)}", place=f'field "{field}"', value=values
+        )
+    for value in values:
+        is_number = isinstance(value, Real)
+        if not is_number or not abs(value) <= LARGEST:
+            raise DataError("must be finite numbers of float32", place=f'field "{field}"', value=value)
+    return [float(value) for value in values]
+
+
+def unlearnt(run: RunDirectory) -> dict[str, np.ndarray]:
+    """Return which features of the input fields a network has learnt nothing of, bool [width], by field.
+
+    They had no training interactions, and the network does not read what they are. A field without such
+    features is left out. So is every field where nothing is known of them: after a start from another run,
+    and without counts.
+    """
+    found = {}
+    for name in {layer.field for layer in run.network.inputs if run.start is None}:
+        if run.fields[name].kind != "dense" and run.fields[name].vocabulary_digest is not None:
+            counts = run.vocabulary(name).counts
+            if counts.any() and not counts.all():
+                found[name] = counts == 0
+    if found:
+        layout = run.layout
+        for name, own in described_weights(layout).items():
+            if layout.weights[name].input is not None:
+                found.pop(own.field, None)
+    return found

@@ -1,6 +1,5 @@
 """The neighbourhood term that is best on a validation part: searched after a training or later."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +14,6 @@ from widenet.data.manifest import Part
 from widenet.data.together import Neighbours
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.terms import counted, take_neighbours
 from widenet.randomness import stream
@@ -26,7 +24,6 @@ from widenet.spec.metric_names import MEANS, check_metric
 from widenet.spec.usual import TERM, TERM_IN_ORDER
 from widenet.training.loop import Evaluate
 from widenet.training.run_directory import RunDirectory, saved_fit
-from widenet.training.run_log import FITS
 from widenet.training.state import Report
 
 TRIED = (25, 10, 3)
@@ -256,13 +253,14 @@ def fit_terms(
     Raises:
         KeyboardInterrupt: `interrupted` became true in a process. A resumed training fits the terms again.
     """
-    wanted = [layer for layer in run.network.outputs if _wants(layer) and _can_fit(run, dataset, layer)]
-    if not wanted or evaluate is None:
+    evaluation, outputs = run.training.evaluation, run.network.outputs
+    asked = [layer for layer in outputs if layer.neighbourhood is not None and layer.neighbourhood.fit]
+    wanted = [layer for layer in asked if _can_fit(run, dataset, layer)]
+    for layer in asked:
+        if layer not in wanted:
+            report.say(f'The neighbourhood term of "{layer.name}" cannot be fitted, and stays.')
+    if not wanted or evaluate is None or evaluation is None:
         return {}
-
-    evaluation = run.training.evaluation
-    assert evaluation is not None
-
     choices: list[Choice] = []
 
     def tried(choice: Choice) -> None:
@@ -274,51 +272,22 @@ def fit_terms(
         if any(network.exchange.collect(interrupted(), "interruption")):
             raise KeyboardInterrupt
 
-    has_changed, fits = False, []
+    has_changed, excludes = False, evaluation.seen == "exclude"
     for layer in wanted:
-        output = f'"{layer.name}"'
         choices.clear()
-        started = time.monotonic()
-        report.say(f"Fitting the neighbourhood term of {output} by {evaluation.metric}.")
-        excludes = evaluation.seen == "exclude"
-        asked = evaluation.metric, excludes, CHOOSING_USERS, tried, check_interrupted
-        found = search(network, layer.name, dataset, *asked)
+        report.say(f'Fitting the neighbourhood term of "{layer.name}" by {evaluation.metric}.')
+        limits = evaluation.metric, excludes, CHOOSING_USERS
+        found = search(network, layer.name, dataset, *limits, tried, check_interrupted)
         has_changed = has_changed or found.term != found.before.term
-        report.say(_said(found, evaluation.metric, output, dataset.manifest.words.examples))
-        # The means are those over the users who did not choose the term.
-        fits.append(
-            {
-                "output": layer.name,
-                "num_tried": len(choices),
-                "metric": evaluation.metric,
-                "num_users": len(found.best.values_E),
-                "before": found.before.mean,
-                "best": found.best.mean,
-                "best_term": words_of(found.best.term),
-                "term": words_of(found.term),
-                "seconds": round(time.monotonic() - started, 3),
-            }
+        report.say(
+            f'The term of "{layer.name}": {words_of(found.term)}. For {len(found.best.values_E):,} others the'
+            f" best has {evaluation.metric} {found.best.mean:.4f}, the one before {found.before.mean:.4f}."
         )
-    # Unless somebody has removed the log.
-    by_leader(network.exchange, lambda: run.log_more({FITS: fits}) if run.records() else None, "log")
     facts = saved_fit(run, network)
     if not has_changed:
         return facts
     check_interrupted()
     return {**facts, "metrics": evaluate(network)}
-
-
-def unfitted(run: RunDirectory, dataset: Dataset) -> list[str]:
-    """Return a sentence for each term that a training cannot fit, although its document asks for it."""
-    return [
-        f'The neighbourhood term of "{layer.name}" cannot be fitted, and stays as the document has it.'
-        for layer in run.network.outputs
-        if _wants(layer) and not _can_fit(run, dataset, layer)
-    ]
-
-
-def _wants(layer: OutputLayer) -> bool:
-    return layer.neighbourhood is not None and layer.neighbourhood.fit
 
 
 def _can_fit(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> bool:
@@ -335,12 +304,3 @@ def _can_fit(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> bool:
         and PART in dataset.field(layer.field).parts
         and len(able_rows(dataset, layer.field)) >= 2
     )
-
-
-def _said(found: Found, metric: str, output: str, examples: str) -> str:
-    """Say what was found, and what the users say of it who did not choose it."""
-    if found.term == found.before.term:
-        return f"No other term of {output} is surely better by 1 %: {words_of(found.term)}."
-    judges = f"{len(found.best.values_E):,} {examples} who did not choose it"
-    means = f"{found.best.mean:.4f}, and {found.before.mean:.4f} with the term before"
-    return f"The term of {output}: {words_of(found.term)}. For {judges}, {metric} is {means}."

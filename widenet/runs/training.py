@@ -1,26 +1,33 @@
-"""Training a network into a run directory."""
+"""Training a network into a run directory: from documents and a dataset, or from interactions in one call."""
 
-from collections.abc import Callable, Iterator
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from widenet.arguments import with_fields_of
+from widenet.arguments import typed, with_fields_of
 from widenet.baselines.evaluate import evaluate
 from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
 from widenet.data.stream import Stream
+from widenet.errors import OptionError
 from widenet.kernels.bits import choose_bits
 from widenet.kernels.native import multiplies_bfloat16
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, is_compiled
-from widenet.model.storage import Store
+from widenet.model.storage import HostMemory, Scratch, Store
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import (
     by_all,
     by_leader,
+    check_room_on_disk,
     device_for,
     exchange_for,
     fitted,
@@ -33,26 +40,26 @@ from widenet.plan.descriptions import described_weights
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
-from widenet.plan.streaming import NAMES
+from widenet.plan.numbers import amount
+from widenet.plan.streaming import NAMES, elsewhere_bytes
+from widenet.plan.work import streamed_bytes
 from widenet.predict.terms import count_neighbours
-from widenet.runs.documents import run_of, start_of
+from widenet.runs.cutting import Cut, making
+from widenet.runs.documents import path_of, prepared, run_of, start_of
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
-from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
-from widenet.runs.prepared import prepared
-from widenet.runs.resume import agreed, restored_state
+from widenet.runs.progress import IngestReport, TrainingReport
 from widenet.runs.run_arguments import TrainArguments
-from widenet.runs.term_search import fit_terms, unfitted
+from widenet.runs.term_search import fit_terms
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.tracking.follow import check_tracker, followed
-from widenet.training.begin import begun, started_again
-from widenet.training.environment import machine
-from widenet.training.in_common import check_in_common, facts_of_options
+from widenet.training.begin import begun, restored_state, started_again
+from widenet.training.environment import check_in_common, facts_of_options, machine
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.run_directory import RunDirectory, with_network_of
-from widenet.training.run_path import holds_work_of, launch_note
+from widenet.training.run_path import DATA, check, holds_work_of, identity, launch_note, writing
 from widenet.training.state import LoopState, Report, Silence
 
 
@@ -121,7 +128,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         track = arguments.track or training_spec.track
         report = _report(arguments, track, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
-        for sentence in [*unfitted(run, dataset), *slow]:
+        for sentence in slow:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
@@ -235,13 +242,8 @@ def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[st
         yield "This CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "widenet was installed without its native library: torch makes all passes, which takes longer."
-    if training.checkpoints.within_epochs and job.weights_in != "device":
-        yield f"{NAMES[job.weights_in]} have no second copy: training waits while a checkpoint is written."
-    elif training.checkpoints.within_epochs and not job.in_background:
-        yield (
-            "Memory has no room for a second copy of weights and optimizer state: training waits while a"
-            " checkpoint is written."
-        )
+    if training.checkpoints.within_epochs and not job.in_background:
+        yield "Training waits while a checkpoint is written: memory has no room for a copy of what it holds."
 
 
 def evaluation_of(
@@ -278,7 +280,7 @@ def _finished(
         report.say(f"Stopped early, after epoch {state.epoch} of {epochs}: {waited} not better.")
     if run.training.keep == "best" and state.best_epoch is not None:
         epoch = state.best_epoch
-        best = agreed(network, lambda: run.best(state.epoch, epoch))
+        best = by_all(network.exchange, lambda: run.best(state.epoch, epoch), "checkpoint")
         fetch(run.mirror, best, network)
         best.load_into(network, with_state=False)
         report.say(f"Keeping the weights of epoch {state.best_epoch}, whose evaluation was the best.")
@@ -292,3 +294,176 @@ def _finished(
     of_fit = fit_terms(run, network, dataset, evaluate, report, interrupted)
     saved = run.save_model("model", network, {**facts, **of_fit})
     return Model(with_network_of(run, saved), network, saved.facts)
+
+
+def check_place(arguments: TrainArguments, device: torch.device) -> None:
+    """Raise OptionError if a device cannot have its weights where they are asked for."""
+    if arguments.scratch is not None and arguments.weights_in != "disk":
+        raise OptionError("is for weights_in='disk'", option="scratch")
+    if arguments.weights_in == "disk" and device.type != "cpu":
+        raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
+
+
+def chosen(job: Job, asked: WeightsIn | None, store: Store | None) -> Iterator[str]:
+    """Yield what a user should know of the place of wide weights.
+
+    Args:
+        job: The training.
+        asked: The place that the user has named; None: the plan has chosen one.
+        store: The file or the host's memory where they lie.
+    """
+    if isinstance(store, Scratch) and store.is_cached:
+        yield (
+            f"The file system of {store.folder} reads and writes only through the system's cache, so that"
+            " steps may take longer. Name a folder on another disk with `scratch`."
+        )
+    if asked is not None or job.weights_in == "device":
+        return
+    held = amount(elsewhere_bytes(job, 0))
+    read, written = (amount(size) for size in streamed_bytes(job, 0))
+    moved = f"a step copies {read} to the device and {written} back"
+    if job.weights_in == "disk":
+        moved = f"a step reads {read} and writes {written}"
+    yield (
+        f"{NAMES[job.weights_in]}: memory has no room for {held} of wide weights and optimizer state, so"
+        f" {moved} in each process. `weights_in='device'` refuses instead."
+    )
+
+
+def check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exchange) -> None:
+    """Raise in every process unless the folder for wide weights has room and takes a file."""
+    folder = folder_of(arguments, out)
+    if arguments.scratch is not None:
+        by_all(exchange, lambda: Scratch(folder), "scratch")
+    check_room_on_disk(job, folder, exchange)
+
+
+def elsewhere(job: Job, folder: Path, device: torch.device, exchange: Exchange) -> Store | None:
+    """Make the file in a folder or the host's memory for wide weights; None if the device has them."""
+    match job.weights_in:
+        case "disk":
+            return by_all(exchange, lambda: Scratch(folder), "scratch")
+        case "host":
+            return HostMemory(device)
+    return None
+
+
+def folder_of(arguments: TrainArguments, out: Path) -> Path:
+    """Return the folder of the file for wide weights: the run directory unless another is named."""
+    return out if arguments.scratch is None else path_of("scratch", arguments.scratch)
+
+
+@typed
+def fit(
+    interactions: Any,
+    out: str | Path,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    value: str | None = None,
+    min_value: float | None = None,
+    time: str | None = None,
+    items: Any = None,
+    items_id: str | None = None,
+    items_title: str | None = None,
+    titles: Any = None,
+    title_id: str | None = None,
+    title: str | None = None,
+    device: str | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> Model:
+    """Train a recommender on interactions with the usual documents, and return it.
+
+    It makes a dataset, sets a validation part aside, and trains until three evaluations are not better. It
+    keeps the weights of the best one. The run directory holds the dataset too, in its folder
+    `data`, and all else is as after `ingest`, `split` and `train`. `Model.load(out)` opens the model again.
+
+    Ctrl-C saves a checkpoint; `train(None, None, out + "/data", out, resume=True)` continues from it.
+
+    Args:
+        interactions: A path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, a list
+            of tuples (user, item, and perhaps value and time), or a list of sources; see `ingest`.
+        out: The run directory to make.
+        user: Column with the user. Default: guessed from the names of the columns.
+        item: Column with the item. Default: guessed likewise.
+        value: Column with a number for each interaction, such as a rating, that the network reads.
+        min_value: Keep only interactions with at least this value, and no values. Default column: guessed.
+        time: Column with the time. Each user's newest item is then the validation part, instead of a random
+            tenth of each user's items.
+        items: A file or a table of items with their attributes, and perhaps titles; see `ingest`.
+        items_id: Column of `items` with the id. Default: guessed.
+        items_title: Column of `items` with the title. Default: guessed.
+        titles: A file or a table with ids and titles of items.
+        title_id: Column of `titles` with the id. Default: guessed.
+        title: Column of `titles` with the title. Default: guessed.
+        device: "cpu" or "cuda". Default: cuda if there is a device.
+        overwrite: Whether to replace an earlier run at `out`, once the new one has a checkpoint.
+        quiet: Whether to show no progress.
+
+    Returns:
+        The trained model.
+
+    Raises:
+        CheckpointError: `out` exists already, or cannot be made.
+        DataError: The interactions break a rule; the message names place, column, rule and value.
+        OptionError: An argument is wrong.
+    """
+    path = Path(out)
+    if num_processes() > 1:
+        raise OptionError("fit runs in one process")
+    check(path, (), overwrite)
+    columns = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
+    columns |= {"items": items, "items_id": items_id, "items_title": items_title}
+    columns |= {"titles": titles, "title_id": title_id, "title": title}
+    report, earlier = TrainingReport(quiet), identity(path)
+    try:
+        with ExitStack() as stack:
+            data = _dataset(interactions, path, report, columns, stack)
+            return train(None, None, data, path, device=device, report=report, overwrite=overwrite)
+    except KeyboardInterrupt:
+        if (path / "checkpoints" / "latest").is_file() and identity(path) != earlier:
+            report.stop()
+            chosen = "" if device is None else f", device={device!r}"
+            report.say(
+                f"Stopped; {path} holds a checkpoint. Continue with widenet.train(None, None,"
+                f" {str(path / DATA)!r}, {str(path)!r}, resume=True{chosen})."
+            )
+        raise
+    finally:
+        report.stop()
+
+
+def _dataset(
+    interactions: Any, path: Path, report: TrainingReport, columns: Mapping[str, Any], stack: ExitStack
+) -> Dataset:
+    """Make the dataset of a run in the folder from where the run takes it, with a validation part if it can.
+
+    Args:
+        interactions: The interactions.
+        path: The run.
+        report: Shows the progress.
+        columns: Arguments of `ingest`.
+        stack: Removes what the run has not taken.
+    """
+    folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with writing(path):
+        folder.mkdir(parents=True)
+    try:
+        with IngestReport(report.quiet) as progress:
+            whole = ingest(
+                interactions,
+                folder / DATA,
+                keep_times=columns["time"] is not None,
+                on_progress=progress.phase,
+                on_rows=progress.rows,
+                **columns,
+            )
+        cut = Cut.of(whole, "items")
+        made = stack.enter_context(making(path, cut))
+        cut.make(whole, made)
+        if not cut.options:
+            whole.path.rename(made / DATA)
+        return Dataset.open(made / DATA)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

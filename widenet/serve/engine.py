@@ -23,7 +23,7 @@ from widenet.predict.filters import banned_by, check_weighable, checked_factor, 
 from widenet.predict.shares import shares, why_no_shares
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
-from widenet.runs.person import field_to_explain, item_field, reads_values, unlearnt
+from widenet.runs.recommending import field_to_explain, item_field, reads_values, unlearnt
 from widenet.serve.catalogue import Catalogue, Names, Scored
 from widenet.serve.people import Inputs, People
 from widenet.serve.requests import (
@@ -46,8 +46,7 @@ from widenet.serve.requests import (
 )
 from widenet.sparse import SparseBatch, from_rows
 from widenet.spec.network import NetworkSpec
-from widenet.training.field_records import FieldRecord
-from widenet.training.saved_facts import in_8_bits
+from widenet.training.run_directory import FieldRecord, in_8_bits
 
 _MOST_RULES, _RULES_BYTES = 32, 2**28
 _MOST_VALUES = 100

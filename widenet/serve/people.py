@@ -15,7 +15,7 @@ from widenet.data.manifest import Part
 from widenet.model.network import Network
 from widenet.predict.dataset_rows import history, known_parts, seen_entries
 from widenet.predict.filters import checked_values, ordered_history
-from widenet.runs.person import check_reads_values, item_field, numbers_of
+from widenet.runs.recommending import check_reads_values, item_field, numbers_of
 from widenet.serve.catalogue import Names
 from widenet.serve.requests import FieldValue, HeldPart, Person, RefusedError
 from widenet.sparse import SparseBatch, from_rows, stacked

@@ -18,7 +18,7 @@ from widenet.serve.guard import guard_of
 from widenet.serve.requests import Bounds
 from widenet.serve.serve_arguments import ServeArguments
 from widenet.serve.server import answer, bound
-from widenet.training.existing_run import check_run
+from widenet.training.run_path import check_run
 
 _BYTES, _BYTES_A_NUMBER = 2**20, 24
 """Largest body, unless dense fields need more: a number of JSON with a comma has at most so many bytes."""

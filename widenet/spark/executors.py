@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from widenet.errors import OptionError, WidenetError
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
-from widenet.runs.prepared import prepared
+from widenet.runs.documents import prepared
 from widenet.runs.run_arguments import TrainArguments
 from widenet.runs.training import run_training
 from widenet.spark.session import check_executors, shared_place

@@ -1,14 +1,17 @@
-"""Begins or resumes a training in its run directory."""
+"""Begins or resumes a training: its run directory, and the state of its loop."""
 
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
-from widenet.errors import CheckpointError, FitError
+from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.model.network import Network
+from widenet.parallel.agreement import check_agreement
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.group import by_all, by_some
+from widenet.parallel.group import by_all, by_leader, by_some
 from widenet.parallel.launch import identity, launch_id, restarted
 from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
@@ -16,15 +19,18 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores import cache
 from widenet.stores.runs import RunMirror
-from widenet.training import replacing
-from widenet.training.checkpoint import writing
-from widenet.training.cut import take, taken
-from widenet.training.field_records import record_of
-from widenet.training.load_vectors import check_vectors
-from widenet.training.publication import leads_folder
-from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import launch_note, write_whole
-from widenet.training.start import check_start
+from widenet.training.checkpoint import Checkpoint, leads_folder
+from widenet.training.environment import (
+    COMPILED,
+    NOT_COMPILED,
+    changes,
+    environment,
+    facts_of_checkpoint,
+)
+from widenet.training.run_directory import RunDirectory, TrainingFacts, record_of
+from widenet.training.run_path import DATA, beside, launch_note, take, write_whole, writing
+from widenet.training.start import check_vectors, load_start, load_vectors, match_start
+from widenet.training.state import LoopState, Report
 
 
 def begun(
@@ -64,16 +70,15 @@ def begun(
         if resume:
             stack.enter_context(RunDirectory.open(path).locked())
             with writing(path):
-                take(dataset, path, path)  # made anew where the folder of the run was lost
+                take(dataset.path, path, path)  # made anew where the folder of the run was lost
             return
-        replacing.check(path, [dataset.path, *([] if start is None else [start])], overwrite)
         if start is not None:
-            check_start(start, layout, dataset)
+            match_start(start, layout, dataset)
         vectors = check_vectors(layout, dataset)
         stack.enter_context(RunDirectory.begin(path, layout, dataset, start, overwrite, vectors))
 
     def check() -> tuple[RunDirectory, Dataset]:
-        run, data = RunDirectory.open(path), taken(dataset, path)
+        run, data = RunDirectory.open(path), dataset_of_run(dataset, path)
         _check_documents(run, layout.network, layout.training)
         run.check_dataset(data)
         _check_descriptions(run, data, layout)
@@ -89,6 +94,11 @@ def begun(
         lines = "\n".join([launch_id(), *agents, *processes])
         by_some(exchange, leads, lambda: write_whole(launch_note(path, mirror), lines.encode()), "restart")
     return run, data
+
+
+def dataset_of_run(dataset: Dataset, path: Path) -> Dataset:
+    """Return a dataset where it lies now that the run at a path has begun."""
+    return Dataset.open(path / DATA) if dataset.path.parent == beside(path) else dataset
 
 
 def started_again(note: Path, exchange: Exchange) -> bool:
@@ -135,14 +145,91 @@ def _check_descriptions(run: RunDirectory, dataset: Dataset, layout: Layout) -> 
 
 def _check_start(run: RunDirectory, start: Path | None) -> None:
     """Raise CheckpointError if a resumed run began with other weights than those of `start`."""
-    if start is not None and not _is_start(run, start):
+    if start is None or start.resolve() == run.start:
+        return
+    # Each machine has its own copy of a run in a store, whose name holds the digest of the manifest.
+    if not cache.holds(start) or run.start is None or start.name != run.start.name:
         before = "its initializers' weights" if run.start is None else f"those of {run.start}"
         rule = f"must be that with which {run.path} was begun: {before}"
         raise CheckpointError(rule, option="start_from", value=str(start))
 
 
-def _is_start(run: RunDirectory, start: Path) -> bool:
-    """Whether a run began with the weights of `start`; each machine has its own copy of a run in a store."""
-    if cache.holds(start) and run.start is not None:
-        return start.name == run.start.name  # it holds the digest of the manifest
-    return start.resolve() == run.start
+def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report: Report) -> LoopState:
+    """Bring a network and a run's log to where its training stands.
+
+    The newest checkpoint counts. If it is damaged or gone, the newest whole one counts, and the report says
+    so.
+
+    Returns:
+        The state of the loop; that of a new training if there is no checkpoint.
+
+    Raises:
+        CheckpointError: No checkpoint can be read, although there is one.
+        FitError, OptionError: The training would not have the bits of an undisturbed one.
+    """
+    state = LoopState()
+    problem: CheckpointError | None = None
+    check_agreement(network.exchange, run.listing())
+    for find in run.candidates():
+        try:
+            checkpoint = _read(run, network, dataset, find)
+        except CheckpointError as error:
+            problem = problem or error
+            continue
+        if checkpoint is None:
+            continue
+        if problem is not None:
+            report.say(f"{problem} Resuming from {checkpoint.path.name} instead.")
+        facts = TrainingFacts.of(checkpoint.facts)
+        state = facts.state
+        changed = changes(facts.environment, network.device)
+        if changed and not state.has_ended(run.training):
+            rest = "from here on bits may differ from an undisturbed training's"
+            what = f"other software or another processor ({'; '.join(changed)})"
+            report.say(f"{run.path} resumes with {what}: {rest}.")
+        break
+    else:
+        if problem is not None:
+            raise problem
+        by_leader(network.exchange, lambda: _check_unfinished(run), "run")
+        load_start(run.start, network, dataset, report.say)
+        load_vectors(run, network, dataset, report.say)
+    if run.training.keep == "best" and (epoch := state.best_epoch) is not None:
+        best = by_all(network.exchange, lambda: run.best(state.epoch, epoch), "checkpoint")
+        best.check_files(network)
+    by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
+    return state
+
+
+def _check_unfinished(run: RunDirectory) -> None:
+    """Raise CheckpointError if a training from its beginning would replace a model."""
+    if (run.path / "model").is_dir():
+        rule = "holds a model, but no checkpoint that its training could go on from"
+        raise CheckpointError(rule, place=run.path)
+
+
+def _read(
+    run: RunDirectory, network: Network, dataset: Dataset, find: Callable[[], Checkpoint | None]
+) -> Checkpoint | None:
+    """Read a checkpoint into a network after checking it; an error in one process is raised in all."""
+    checkpoint = by_all(network.exchange, find, "checkpoint")
+    check_agreement(network.exchange, facts_of_checkpoint(checkpoint))
+    if checkpoint is not None:
+        _check_resumable(run, checkpoint, dataset, network)
+        checkpoint.load_into(network, with_state=True)
+    return checkpoint
+
+
+def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset, network: Network) -> None:
+    """Raise FitError or OptionError if resuming would not give the bits of an undisturbed training."""
+    facts, now = TrainingFacts.of(checkpoint.facts), environment(network.device)
+    before = facts.environment
+    if facts.examples != dataset.digest:
+        rule = f"does not hold the examples that {run.path} was begun with"
+        raise FitError(rule, place=dataset.path)
+    if before["device"] != now["device"]:
+        rule = f'must be "{before["device"]}", on which {run.path} was begun'
+        raise OptionError(rule, option="device", value=now["device"])
+    if (before[COMPILED] == NOT_COMPILED) != (now[COMPILED] == NOT_COMPILED):
+        rule = f'was begun with compiled code "{before[COMPILED]}", which rounds in its own way'
+        raise FitError(rule, place=run.path, value=now[COMPILED])

@@ -1,28 +1,53 @@
-"""Checkpoints: directories of tensors and facts, verified when read, and the fingerprint of weights."""
+"""Checkpoints: directories of tensors and facts, published whole and verified when read.
+
+Each process writes its files into a temporary directory, which the leader renames. The machines of a
+training into a store have such a directory each, and the first process of each renames it. Tensors are read
+and written in blocks, so that no large one is ever copied. The fingerprint of weights is here too.
+"""
 
 import hashlib
 import json
+import math
+import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from widenet.data.manifest import sha256_of
-from widenet.errors import CheckpointError, damage_of
+from widenet.errors import CheckpointError, StoreError, WidenetError, damage_of
 from widenet.model.network import Network
-from widenet.parallel.group import by_all
-from widenet.training.tensor_file import blocks, read_into
+from widenet.model.storage import blocks as blocks_of
+from widenet.parallel.exchange import Exchange
+from widenet.parallel.group import by_all, by_some
+from widenet.stores.durable import force_to_disk, put_in_place
+from widenet.stores.runs import RunMirror
+from widenet.training.run_path import writing
 
 FORMAT_VERSION = 2
 
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"
+NEIGHBOURHOOD = "neighbourhood"
+_BLOCK_BYTES = 2**25
+_LARGEST_NUMBER = 8
+_NAMES = {
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.bfloat16: "BF16",
+    torch.uint8: "U8",
+    torch.int8: "I8",
+    torch.int16: "I16",
+    torch.int32: "I32",
+    torch.int64: "I64",
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +57,7 @@ class Checkpoint:
     Attributes:
         path: Its directory.
         files: Entries of the manifest, by file name.
-        facts: Facts stored beside the tensors; see `training.saved_facts`.
+        facts: Facts stored beside the tensors; see `training.run_directory`.
         verified: Names of the files whose checksums were found right.
     """
 
@@ -77,20 +102,17 @@ class Checkpoint:
         by_all(network.exchange, lambda: self._load_own(network, with_state), "checkpoint")
 
     def check_files(self, network: Network) -> None:
-        """Verify the files that this process would load, without loading them; an error is raised in all."""
-        by_all(network.exchange, lambda: [*map(self._checked, self.names_for(network))], "checkpoint")
-
-    def names_for(self, network: Network) -> list[str]:
-        """Return the files that this process loads."""
-        return [name for name, _ in _files_of(network)]
+        """Verify the weights that this process would load, without loading; an error is raised in all."""
+        files = files_of(network, with_state=False)
+        by_all(network.exchange, lambda: [self._checked(name) for name, _ in files], "checkpoint")
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
         if shards - {network.layout.num_shards}:
             rule = f"must be cut into {network.layout.num_shards} shards, as the network is"
             raise CheckpointError(rule, place=self.path, value=max(shards))
-        for name, tensors in _files_of(network):
-            self.fill(name, tensors if with_state else weights_among(tensors))
+        for name, tensors in files_of(network, with_state):
+            self.fill(name, tensors)
 
     def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Fill tensors with those of a file, by name."""
@@ -101,13 +123,11 @@ class Checkpoint:
             rule = f"does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network"
             raise CheckpointError(rule, place=path)
 
-    def blocks(self, name: str, keys: Iterable[str]) -> Iterator[tuple[str, int, Tensor]]:
-        """Yield tensors of a file in blocks of rows: name, first row, rows."""
+    def blocks(self, name: str, key: str) -> Iterator[tuple[int, Tensor]]:
+        """Yield the rows of a file's tensor in blocks, each with the number of its first row."""
         path = self._checked(name)
         with _reading(path):
-            for key in keys:
-                for start, block in blocks(path, key):
-                    yield key, start, block
+            yield from blocks(path, key)
 
     def _checked(self, name: str) -> Path:
         """Return the path of a file after verifying its checksum, once in the life of this object."""
@@ -135,15 +155,6 @@ def _reading(path: Path) -> Iterator[None]:
         raise CheckpointError(f"is damaged: {damage_of(error)}", place=path) from None
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn the operating system's errors while writing a path into a CheckpointError."""
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(f"cannot be written: {error.strerror or error}", place=path) from None
-
-
 def fingerprint(network: Network) -> str:
     """Return the SHA-256 of the weights alone, in hexadecimal: equal for equal weights, however computed."""
     digest = hashlib.sha256()
@@ -154,7 +165,11 @@ def fingerprint(network: Network) -> str:
     for name in sorted(network.trunk):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))
-    own = {file: [*map(digest_of, tensors.values())] for file, tensors in neighbourhood_files(network)}
+    own = {
+        file: [*map(digest_of, tensors.values())]
+        for file, tensors in files_of(network, with_state=False)
+        if file.startswith(NEIGHBOURHOOD)
+    }
     if any(output.lists for output in network.outputs.values()):
         everyone = network.exchange.collect(own, "neighbourhoods")
         for name, output in network.outputs.items():
@@ -173,9 +188,9 @@ def _bytes(tensor: Tensor) -> memoryview:
     return tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
-def wide_file(number: int, shard: int, count: int) -> str:
-    """Return the name of the file for a shard of a wide weight."""
-    return f"wide-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors"
+def shard_file(kind: str, number: int, shard: int, count: int) -> str:
+    """Return the name of the file for a shard of a wide weight, "wide", or of an output's neighbourhood."""
+    return f"{kind}-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors"
 
 
 def in_trunk(weight: str, key: str) -> str:
@@ -184,25 +199,33 @@ def in_trunk(weight: str, key: str) -> str:
     return f"{kind}.{weight}.{state}" if state else f"{kind}.{weight}"
 
 
-def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield the files of a checkpoint with their tensors: one per shard of a wide weight, and the trunk."""
+def files_of(network: Network, with_state: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield the files that this process reads, with their tensors: those of its shards, then the trunk."""
+    for files in network.exchange.each(lambda shard: [*files_of_shard(network, shard, with_state)]):
+        yield from files
+    yield TRUNK, _chosen(replicas_of(network), with_state)
+
+
+def files_of_shard(network: Network, shard: int, with_state: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield the files of a shard: rows of wide weights, and neighbourhoods."""
+    count = network.layout.num_shards
     for number, weight in enumerate(network.wide.values()):
-        for shard, part in weight.parts.items():
-            yield wide_file(number, shard, weight.shards.count), part.tensors()
-    yield from neighbourhood_files(network)
-    yield TRUNK, replicas_of(network)
-
-
-def neighbourhood_files(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield the files of outputs with a neighbourhood, one per shard; training does not change them."""
+        yield (
+            shard_file("wide", number, shard, count),
+            _chosen(weight.parts[shard].tensors(), with_state),
+        )
     for number, output in enumerate(network.outputs.values()):
-        for shard, lists in output.lists.items():
-            yield neighbourhood_file(number, shard, output.weight.shards.count), lists.tensors()
+        if shard in output.lists:
+            yield shard_file(NEIGHBOURHOOD, number, shard, count), output.lists[shard].tensors()
 
 
-def neighbourhood_file(number: int, shard: int, count: int) -> str:
-    """Return the name of the file for a shard of the neighbourhood of an output, by its number."""
-    return f"neighbourhood-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors"
+def _chosen(tensors: dict[str, Tensor], with_state: bool) -> dict[str, Tensor]:
+    """Return the tensors of a file, all or the weights alone."""
+    return {
+        key: tensor
+        for key, tensor in tensors.items()
+        if with_state or not key.startswith(("state.", "moved"))
+    }
 
 
 def replicas_of(network: Network) -> dict[str, Tensor]:
@@ -222,17 +245,213 @@ def digest_of(tensor: Tensor) -> str:
 
 def own_files(network: Network, with_state: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield the files that this process writes: those of its shards, and the trunk in the leader."""
-    for name, tensors in _files_of(network):
-        if network.exchange.leads or name != TRUNK:
-            yield name, tensors if with_state else weights_among(tensors)
-
-
-def weights_among(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights among the tensors of a file."""
-    return {key: tensor for key, tensor in tensors.items() if not key.startswith(("state.", "moved"))}
+    return (file for file in files_of(network, with_state) if network.exchange.leads or file[0] != TRUNK)
 
 
 def sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return the checksum of a manifest's contents."""
     contents = [FORMAT_VERSION, files, facts]
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+
+def leads_folder(exchange: Exchange, mirror: RunMirror | None) -> bool:
+    """Return whether this process makes and renames the folders of a run.
+
+    It is the leader; of a run in a store, the first process of each machine.
+    """
+    return exchange.leads if mirror is None else mirror.leads_here
+
+
+Written: TypeAlias = dict[str, dict[str, Any]] | WidenetError
+"""The files that one process wrote, with their sizes and checksums, or the error that stopped it."""
+
+
+class Publication:
+    """A checkpoint that is being written to a temporary folder beside its final path.
+
+    All processes must construct it together and call `gather` together. `write` and `put_in_place` need no
+    other process, so a thread can run them while the processes train. Only the leader removes the folder,
+    and only before it is put in place.
+
+    Attributes:
+        leads: Whether this process makes, renames and removes the folder: the leader, or of a run in a store
+            the first process of each machine.
+    """
+
+    def __init__(
+        self, path: Path, exchange: Exchange, facts: dict[str, Any], mirror: RunMirror | None = None
+    ) -> None:
+        """Make the folder; raises CheckpointError.
+
+        Args:
+            path: The checkpoint's final path.
+            exchange: The group of processes.
+            facts: Plain JSON values to keep beside the tensors.
+            mirror: The run in a store to which the checkpoint belongs.
+        """
+        self.mirror, self.leads = mirror, leads_folder(exchange, mirror)
+        self.path, self.exchange, self.facts = path, exchange, facts
+        self.beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
+        self.files: dict[str, dict[str, Any]] = {}
+        by_some(exchange, self.leads, self._make_folder, "checkpoint")
+
+    def _make_folder(self) -> None:
+        with writing(self.path):
+            shutil.rmtree(self.beside, ignore_errors=True)
+            self.beside.mkdir(parents=True)
+
+    def write(self, files: Iterable[tuple[str, Mapping[str, Tensor]]]) -> Written:
+        """Write files of this process and force them to disk; an error is returned, not raised."""
+        written: dict[str, dict[str, Any]] = {}
+        try:
+            with writing(self.path):
+                for name, tensors in files:
+                    file = self.beside / name
+                    digest = write(file, tensors)
+                    force_to_disk(file)
+                    written[name] = {"bytes": file.stat().st_size, "sha256": digest}
+                if self.mirror is not None:
+                    self.mirror.send(self.beside, written)
+        except (CheckpointError, StoreError) as error:
+            return error
+        return written
+
+    def gather(self, written: Written) -> None:
+        """Share with all processes what each wrote; if one failed, all raise its error."""
+        for own in self.exchange.collect(written, "checkpoint"):
+            if isinstance(own, WidenetError):
+                raise own
+            self.files.update(own)
+        self.files = dict(sorted(self.files.items()))
+
+    def put_in_place(self) -> None:
+        """Write the manifest and rename the folder to its final path; for processes that lead only."""
+        with writing(self.path):
+            digest = sha256_of_contents(self.files, self.facts)
+            manifest = {
+                "format_version": FORMAT_VERSION,
+                "files": self.files,
+                "facts": self.facts,
+                "sha256": digest,
+            }
+            (self.beside / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            force_to_disk(self.beside / MANIFEST)
+            put_in_place(self.beside, self.path)
+
+    def drop(self) -> None:
+        """Remove the folder of a checkpoint that will not be put in place, if this process leads."""
+        if self.leads:
+            shutil.rmtree(self.beside, ignore_errors=True)
+
+
+def publish(
+    path: Path, network: Network, facts: dict[str, Any], with_state: bool, mirror: RunMirror | None = None
+) -> Checkpoint:
+    """Write a network as a checkpoint, replacing an earlier one at `path`.
+
+    The files are written beside the path, forced to disk, and then renamed.
+
+    Args:
+        path: Directory of the checkpoint.
+        network: The network; all processes that hold it must call this.
+        facts: Plain JSON values to keep beside the tensors.
+        with_state: Whether to write the optimizer's state too.
+        mirror: The run in a store to which it belongs.
+
+    Raises:
+        CheckpointError, StoreError: Writing or sending failed; the earlier checkpoint stays.
+    """
+    publication = Publication(path, network.exchange, facts, mirror)
+    try:
+        publication.gather(publication.write(own_files(network, with_state)))
+        by_some(network.exchange, publication.leads, publication.put_in_place, "checkpoint")
+    except BaseException:
+        publication.drop()
+        raise
+    return Checkpoint(path, publication.files, facts)
+
+
+def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors to a new safetensors file and return its SHA-256.
+
+    The format (huggingface.co/docs/safetensors): the length of the header as uint64, the header in JSON
+    padded to 8 bytes, the data.
+
+    Args:
+        path: The file, which must not exist yet.
+        tensors: Of the types in `_NAMES`, on any device.
+
+    Raises:
+        OSError: The file exists or cannot be written.
+        CapacityError: Tensors lie on a disk that does not take all of their rows.
+    """
+    header: dict[str, dict[str, Any]] = {}
+    offset = 0
+    for name, tensor in tensors.items():
+        stop = offset + tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, stop],
+        }
+        offset = stop
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    digest = hashlib.sha256()
+    with path.open("xb") as file:
+        for piece in (len(text).to_bytes(8, "little"), text):
+            file.write(piece)
+            digest.update(piece)
+        for tensor in tensors.values():
+            for block in blocks_of(tensor.detach(), _rows_of_a_block(tensor)) if tensor.numel() else ():
+                data = block.reshape(-1).view(torch.uint8).cpu().numpy().data
+                file.write(data)
+                digest.update(data)
+    return digest.hexdigest()
+
+
+def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
+    """Fill tensors from a file, which may hold more than these.
+
+    Returns:
+        The name of the first tensor that the file lacks in this shape and dtype; None if all were read.
+
+    Raises:
+        OSError: The file cannot be read.
+        SafetensorError: The file is not in safetensors' format.
+    """
+    with safe_open(path, framework="pt") as file:
+        names = set(file.keys())
+        for name, tensor in tensors.items():
+            if name not in names:
+                return name
+            stored = file.get_slice(name)
+            # float32 holds every number in bfloat16, in which models may be stored.
+            kinds = {_NAMES[tensor.dtype], "BF16" if tensor.dtype == torch.float32 else ""}
+            if stored.get_shape() != list(tensor.shape) or stored.get_dtype() not in kinds:
+                return name
+            if tensor.numel():
+                start = 0
+                for block in blocks_of(tensor.detach(), _rows_of_a_block(tensor), writes=True):
+                    block.copy_(stored[start : start + len(block)])
+                    start += len(block)
+    return None
+
+
+def blocks(path: Path, name: str) -> Iterator[tuple[int, Tensor]]:
+    """Yield the rows of a stored tensor in blocks, each with the number of its first row.
+
+    Raises:
+        OSError: The file cannot be read.
+        SafetensorError: The file is not in safetensors' format, or lacks the tensor.
+    """
+    with safe_open(path, framework="pt") as file:
+        stored = file.get_slice(name)
+        num_rows, *rest = stored.get_shape()
+        rows = max(1, _BLOCK_BYTES // (_LARGEST_NUMBER * max(math.prod(rest), 1)))
+        for start in range(0, num_rows, rows):
+            yield start, stored[start : start + rows]
+
+
+def _rows_of_a_block(tensor: Tensor) -> int:
+    return max(1, _BLOCK_BYTES * len(tensor) // max(tensor.numel() * tensor.element_size(), 1))

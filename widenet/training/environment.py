@@ -1,8 +1,10 @@
-"""The environment of a training: what decides how its numbers round, and where it runs."""
+"""What decides how a training rounds, where it runs, and what the processes of a group must share."""
 
+import hashlib
+import json
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -12,11 +14,16 @@ import numpy as np
 import torch
 
 from widenet.data.dataset import Dataset
+from widenet.data.manifest import sha256_of
 from widenet.kernels.native import sources
 from widenet.kernels.processor import instruction_sets
 from widenet.model.optimizers import is_compiled
-from widenet.parallel.group import num_processes
+from widenet.parallel.agreement import Facts, check_agreement
+from widenet.parallel.exchange import Exchange
+from widenet.parallel.group import exchange_for, num_processes
 from widenet.plan.machine import available_threads
+from widenet.spec.document import Document
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.state import ARITHMETIC
 
 _MKL = re.compile(r"Math Kernel Library Version (\S+)")
@@ -26,44 +33,35 @@ COMPILED, NOT_COMPILED = "compiled code", "none: torch alone"
 """The name of the entry of compiled code, and its value without any."""
 
 
-def versions(device: torch.device) -> dict[str, str]:
-    """Return the versions of the libraries that compute on a device, by name; "none" if one is absent."""
+def environment(device: torch.device) -> dict[str, str]:
+    """Return everything that decides how numbers round in a training on a device, as text by name.
+
+    These are libraries with their versions, and the instruction set that each uses on this CPU; "none" if one
+    is absent.
+    """
+    maker = f"the native library {sources()[:12]}" if device.type == "cpu" else "Triton"
     built_with = torch.__config__.show()
-    numbers = {
+    facts = {
+        "device": device.type,
+        COMPILED: f"by {maker}" if is_compiled(device.type) else NOT_COMPILED,
+        "widenet": _version("widenet"),
+        "arithmetic": str(ARITHMETIC),
         "torch": torch.__version__,
         "NumPy": np.__version__,
         "MKL": _first(_MKL, built_with),
         "oneDNN": _first(_ONEDNN, built_with),
     }
-    return numbers if device.type == "cpu" else {**numbers, "CUDA": str(torch.version.cuda)}
-
-
-def processors(device: torch.device) -> dict[str, str]:
-    """Return the instruction set that each library uses on this CPU, and the name of the GPU if any."""
-    names = {f"instruction set ({library})": value for library, value in instruction_sets().items()}
-    return names if device.type == "cpu" else {**names, "GPU": torch.cuda.get_device_name(device)}
-
-
-def environment(device: torch.device) -> dict[str, str]:
-    """Return everything that decides how numbers round in a training on a device, as text by name."""
-    maker = f"the native library {sources()[:12]}" if device.type == "cpu" else "Triton"
-    return {
-        "device": device.type,
-        COMPILED: f"by {maker}" if is_compiled(device.type) else NOT_COMPILED,
-        "widenet": _version("widenet"),
-        "arithmetic": str(ARITHMETIC),
-        **versions(device),
-        **processors(device),
-    }
+    if device.type == "cuda":
+        facts |= {"CUDA": str(torch.version.cuda), "GPU": torch.cuda.get_device_name(device)}
+    return facts | {f"instruction set ({library})": value for library, value in instruction_sets().items()}
 
 
 def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
     """List what rounds in another way than in an earlier environment: "torch 2.11.0, before 2.8.0"."""
-    now = {"arithmetic": str(ARITHMETIC), **versions(device), **processors(device)}
     return [
         f"{name} {value}, before {before[name]}"
-        for name, value in now.items()
-        if before.get(name, value) != value
+        for name, value in environment(device).items()
+        if name not in ("device", COMPILED, "widenet") and before.get(name, value) != value
     ]
 
 
@@ -103,3 +101,77 @@ def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 def _first(pattern: re.Pattern[str], text: str) -> str:
     match = pattern.search(text)
     return "none" if match is None else match[1]
+
+
+def check_in_common(
+    device: torch.device, documents: Sequence[Document], dataset: Dataset | None, more: Facts
+) -> None:
+    """Check that the processes of the group have the same work and round in the same way.
+
+    All processes must call this, after joining the group and before any other collective: not even the number
+    of shards is certain yet.
+
+    Args:
+        device: The device of this process.
+        documents: The documents of the training or the run.
+        dataset: The dataset of the training; None outside training.
+        more: Other facts that must be equal.
+
+    Raises:
+        DisagreementError: They differ; all processes raise this.
+    """
+    if num_processes() == 1:
+        return
+    facts = {} if dataset is None else facts_of_dataset(dataset)
+    for document in documents:
+        facts.update(_leaves(json.loads(document.to_json()), f"{document.usual_name} "))
+    facts.update(more)
+    facts.update(environment(device))
+    check_agreement(exchange_for(num_processes(), device), facts)
+
+
+def check_same_dataset(exchange: Exchange, dataset: Dataset) -> None:
+    """Raise DisagreementError in every process of an exchange if their datasets differ."""
+    check_agreement(exchange, facts_of_dataset(dataset))
+
+
+def facts_of_dataset(dataset: Dataset) -> dict[str, str]:
+    """Return the facts that identify a dataset: its examples, and its fields with their vocabularies."""
+    manifest = dataset.manifest
+    fields = [field.model_dump(mode="json") for field in manifest.fields.values()]
+    names = {name: file.sha256 for name, file in manifest.files.items() if name not in manifest.example_files}
+    digest = hashlib.sha256(json.dumps([fields, names], sort_keys=True).encode()).hexdigest()
+    return {"dataset digest": dataset.digest, "dataset fields": digest}
+
+
+def facts_of_checkpoint(checkpoint: Checkpoint | None) -> dict[str, str]:
+    """Return the facts that identify a checkpoint."""
+    if checkpoint is None:
+        return {"checkpoint": "none"}
+    return {"checkpoint": checkpoint.path.name, "checkpoint digest": checkpoint.digest}
+
+
+def facts_of_options(resume: bool, start: Path | None) -> dict[str, str]:
+    """Return the options of a training that must be equal in every process.
+
+    Args:
+        resume: Whether the training resumes.
+        start: Run whose weights it begins with; identified by their digest.
+    """
+    digest = "none"
+    if start is not None:
+        manifest = start / "model" / "manifest.json"
+        digest = sha256_of(manifest) if manifest.is_file() else "missing"
+    return {"resume": str(resume), "weights to start from": digest}
+
+
+def _leaves(values: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Yield the plain values inside a JSON value: ("training.json optimizer.kind", "adam")."""
+    if isinstance(values, dict) and values:
+        for name, value in values.items():
+            yield from _leaves(value, f"{place}{'' if place.endswith(' ') else '.'}{name}")
+    elif isinstance(values, list) and values:
+        for number, value in enumerate(values):
+            yield from _leaves(value, f"{place}[{number}]")
+    else:
+        yield place, json.dumps(values)

@@ -1,66 +1,242 @@
-"""A run's directory: documents, vocabularies, checkpoints, log and the finished model."""
+"""A run's directory: documents, records of its fields, checkpoints with their facts, log and model."""
 
-import errno
+import hashlib
 import io
 import json
+import math
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from widenet.data.attributes import Attributes
 from widenet.data.dataset import Dataset
+from widenet.data.described import described_file
 from widenet.data.known import RUN_FIELDS, run_attributes, run_vocabulary
-from widenet.data.manifest import sha256_of
+from widenet.data.manifest import WHOLE_NUMBERS, sha256_of
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import CheckpointError, FitError, WidenetError, unwritten
+from widenet.errors import CheckpointError, FitError, WidenetError, damage_of
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader, by_some
 from widenet.plan.binding import bind
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.stores.durable import force_all_to_disk
-from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
-from widenet.training import cut, replacing
-from widenet.training.checkpoint import Checkpoint, fingerprint, writing
-from widenet.training.existing_run import DATA, FITTED, busy, check_run
-from widenet.training.field_records import (
-    FieldRecord,
-    copy_names,
-    read_records,
-    record_of,
-    write_records,
-)
-from widenet.training.publication import leads_folder, publish, recover
-from widenet.training.run_log import FITS
+from widenet.training import run_path
+from widenet.training.checkpoint import Checkpoint, fingerprint, leads_folder, publish
 from widenet.training.run_path import (
+    DATA,
+    DOCUMENTS,
+    FITTED,
     START,
     VECTORS,
-    check_free,
-    drop_unfinished,
+    check_run,
     locked,
-    objects,
-    put,
-    start_of,
     values,
     without_weights,
     write_whole,
+    writing,
 )
-from widenet.training.saved_facts import WeightsFacts, facts_of
+from widenet.training.state import LoopState
 
 RECORDED = "documents"
 """The fact of a checkpoint that holds the digests of `DOCUMENTS`."""
 
-DOCUMENTS = ("network.json", "training.json", RUN_FIELDS)
-"""The files whose digests every checkpoint holds; fields.json holds the digests of the vocabularies."""
 _FOR_PREDICTIONS = ("network.json", RUN_FIELDS)
+KINDS = ("sparse", "dense", "sequence")
+_BLOCK = 65_536
+
+
+@dataclass(frozen=True)
+class FieldRecord:
+    """Facts of a dataset's field.
+
+    Attributes:
+        kind: "sparse", "dense" or "sequence".
+        width: Number of features, or numbers of an example.
+        min_value: Smallest stored value; 1 without values.
+        max_value: Largest stored value; 1 without values.
+        vocabulary_digest: SHA-256 over the ids of the features, in order; None without a vocabulary.
+        vocabulary_sha256: SHA-256 of the run's vocabulary file; None without one.
+        whole_numbers: Whether the ids of the features were numbers in the data.
+        attributes_sha256: SHA-256 of the run's file of the features' attributes; None without one.
+        described: Number of attributes of each description of the features, by name.
+        described_sha256: SHA-256 of the dataset's file of descriptions; None without one.
+
+    Raises:
+        ValueError: No field can have these facts.
+    """
+
+    kind: str
+    width: int
+    min_value: float
+    max_value: float
+    vocabulary_digest: str | None
+    vocabulary_sha256: str | None = None
+    whole_numbers: bool = False
+    attributes_sha256: str | None = None
+    described: dict[str, int] = field(default_factory=dict)
+    described_sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        numbers = [self.width, *dict(self.described).values()]
+        if not (
+            self.kind in KINDS
+            and all(type(number) is int and number >= 1 for number in numbers)
+            and type(self.whole_numbers) is bool
+            and math.isfinite(self.min_value)
+            and math.isfinite(self.max_value)
+        ):
+            raise ValueError(f"{self} is no field")
+
+
+def record_of(dataset: Dataset, name: str) -> FieldRecord:
+    """Return the record of a dataset's field."""
+    stored = dataset.field(name)
+    if stored.vocabulary is None:
+        return FieldRecord(stored.kind, stored.width, stored.min_value, stored.max_value, None)
+    attributes, descriptions = dataset.attributes(name), dataset.manifest.files.get(described_file(name))
+    names, whole = dataset.vocabulary(name), dataset.manifest.source.get(WHOLE_NUMBERS, [])
+    return FieldRecord(
+        stored.kind,
+        stored.width,
+        stored.min_value,
+        stored.max_value,
+        digest_of(names),
+        sha256_of(names.path),
+        isinstance(whole, list) and name in whole,
+        None if attributes is None else sha256_of(attributes.path),
+        dict(stored.described),
+        None if descriptions is None else descriptions.sha256,
+    )
+
+
+def copy_names(dataset: Dataset, run: Path, records: Mapping[str, FieldRecord]) -> None:
+    """Copy the vocabularies and attributes of a run's fields into its directory; raises OSError."""
+    (run / "vocabulary").mkdir()
+    for name, record in records.items():
+        if record.vocabulary_digest is not None:
+            shutil.copyfile(dataset.vocabulary(name).path, run_vocabulary(run, name))
+        if (attributes := dataset.attributes(name)) is not None:
+            (run / "attributes").mkdir(exist_ok=True)
+            shutil.copyfile(attributes.path, run_attributes(run, name))
+
+
+def digest_of(vocabulary: Vocabulary) -> str:
+    """Return the SHA-256 over the ids of a vocabulary, in order."""
+    digest = hashlib.sha256()
+    for start in range(0, len(vocabulary), _BLOCK):
+        ids = vocabulary.ids(range(start, min(start + _BLOCK, len(vocabulary))))
+        digest.update(json.dumps(ids).encode())
+    return digest.hexdigest()
+
+
+def write_records(path: Path, records: Mapping[str, FieldRecord]) -> None:
+    """Write the records of a run's fields to a file; raises OSError."""
+    facts = {name: asdict(record) for name, record in records.items()}
+    path.write_text(json.dumps(facts, indent=2))
+
+
+def read_records(path: Path) -> dict[str, FieldRecord]:
+    """Read the records of a run's fields; raises CheckpointError if the file is missing or damaged."""
+    try:
+        records = json.loads(path.read_text(encoding="utf-8"))
+        return {name: FieldRecord(**record) for name, record in records.items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise CheckpointError(f"is damaged: {damage_of(error)}", place=path) from None
+
+
+VERSION = 3
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """Facts of a checkpoint from which a training resumes.
+
+    Attributes:
+        state: Where the training stands.
+        examples: Digest of the examples it trains on.
+        steps_per_epoch: Number of steps of an epoch.
+        environment: Everything that decides how its numbers round.
+        documents: SHA-256 of the run's documents.
+    """
+
+    state: LoopState
+    examples: str
+    steps_per_epoch: int
+    environment: Mapping[str, str]
+    documents: Mapping[str, str]
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "TrainingFacts":
+        """Read the facts of a checkpoint; raises CheckpointError if another version of widenet wrote them."""
+        if facts.get("version") != VERSION:
+            rule = f"a checkpoint must have facts of version {VERSION}"
+            raise CheckpointError(rule, value=facts.get("version"))
+        return cls(
+            LoopState(**facts["state"]),
+            facts["examples"],
+            facts["steps_per_epoch"],
+            facts["environment"],
+            facts["documents"],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts as a checkpoint keeps them."""
+        return {"version": VERSION, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class WeightsFacts:
+    """Facts of weights alone: of a finished model, an imported one, or the best evaluation so far.
+
+    Attributes:
+        epochs: Number of epochs of a finished model.
+        best_epoch: Epoch of the best value of its metric.
+        examples: Digest of the examples it was trained on.
+        imported: Name of the file it was imported from, if its features have no names.
+        epoch: Epoch of the best evaluation so far.
+        metrics: Metrics of this evaluation; or of final weights whose neighbourhood terms were fitted.
+        fingerprint: SHA-256 of the weights alone.
+        in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
+        network: The network document with the neighbourhood terms that were fitted when training ended.
+        other_term: Whether an output got another neighbourhood term after the training.
+        made_of: Path of the run that it was made of, if it was made of one.
+    """
+
+    epochs: int | None = None
+    best_epoch: int | None = None
+    examples: str | None = None
+    imported: str | None = None
+    epoch: int | None = None
+    metrics: Mapping[str, float] | None = None
+    fingerprint: str | None = None
+    in_8_bits: bool = False
+    network: Mapping[str, Any] | None = None
+    other_term: bool = False
+    made_of: str | None = None
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "WeightsFacts":
+        """Read the facts of weights."""
+        return cls(**{known.name: facts[known.name] for known in fields(cls) if known.name in facts})
+
+    @property
+    def form(self) -> str | None:
+        """What was changed after the training, in words; None if nothing was."""
+        if self.in_8_bits:
+            return "in 8 bits"
+        return "with another neighbourhood term" if self.other_term else None
+
+
+def in_8_bits(facts: Mapping[str, Any]) -> bool:
+    """Return whether the weights of a checkpoint with these facts are whole numbers in 8 bits."""
+    return "state" not in facts and WeightsFacts.of(facts).in_8_bits
 
 
 @dataclass(frozen=True)
@@ -96,56 +272,35 @@ class RunDirectory:
         start_from: Path | None = None,
         overwrite: bool = False,
         vectors: Mapping[str, str] | None = None,
+        is_whole: bool = False,
     ) -> "Iterator[RunDirectory]":
         """Make a directory with the documents and vocabularies, locked within the block.
 
-        This replaces a run that ended before its first checkpoint, or with `overwrite` any run, which comes
-        back if the block ends without a checkpoint. A dataset that was cut for the run moves into it; the run
-        `start_from` has its first weights, `vectors` the digests of the files of vectors.
-
-        Raises:
-            CheckpointError: The path is taken, or cannot be written.
+        A dataset that was cut for the run moves into it; the run `start_from` has its first weights,
+        `vectors` the digests of the files of vectors. See `run_path.begun` for the rest.
         """
-        if not path.name:
-            raise CheckpointError("must be a directory to make, not the current one", option="out")
         needed = [dataset.path, *([] if start_from is None else [start_from])]
-        replacing.check(path, needed, overwrite)
-        fields = {name: record_of(dataset, name) for name in layout.network.fields}
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        with ExitStack() as stack:
-            try:
-                beside.mkdir(parents=True)
-                stack.enter_context(locked(beside))  # the lock survives the renaming
-                (beside / "network.json").write_text(layout.network.to_json(), encoding="utf-8")
-                (beside / "training.json").write_text(layout.training.to_json(), encoding="utf-8")
-                write_records(beside / RUN_FIELDS, fields)
-                if start_from is not None:
-                    (beside / START).write_bytes(os.fsencode(start_from.resolve()))
-                if vectors:
-                    (beside / VECTORS).write_text(json.dumps(vectors), encoding="utf-8")
-                copy_names(dataset, beside, fields)
-                cut.take(dataset, path, beside)
-                force_all_to_disk(beside)
-                if overwrite:
-                    replacing.set_aside(path, needed)
-                put(beside, path, keeps_data=dataset.path.resolve() == (path / DATA).resolve())
-            except OSError as error:
-                if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-                    check_free(path)
-                    raise busy(path) from None
-                raise CheckpointError(unwritten(path, error)) from None
-            finally:
-                shutil.rmtree(beside, ignore_errors=True)
-            stack.callback(replacing.settle, path)
-            with writing(path):
-                drop_unfinished(path)
+
+        def fill(new: Path) -> None:
+            fields = {name: record_of(dataset, name) for name in layout.network.fields}
+            (new / "network.json").write_text(layout.network.to_json(), encoding="utf-8")
+            (new / "training.json").write_text(layout.training.to_json(), encoding="utf-8")
+            write_records(new / RUN_FIELDS, fields)
+            if start_from is not None:
+                (new / START).write_bytes(os.fsencode(start_from.resolve()))
+            if vectors:
+                (new / VECTORS).write_text(json.dumps(vectors), encoding="utf-8")
+            copy_names(dataset, new, fields)
+            run_path.take(dataset.path, path, new)
+
+        keeps_data = dataset.path.resolve() == (path / DATA).resolve()
+        with run_path.begun(path, fill, needed, overwrite, keeps_data, is_whole):
             yield cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """Open an existing run, or a copy of one in a store; raises CheckpointError, StoreError."""
-        path = readable(path, "run")
-        check_run(path)
+        path = check_run(path)
         network, training = NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json")
         fields = read_records(path / RUN_FIELDS)
         for name in network.fields:
@@ -171,9 +326,9 @@ class RunDirectory:
         """Lock the directory against other trainings, and clean it up; the lock ends with the process."""
         with locked(self.path):
             with writing(self.path):
-                recover(self.path)
-                recover(self.path / "checkpoints")
-                drop_unfinished(self.path)
+                run_path.recover(self.path)
+                run_path.recover(self.path / "checkpoints")
+                run_path.drop_unfinished(self.path)
             yield
 
     def check_dataset(self, dataset: Dataset) -> None:
@@ -185,12 +340,7 @@ class RunDirectory:
             new = record_of(dataset, name)
             essential = ("kind", "width", "vocabulary_digest")
             if any(getattr(new, fact) != getattr(record, fact) for fact in essential):
-                reason = (
-                    f"{new.width:,} features for {record.width:,}"
-                    if new.width != record.width
-                    else "other features, or in another order"
-                )
-                rule = f'field "{name}" is not that of {self.path}: it has {reason}'
+                rule = f'field "{name}" must have the {record.width:,} features of {self.path} in their order'
                 raise FitError(rule, place=dataset.path)
 
     def vocabulary(self, field: str) -> Vocabulary:
@@ -209,16 +359,6 @@ class RunDirectory:
             self._attributes[field] = Attributes.open(run_attributes(self.path, field), width, sha256)
         return self._attributes.get(field)
 
-    def save_checkpoint(
-        self, network: Network, facts: Mapping[str, Any], position: tuple[int, int]
-    ) -> Checkpoint:
-        """Publish a checkpoint of (epoch, step), make it the newest, and drop those no longer kept."""
-        path = self.checkpoint_path(position)
-        checkpoint = publish(path, network, dict(facts), True, self.mirror)
-        leads = leads_folder(network.exchange, self.mirror)
-        by_some(network.exchange, leads, lambda: self.point_to(path.name), "checkpoint")
-        return checkpoint
-
     def publish(self) -> None:
         """Publish the directory in its store, if it has one, from the leader; raises StoreError."""
         if self.mirror is not None and self.mirror.leads:
@@ -232,7 +372,7 @@ class RunDirectory:
         """Make a checkpoint the newest; drop older ones beyond `keep_last`, and later ones."""
         folder = self.path / "checkpoints"
         write_whole(folder / "latest", f"{name}\n".encode())
-        replacing.drop(self.path)
+        run_path.drop(self.path)
         checkpoints = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
         kept = [path for path in checkpoints if path.name <= name][-self.training.checkpoints.keep_last :]
         for path in (each for each in checkpoints if each not in kept):
@@ -252,7 +392,7 @@ class RunDirectory:
     def _opened(self, path: Path, documents: Sequence[str] = DOCUMENTS) -> Checkpoint:
         """Open a checkpoint of this run; raises CheckpointError if documents have changed since."""
         checkpoint = Checkpoint.open(path)
-        recorded = facts_of(checkpoint.facts).documents or {}
+        recorded = checkpoint.facts.get(RECORDED) or {}
         for name in documents:
             if recorded.get(name) != self.digests[name]:
                 raise CheckpointError(f"has changed since {path} was trained", place=self.path / name)
@@ -328,7 +468,13 @@ class RunDirectory:
     @property
     def start(self) -> Path | None:
         """The run whose weights this one begins with; None if it begins with its initializers'."""
-        return start_of(self.path)
+        path = self.path / START
+        if not path.is_file():
+            return None
+        name = path.read_bytes()
+        if not name or b"\0" in name:
+            raise CheckpointError("must hold the path of a run", place=path)
+        return Path(os.fsdecode(name))
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
@@ -373,7 +519,7 @@ class RunDirectory:
         """Drop the lines of the log after the first `epochs`; these epochs will be trained again."""
         path = self.path / "log.jsonl"
         if path.exists():
-            write_whole(path, without_fits(path.read_bytes().splitlines(keepends=True)[:epochs]))
+            write_whole(path, b"".join(path.read_bytes().splitlines(keepends=True)[:epochs]))
 
 
 def with_network_of(run: RunDirectory, weights: Checkpoint) -> RunDirectory:
@@ -395,12 +541,3 @@ def saved_fit(run: RunDirectory, network: Network) -> dict[str, Any]:
     leads = leads_folder(exchange, run.mirror)
     by_some(exchange, leads, lambda: write_whole(run.path / FITTED, text.encode()), "fitted network")
     return {"network": json.loads(text)}
-
-
-def without_fits(lines: Sequence[bytes]) -> bytes:
-    """Return lines of log.jsonl, the last one without fits: a training that resumes makes them again."""
-    last: dict[str, Any] = next(objects(lines[-1:]), {})
-    if FITS not in last:
-        return b"".join(lines)
-    kept = {name: value for name, value in last.items() if name != FITS}
-    return b"".join([*lines[:-1], f"{json.dumps(kept)}\n".encode()])

@@ -8,8 +8,6 @@ from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, tag
 from widenet.spec.training import TrainingSpec
 
-FITS = "neighbourhood_fits"
-"""The entry of the last line that lists the fits of terms."""
 NORMS = "norms"
 """The entry of a line with the norms of weights, and of gradients and activations of the last step."""
 SECONDS = ("seconds", "reading_seconds", "evaluation_seconds", "checkpoint_seconds")
@@ -22,11 +20,10 @@ BESIDE_METRICS = (
     "learning_rate",
     "regularization",
     "num_examples",
-    FITS,
+    "neighbourhood_fits",
     NORMS,
 )
-"""The entries of a log line that are not metrics."""
-_NUMBERS = frozenset({int, float})
+"""The entries of a log line that are not metrics; runs of earlier versions have fits of terms."""
 
 
 def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) -> Html:
@@ -66,13 +63,8 @@ def numbers_of(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
     """Return (epoch, value) of the lines that have a number under this name."""
-    values: list[Any] = [record.get(name) for record in records]
-    if _NUMBERS.issuperset(map(type, values)):  # as in nearly all logs, and several times as fast
-        return list(zip([record["epoch"] for record in records], values, strict=True))
     return [
-        (record["epoch"], value)
-        for record, value in zip(records, values, strict=True)
-        if isinstance(value, int | float)
+        (record["epoch"], record[name]) for record in records if isinstance(record.get(name), int | float)
     ]
 
 

@@ -1,22 +1,48 @@
-"""The path of a run and its small files: what is there, what is locked, and what a killed training left."""
+"""The path of a run: what lies there, who trains it, and how a new run takes the place of an earlier one.
 
+Nothing here loads torch, so that a wrong path is refused at once.
+
+A run that is to be replaced waits in a hidden folder beside the new one until that has a checkpoint. Every
+change is one renaming, so a crash at any moment leaves the earlier run at its path or in the hidden folder.
+The next training of that path brings it back, unless the new run has weights or a dataset lies there. The
+earlier run is removed only when the new one has weights, and nothing is removed for it but a new run without.
+"""
+
+import errno
 import fcntl
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
-from widenet.errors import CheckpointError
+from widenet.errors import CheckpointError, DataError, unwritten
 from widenet.parallel.launch import is_note_of_launch
-from widenet.stores.durable import appearing, force_to_disk, put_in_place
+from widenet.stores.durable import appearing, force_all_to_disk, force_to_disk, put_in_place
+from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
-from widenet.training.checkpoint import writing
-from widenet.training.existing_run import CUT, DATA, FITTED, LOCK, busy, is_locked, taken, waiting
+
+LOCK = ".lock"
+"""The file that a training locks."""
+
+DATA = "data"
+"""The folder of a run that may hold its dataset, if that was made together with the run."""
+
+CUT = "validation.json"
+"""The file that says how the dataset in `DATA` was made, if a training has cut a validation part."""
+
+FITTED = "network-fitted.json"
+"""The network with the neighbourhood terms that were fitted when training ended, if any were."""
+
+WHOLE = "whole"
+"""The key of machine.json with the digest of the dataset from which that of a run made of another was cut."""
+
+STUDY, TRIALS = "study.json", "trials"
+"""The file that describes a study, and the folder of its runs."""
 
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
@@ -27,17 +53,22 @@ TRACKING = "tracking.json"
 VECTORS = "vectors.json"
 """The file with the SHA-256 of each file of vectors that a run begins with, by the name of the weight."""
 
-WITHOUT_WEIGHTS = {
-    "network.json",
+DOCUMENTS = ("network.json", "training.json", "fields.json")
+"""The files whose digests every checkpoint holds; fields.json holds the digests of the vocabularies."""
+
+_OWN = {
+    *DOCUMENTS,
     FITTED,
-    "training.json",
-    "fields.json",
     "vocabulary",
     "attributes",
     "log.jsonl",
     "machine.json",
     "tensorboard",
     "checkpoints",
+    "best",
+    "model",
+    "report.html",
+    "evaluations",
     LOCK,
     LAUNCH,
     START,
@@ -45,58 +76,268 @@ WITHOUT_WEIGHTS = {
     VECTORS,
     CUT,
 }
-"""The entries of a run directory before its first checkpoint, beside a dataset that its training has cut."""
+"""The entries of a run directory, beside a dataset."""
+
+UNFINISHED = re.compile(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)")
+"""Names of files and folders that are being written or replaced."""
+
+Contents = Literal["nothing", "dataset", "begun", "other"]
+"""At a path: nothing; a dataset in `DATA` alone; a run without a checkpoint, and perhaps the dataset that its
+training has cut; or anything else, such as a run with weights.
+"""
 
 
-def start_of(run: Path) -> Path | None:
-    """The run whose weights this one begins with; None if it begins with its initializers'."""
-    path = run / START
-    if not path.is_file():
-        return None
-    name = path.read_bytes()
-    if not name or b"\0" in name:
-        raise CheckpointError("must hold the path of a run", place=path)
-    return Path(os.fsdecode(name))
+def contents(path: Path) -> Contents:
+    """Return what lies at a path where a run may begin."""
+    if not path.exists():
+        return "nothing"
+    if not path.is_dir():
+        return "other"
+    names = _names(path) - {LOCK}
+    if names == {DATA} and (path / DATA / "dataset.json").is_file():
+        return "dataset"
+    is_begun = names.issuperset(DOCUMENTS) and _is_begun(path)
+    return "nothing" if not names else "begun" if is_begun else "other"
 
 
-def check_free(path: Path) -> None:
-    """Raise CheckpointError if a path holds something that a new run must not replace."""
-    if is_taken(path):
-        raise taken(path)
+def _names(path: Path) -> set[str]:
+    """The entries of a directory, without those that a killed process has not finished."""
+    return {entry.name for entry in path.iterdir() if UNFINISHED.fullmatch(entry.name) is None}
 
 
-def check_finished(start: Path) -> None:
-    """Raise CheckpointError if a run does not exist or has no finished model."""
-    if not start.exists():
-        raise CheckpointError("does not exist", place=start)
-    if not (start / "model").is_dir():
-        raise CheckpointError("holds no finished model to start from", place=start)
+def _is_begun(path: Path) -> bool:
+    """Return whether a directory has nothing but entries of a run without weights."""
+    names = _names(path)
+    return names <= (_OWN | {DATA} if CUT in names else _OWN) and not _has_weights(path)
 
 
-def launch_note(path: Path, mirror: RunMirror | None) -> Path:
-    """The file that names the torchrun launch that trains a run: in its directory, or beside a mirror's."""
-    return path / LAUNCH if mirror is None else mirror.launch
+def _has_weights(path: Path) -> bool:
+    return (path / "model").exists() or any((path / "checkpoints").glob("epoch-*"))
 
 
-def holds_work_of(path: Path, mirror: RunMirror | None, launch: str) -> bool:
-    """Return whether a path is a run with checkpoints whose latest training was started by this launch.
+def document_of(run: Path) -> Path:
+    """Return the network document of a run's weights: with fitted terms, if there are any."""
+    return run / (FITTED if (run / FITTED).is_file() else "network.json")
 
-    A run in a store may have its checkpoints there: its latest training here is all that counts.
+
+def check_run(path: Path) -> Path:
+    """Return the directory of an existing run, or of a copy of one in a store; raises CheckpointError."""
+    path = readable(path, "run")
+    if not path.exists():
+        raise CheckpointError("does not exist", place=path)
+    if is_study(path):
+        raise CheckpointError("is a study, not a run", place=path)
+    if not (path / "network.json").is_file() or not (path / "fields.json").is_file():
+        raise CheckpointError("is not a run: it has no network.json and fields.json", place=path)
+    return path
+
+
+def is_study(path: Path) -> bool:
+    """Return whether a path is the directory of a study."""
+    return (path / STUDY).is_file()
+
+
+def busy(path: Path) -> CheckpointError:
+    """Return the error for a run that another process is training."""
+    return CheckpointError("is being trained by another process", place=path)
+
+
+def without_weights(path: Path) -> CheckpointError:
+    """Return the error for a run that holds no weights yet."""
+    state = "is being trained and holds" if is_locked(path) else "holds"
+    return CheckpointError(f"{state} no weights yet", place=path)
+
+
+def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
+    """Check that a new run may begin at a path; bring a run back that waits there without a successor.
+
+    Args:
+        path: The path.
+        needed: Directories that the new run reads, which must not lie in a run that it replaces.
+        overwrite: Whether it may replace a run.
+
+    Raises:
+        CheckpointError: The path is taken, or belongs to a study.
     """
-    note = launch_note(path, mirror)
-    is_begun = mirror is not None or ((path / "network.json").is_file() and not _holds_no_work(path))
-    if not is_begun or not note.is_file():
-        return False
-    return is_note_of_launch(note.read_text(encoding="utf-8", errors="replace"), launch)
+    study = path if is_study(path) else path.parent
+    if is_study(study) and path in (study, study / "best"):
+        raise CheckpointError(f"belongs to the study {study}", place=path, option="out")
+    if path.is_dir() and is_locked(path):
+        raise busy(path)
+    if overwrite:
+        _check_replaceable(path, needed)
+        return
+    if waiting(path).exists() and contents(path) == "dataset":
+        raise CheckpointError(f"holds a dataset, and {waiting(path)} the run before", place=path)
+    if waiting(path).exists() and contents(path) != "other":
+        path.mkdir(exist_ok=True)
+        with locked(path):
+            settle(path)
+    _check_free(path)
 
 
-def put(beside: Path, path: Path, keeps_data: bool = False) -> None:
+def _check_free(path: Path) -> None:
+    """Raise CheckpointError if a path holds something that a new run must not replace."""
+    if contents(path) == "other":
+        raise CheckpointError("must be a new path, without resume and overwrite", place=path, option="out")
+
+
+def _check_replaceable(path: Path, needed: Iterable[Path]) -> None:
+    """Raise CheckpointError unless a path is free, or a run with nothing else in its folder."""
+    if contents(path) != "other":
+        return
+    if not all((path / name).is_file() for name in DOCUMENTS):
+        raise CheckpointError("is no run that widenet made", place=path, option="overwrite")
+    other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
+    if other is not None:
+        raise CheckpointError("must replace nothing but a run", place=path, option="overwrite", value=other)
+    if (path / DATA).exists():
+        from widenet.data.writer import check_replaceable  # loads Arrow
+
+        try:
+            check_replaceable(path / DATA)
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
+    for folder in needed:
+        if folder.resolve().is_relative_to(path.resolve()):
+            rule = "must not replace what the new run reads"
+            raise CheckpointError(rule, place=path, option="overwrite", value=str(folder))
+
+
+@contextmanager
+def begun(
+    path: Path,
+    fill: Callable[[Path], None],
+    needed: Iterable[Path],
+    overwrite: bool,
+    keeps_data: bool = False,
+    is_whole: bool = False,
+) -> Iterator[None]:
+    """Make a run at a path, locked within the block.
+
+    This replaces a run that ended before its first checkpoint, or with `overwrite` any run, which comes back
+    if the block ends without weights.
+
+    Args:
+        path: The path.
+        fill: Called with the new folder, to put the run's first files there.
+        needed: See `check`.
+        overwrite: See `check`.
+        keeps_data: Whether the new run trains on the dataset that a replaced run was given.
+        is_whole: Whether nothing stays if the block fails, since nobody resumes the run.
+
+    Raises:
+        CheckpointError: The path is taken, or cannot be written.
+    """
+    if not path.name:
+        raise CheckpointError("must be a directory to make, not the current one", option="out")
+    check(path, needed, overwrite)
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with ExitStack() as stack:
+        try:
+            new.mkdir(parents=True)
+            stack.enter_context(locked(new))  # the lock survives the renaming
+            fill(new)
+            force_all_to_disk(new)
+            if overwrite:
+                set_aside(path, needed)
+            put(new, path, keeps_data)
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                _check_free(path)
+                raise busy(path) from None
+            raise CheckpointError(unwritten(path, error)) from None
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        stack.callback(settle, path)
+        with writing(path):
+            drop_unfinished(path)
+        try:
+            yield
+        except BaseException:
+            if is_whole:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+
+
+def waiting(path: Path) -> Path:
+    """The hidden folder in which a run waits until its successor at `path` has a checkpoint."""
+    return path.with_name(f".{path.name}.replaced")
+
+
+def set_aside(path: Path, needed: Iterable[Path] = ()) -> None:
+    """Move the run at a path into its hidden folder; do nothing if the path is free.
+
+    Raises:
+        CheckpointError: It may not be replaced, or is being trained.
+        OSError: The system refuses.
+    """
+    if contents(path) != "other":
+        return
+    with locked(path):
+        _check_replaceable(path, needed)
+        if waiting(path).exists() and not _has_weights(path):
+            _remove(path)
+        else:
+            drop(path)
+            path.rename(waiting(path))
+        force_to_disk(path.parent)
+
+
+def settle(path: Path) -> None:
+    """Bring a waiting run back if its successor has no weights, and drop it if it has some.
+
+    Both stay where they are if something else is at the path, or a dataset. The caller holds the lock of the
+    successor.
+
+    Raises:
+        CheckpointError: The system refuses.
+    """
+    if not waiting(path).exists():
+        return
+    with writing(path):
+        if _has_weights(path):
+            drop(path)
+        elif contents(path) in ("nothing", "begun"):
+            _remove(path)
+            waiting(path).rename(path)
+            force_to_disk(path.parent)
+
+
+def drop(path: Path) -> None:
+    """Remove the waiting run, if there is one."""
+    if waiting(path).exists():
+        # Renamed first: what a crash leaves of it is never brought back.
+        old = path.with_name(f".{path.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        waiting(path).rename(old)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove what is at a path, if there is anything, so that it disappears at once."""
+    if path.exists():
+        removed = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        path.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a directory from another one at its path; None if there is none."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def put(new: Path, path: Path, keeps_data: bool = False) -> None:
     """Move a new run to its path; replace a run there that has no checkpoint and is not being trained.
 
     A dataset that waits there alone in the folder `DATA` becomes part of the run.
 
     Args:
-        beside: The new run.
+        new: The new run.
         path: Where it goes.
         keeps_data: Whether the new run trains on the dataset that a replaced run was given.
 
@@ -104,30 +345,40 @@ def put(beside: Path, path: Path, keeps_data: bool = False) -> None:
         CheckpointError: The path is taken.
         OSError: The system refuses.
     """
-    if _holds_no_work(path):
-        with locked(path):
-            check_free(path)  # another training of it may have begun and ended meanwhile
-            if keeps_data:
-                _move_data(path, beside)
-            put_in_place(beside, path)
+    if not path.exists():
+        new.rename(path)
+        force_to_disk(path.parent)
         return
-    waits = holds_data_alone(path)
-    if waits:
-        (path / DATA).rename(beside / DATA)
-    try:
-        beside.rename(path)  # this replaces an empty directory, but no other
-    except OSError:
-        if waits:
-            (beside / DATA).rename(path / DATA)
-        raise
-    force_to_disk(path.parent)
+    with locked(path):
+        _check_free(path)  # another training of it may have begun and ended meanwhile
+        # In this order: a dataset beside `CUT` may be removed with its run.
+        moved = [name for name in (CUT, DATA) if keeps_data or contents(path) == "dataset"]
+        moved = [name for name in moved if (path / name).exists()]
+        for name in moved:
+            (path / name).rename(new / name)
+        try:
+            put_in_place(new, path)
+        except OSError:
+            for name in moved:
+                (new / name).rename(path / name)
+            raise
 
 
-def _move_data(path: Path, beside: Path) -> None:
-    """Move the dataset that a training was given, with the note on it, to another run."""
-    for name in (CUT, DATA):  # in this order: a dataset beside `CUT` may be removed with its run
-        if (path / name).exists():
-            (path / name).rename(beside / name)
+def recover(folder: Path) -> None:
+    """Clean up a folder after a crash: restore directories that were being replaced, remove unfinished files.
+
+    The caller must lock the folder against other writers.
+    """
+    for path in sorted(folder.glob(".*")):
+        match = UNFINISHED.fullmatch(path.name)
+        if match is None:
+            continue
+        if match[2] == "old" and not (folder / match[1]).exists():
+            path.rename(folder / match[1])
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def drop_unfinished(path: Path) -> None:
@@ -139,29 +390,18 @@ def drop_unfinished(path: Path) -> None:
     name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]+)")
     for folder in path.parent.iterdir():
         with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or locked
-            if name.fullmatch(folder.name) and folder.is_dir() and _lacks_weights(folder):
+            if name.fullmatch(folder.name) and folder.is_dir() and _is_begun(folder):
                 with locked(folder):
                     shutil.rmtree(folder)
 
 
-def without_weights(path: Path) -> CheckpointError:
-    """Return the error for a run that holds no weights yet."""
-    if is_locked(path):
-        return CheckpointError("is being trained and holds no weights yet", place=path)
-    safe = f"; the run that it was to replace is {waiting(path)}" if waiting(path).exists() else ""
-    return CheckpointError(f"holds no weights yet{safe}", place=path)
-
-
 @contextmanager
-def locked(path: Path, run: Path | None = None) -> Iterator[Callable[[], bool]]:
+def locked(path: Path, run: Path | None = None) -> Iterator[None]:
     """Lock a run directory against other trainings; the lock ends with the process at the latest.
 
     Args:
         path: The directory.
         run: The run that the error names, if it is not the directory.
-
-    Yields:
-        Whether the path still holds what was locked: it may have been moved or removed, and made anew.
 
     Raises:
         CheckpointError: Another process is training the run.
@@ -175,7 +415,7 @@ def locked(path: Path, run: Path | None = None) -> Iterator[Callable[[], bool]]:
                 raise busy(run or path) from None
         if not _holds(path, file):
             raise busy(run or path)
-        yield partial(_holds, path, file)
+        yield
 
 
 def _holds(path: Path, file: IO[str]) -> bool:
@@ -195,58 +435,16 @@ def _lock(file: IO[str]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def is_taken(path: Path) -> bool:
-    """Return whether a path holds something that a new run does not take in or replace by itself."""
-    if not path.exists() or _holds_no_work(path) or holds_data_alone(path):
+def is_locked(path: Path) -> bool:
+    """Return whether a process is training a run; never disturbs a training."""
+    try:
+        with (path / LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
         return False
-    return not path.is_dir() or any(path.iterdir())
-
-
-def holds_data_alone(path: Path) -> bool:
-    """Return whether a directory holds a dataset in `DATA`, and nothing else."""
-    return (path / DATA / "dataset.json").is_file() and _names(path) == {DATA}
-
-
-def _holds_no_work(path: Path) -> bool:
-    """Return whether a directory is a run whose training ended before its first checkpoint."""
-    if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
-        return False
-    return _lacks_weights(path)
-
-
-def _lacks_weights(folder: Path) -> bool:
-    """Return whether a directory has nothing but what a run has before its first checkpoint."""
-    names = _names(folder)
-    return names <= (WITHOUT_WEIGHTS | {DATA} if CUT in names else WITHOUT_WEIGHTS)
-
-
-def _names(folder: Path) -> set[str]:
-    return {entry.name for entry in folder.iterdir()}
-
-
-def values(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines; skip lines that are not objects, or nest too deeply."""
-    return objects(path.read_bytes().splitlines() if path.is_file() else ())
-
-
-def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the objects in JSON lines; see `values`."""
-    for line in lines:
-        with suppress(ValueError, RecursionError):
-            value = json.loads(line.decode("utf-8", errors="replace"))
-            if isinstance(value, dict):
-                yield value
-
-
-def write_whole(path: Path, text: bytes) -> None:
-    """Replace a file; raises CheckpointError."""
-    with writing(path), appearing(path) as file:
-        file.write(text)
-
-
-def beside(path: Path) -> Path:
-    """The hidden folder in which the dataset of a run, or a study, is made before it begins."""
-    return path.with_name(f".{path.name}.cut")
+    except BlockingIOError:
+        return True
+    return False
 
 
 @contextmanager
@@ -261,7 +459,8 @@ def hidden(path: Path) -> Iterator[Path]:
     folder = beside(path)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, path) as is_there:
+    with locked(folder, path):
+        before = identity(folder)
         try:
             with writing(folder):
                 for entry in folder.iterdir():
@@ -271,5 +470,68 @@ def hidden(path: Path) -> Iterator[Path]:
                         entry.unlink()
             yield folder
         finally:
-            if is_there():
+            if identity(folder) == before:  # otherwise it was moved, and perhaps made anew
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def beside(path: Path) -> Path:
+    """The hidden folder in which the dataset of a run, or a study, is made before it begins."""
+    return path.with_name(f".{path.name}.cut")
+
+
+def take(dataset: Path, path: Path, new: Path) -> None:
+    """Move the dataset that was made for the run at a path into the folder that is, or becomes, the run.
+
+    Raises:
+        OSError: The system refuses.
+    """
+    if dataset.parent == beside(path):
+        shutil.rmtree(new / DATA, ignore_errors=True)
+        for name in (CUT, DATA):  # in this order: a dataset beside `CUT` may be removed with its run
+            (beside(path) / name).rename(new / name)
+    shutil.rmtree(beside(path), ignore_errors=True)
+
+
+def launch_note(path: Path, mirror: RunMirror | None) -> Path:
+    """The file that names the torchrun launch that trains a run: in its directory, or beside a mirror's."""
+    return path / LAUNCH if mirror is None else mirror.launch
+
+
+def holds_work_of(path: Path, mirror: RunMirror | None, launch: str) -> bool:
+    """Return whether a path is a run with checkpoints whose latest training was started by this launch.
+
+    A run in a store may have its checkpoints there: its latest training here is all that counts.
+    """
+    note = launch_note(path, mirror)
+    if not note.is_file() or not (mirror is not None or _has_weights(path)):
+        return False
+    return is_note_of_launch(note.read_text(encoding="utf-8", errors="replace"), launch)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the operating system's errors while writing a path into a CheckpointError."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"cannot be written: {error.strerror or error}", place=path) from None
+
+
+def write_whole(path: Path, text: bytes) -> None:
+    """Replace a file; raises CheckpointError."""
+    with writing(path), appearing(path) as file:
+        file.write(text)
+
+
+def values(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a file of JSON lines; skip lines that are not objects, or nest too deeply."""
+    return objects(path.read_bytes().splitlines() if path.is_file() else ())
+
+
+def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the objects in JSON lines; see `values`."""
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line.decode("utf-8", errors="replace"))
+            if isinstance(value, dict):
+                yield value

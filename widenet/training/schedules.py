@@ -14,9 +14,6 @@ from widenet.spec.optimizers import (
 )
 from widenet.spec.training import TrainingSpec
 
-_BLOCK = 2**16
-"""Numbers that are Python's objects at once."""
-
 
 def rates(spec: TrainingSpec, steps_per_epoch: int) -> np.ndarray:
     """Return the learning rate of every step, float64 [epochs * steps_per_epoch + 1]; index 0 is unused."""
@@ -47,8 +44,4 @@ def _factors(schedule: Schedule, steps: np.ndarray, steps_per_epoch: int, total:
 
 def _each(function: Callable[[float], float], numbers: np.ndarray) -> np.ndarray:
     """Return a function of each number, by the C library: NumPy's functions depend on the processor."""
-    found = np.empty(len(numbers))
-    for start in range(0, len(numbers), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        found[block] = [function(number) for number in numbers[block].tolist()]
-    return found
+    return np.fromiter((function(float(number)) for number in numbers), np.float64, len(numbers))

@@ -1,29 +1,40 @@
-"""Loads another run's weights into a new training; units are matched by the ids of their features."""
+"""Other weights to begin with: those of another run, or vectors from files, by the ids of features."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from widenet.data.dataset import Dataset
-from widenet.errors import CheckpointError, FitError
+from widenet.data.manifest import sha256_of
+from widenet.data.vectors import Source, read_vectors
+from widenet.errors import CheckpointError, DataError, FitError
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
 from widenet.model.storage import put_rows
+from widenet.model.wide_weight import WideWeight
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
+from widenet.plan.starting_vectors import FileVectors, file_vectors
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.checkpoint import TRUNK, Checkpoint, in_trunk, neighbourhood_file, wide_file
-from widenet.training.field_records import record_of
-from widenet.training.run_directory import RunDirectory, with_network_of
-from widenet.training.run_path import check_finished
-from widenet.training.saved_facts import TrainingFacts, WeightsFacts
+from widenet.training.checkpoint import NEIGHBOURHOOD, TRUNK, Checkpoint, in_trunk, shard_file
+from widenet.training.run_directory import (
+    RunDirectory,
+    TrainingFacts,
+    WeightsFacts,
+    record_of,
+    with_network_of,
+)
+from widenet.training.run_path import VECTORS, values
 
 
 class RowCopy:
@@ -61,77 +72,50 @@ class RowCopy:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """The weights with which a network begins, and the others.
+class Matched:
+    """An earlier run, and the weights that a new network begins with.
 
     Attributes:
-        path: The earlier run.
-        names: Names of the weights that it has in the same sizes.
-        left: Why the others of the network are not among them, by name.
-        unused: Names of its weights that the network does not have.
+        run: The earlier run, with the network of its weights.
+        model: Its weights.
+        names: Names of the weights that both have in the same sizes.
+        left: Names of the other weights of the network.
+        unused: Names of the other weights of the run.
+        origins: Index of each feature in the earlier run, by field; see `_origin`.
     """
 
-    path: Path
+    run: RunDirectory
+    model: Checkpoint
     names: Sequence[str]
-    left: Mapping[str, str]
+    left: Sequence[str]
     unused: Sequence[str]
+    origins: Mapping[str, np.ndarray]
 
-    @classmethod
-    def of(cls, path: Path, before: Layout, layout: Layout) -> "Taken":
-        """Compare the weights of an earlier run with those of a network; their features may differ.
-
-        Raises:
-            CheckpointError: None is equal but biases, or some follow the attributes of features.
-        """
-        described = next((own for own in layout.weights.values() if own.describes is not None), None)
-        if described is not None:
-            rule = f'does not go with described_by of layer "{described.layer}"'
-            raise CheckpointError(rule, place=path, option="start_from")
-        # Rows that vectors of attributes describe are finished sums, so nothing lacks these vectors.
-        own = {name: weight for name, weight in before.weights.items() if weight.describes is None}
-        old, new = dict(_sizes(replace(before, weights=own))), dict(_sizes(layout))
-        left = {
-            name: "not there" if name not in old else f"{_times(old[name])} there, {_times(sizes)} here"
-            for name, sizes in new.items()
-            if old.get(name) != sizes
-        }
-        if left and all(name in left for name, weight in layout.weights.items() if weight.columns):
-            rule = f"has no weight of a name and sizes as here: {_reasons(left)}"
-            raise CheckpointError(rule, place=path)
-        names = [name for name in new if name not in left]
-        return cls(path, names, left, [name for name in old if name not in new])
-
-    @property
-    def sentence(self) -> str:
-        """Which weights begin with those of the run, and which do not."""
-        if not self.left and not self.unused:
-            return f"{self.path}: all {len(self.names)} weights begin with its."
-        count, whole = len(self.names), len(self.names) + len(self.left)
-        parts = [f"{self.path}: {count} of {whole} weights begin with its: {_quoted(self.names)}."]
-        parts += [f"As initialized: {_reasons(self.left)}."] if self.left else []
-        parts += [f"Not used: {_quoted(self.unused)}."] if self.unused else []
-        return " ".join(parts)
+    def sentences(self) -> Iterator[str]:
+        """Say which weights and features begin with those of the run, and which do not."""
+        whole = len(self.names) + len(self.left)
+        lists = {"as initialized": self.left, "not used": self.unused}
+        rest = "".join(f"; {what}: {', '.join(names)}" for what, names in lists.items() if names)
+        yield f"{self.run.path}: {len(self.names)} of {whole} weights begin with its{rest}."
+        for name, origin in self.origins.items():
+            known, before = int((origin >= 0).sum()), self.run.fields[name].width
+            if known < max(len(origin), before):
+                yield (
+                    f'{self.run.path}: {known:,} features of field "{name}" begin with its weights;'
+                    f" {len(origin) - known:,} are new, and {before - known:,} of its features are gone."
+                )
 
 
-def _sizes(layout: Layout) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Yield every weight of a layout with the sizes that must be equal."""
+def _sizes(layout: Layout) -> dict[str, tuple[object, ...]]:
+    """Return the sizes of every weight that must be equal; rows that attributes describe are whole sums."""
+    sizes: dict[str, tuple[object, ...]] = {}
     for name, weight in layout.weights.items():
         has_field = weight.wide and not weight.split
-        rows = f"units of {layout.rows_field(weight)}" if has_field else weight.rows
-        columns = f"features of {layout.input_field(weight)}" if weight.by_columns else weight.columns
-        yield name, (rows,) if weight.columns is None else (rows, columns)
-
-
-def _reasons(left: Mapping[str, str]) -> str:
-    return ", ".join(f'"{name}" ({reason})' for name, reason in left.items())
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
-
-
-def _times(sizes: Sequence[object]) -> str:
-    return " x ".join(map(str, sizes))
+        rows = layout.rows_field(weight) if has_field else weight.rows
+        columns = layout.input_field(weight) if weight.by_columns else weight.columns
+        if weight.describes is None:
+            sizes[name] = rows, columns
+    return sizes
 
 
 def outputs_near(before: NetworkSpec, spec: NetworkSpec) -> list[OutputLayer]:
@@ -173,7 +157,8 @@ def keep_neighbours(
         kept = []
         for shard in range(shards.count):
             lists = NeighbourLists.blank(shards.units(shard), places, torch.device("cpu"))
-            model.fill(neighbourhood_file(names.index(output.name), shard, shards.count), lists.tensors())
+            file = shard_file(NEIGHBOURHOOD, names.index(output.name), shard, shards.count)
+            model.fill(file, lists.tensors())
             unit_Z, neighbour_Z, similarity_Z = lists.entries()
             unit_Z, neighbour_Z = now[unit_Z], now[neighbour_Z]
             is_known_Z = (unit_Z >= 0) & (neighbour_Z >= 0)
@@ -186,11 +171,6 @@ def keep_neighbours(
 
 _MOVED = "moved"
 """State that is not copied: the step that moved each row last. Steps are counted anew."""
-
-
-def check_start(start: Path, layout: Layout, dataset: Dataset) -> None:
-    """Check that a network can begin with weights of a run; raises as `load_start`."""
-    _matched(start, layout, dataset)
 
 
 def load_start(start: Path | None, network: Network, dataset: Dataset, say: Callable[[str], None]) -> None:
@@ -212,43 +192,43 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
     """
     if start is None:
         return
-    before, model, taken, origins = _matched(start, network.layout, dataset)
-    last = _last_checkpoint(before, network.layout.training, model)
-    loader = _Start(before, network, {*taken.names}, origins)
-    by_all(network.exchange, lambda: loader.load(model, last), "checkpoint")
-    say(taken.sentence)
-    for name, origin in origins.items():
-        num_known = int((origin >= 0).sum())
-        if num_known < len(origin) or before.fields[name].width > num_known:
-            counts = {
-                "are new": len(origin) - num_known,
-                "of its features are gone": before.fields[name].width - num_known,
-            }
-            rest = " and ".join(f"{number:,} {what}" for what, number in counts.items() if number)
-            say(f'{start}: {num_known:,} features of field "{name}" begin with its weights; {rest}.')
+    matched = match_start(start, network.layout, dataset)
+    last = _last_checkpoint(matched, network.layout.training)
+    by_all(network.exchange, lambda: _Loading(matched, network).load(last), "checkpoint")
+    for sentence in matched.sentences():
+        say(sentence)
 
 
-def _matched(
-    start: Path, layout: Layout, dataset: Dataset
-) -> tuple[RunDirectory, Checkpoint, Taken, dict[str, np.ndarray]]:
-    """Return a run, its model, what a layout takes of it, and the origins of features, by field."""
-    check_finished(start)
+def match_start(start: Path, layout: Layout, dataset: Dataset) -> Matched:
+    """Find what a layout begins with of a run; raises as `load_start`."""
     before = RunDirectory.open(start)
+    if not (before.path / "model").is_dir():
+        raise CheckpointError("holds no finished model to start from", place=start)
     model = before.model()
     before = with_network_of(before, model)
     facts = WeightsFacts.of(model.facts)
     if facts.in_8_bits:
         raise CheckpointError("has weights in 8 bits, which are not trained further", place=start)
-    taken = Taken.of(before.path, before.layout, layout)
-    fields = _fields_of(taken, before.network, layout)
-    origins = {name: _origin(before, dataset, name, facts.imported is not None) for name in fields}
-    _check_columns(before, layout, taken, origins)
-    return before, model, taken, origins
+    described = next((own for own in layout.weights.values() if own.describes is not None), None)
+    if described is not None:
+        rule = f'does not go with described_by of layer "{described.layer}"'
+        raise CheckpointError(rule, place=start, option="start_from")
+    old, new = _sizes(before.layout), _sizes(layout)
+    names = [name for name, sizes in new.items() if old.get(name) == sizes]
+    by_index = facts.imported is not None
+    fields = _fields_of(names, before.network, layout)
+    origins = {name: _origin(before, dataset, name, by_index) for name in fields}
+    names = [name for name in names if _has_same_columns(before, layout, name, origins)]
+    left = [name for name in new if name not in names]
+    if left and not any(layout.weights[name].columns for name in names):
+        rule = f"has no weight of a name and sizes as here: {', '.join(left)}"
+        raise CheckpointError(rule, place=before.path)
+    return Matched(before, model, names, left, [name for name in old if name not in new], origins)
 
 
-def _fields_of(taken: Taken, before: NetworkSpec, layout: Layout) -> list[str]:
+def _fields_of(names: Sequence[str], before: NetworkSpec, layout: Layout) -> list[str]:
     """Return the fields whose features are rows or columns of weights that are taken, damped, or near."""
-    weights = [layout.weights[name] for name in taken.names]
+    weights = [layout.weights[name] for name in names]
     of_rows = [layout.rows_field(weight) for weight in weights if weight.wide and not weight.split]
     of_columns = [layout.input_field(weight) for weight in weights if weight.by_columns]
     damped = _damped(before, layout.network).values()
@@ -263,23 +243,16 @@ def _damped(before: NetworkSpec, spec: NetworkSpec) -> dict[str, str]:
     return {name: field for name, field in new.items() if (name, field) in old}
 
 
-def _check_columns(
-    before: RunDirectory, layout: Layout, taken: Taken, origins: Mapping[str, np.ndarray]
-) -> None:
-    """Raise if an output reads a sparse input whose features differ: columns of a weight are not matched."""
-    old = before.layout.weights
-    for name in taken.names:
-        weight = layout.weights[name]
-        if not weight.by_columns:
-            continue
-        field = layout.input_field(weight)
-        same = np.arange(before.fields[field].width)
-        if old[name].columns != weight.columns or not np.array_equal(origins[field], same):
-            rule = (
-                f'output "{weight.layer}" reads the sparse field "{field}" directly, so both runs must have'
-                " the same features in the same order"
-            )
-            raise CheckpointError(f"{rule}, with as many units", place=before.path)
+def _has_same_columns(
+    before: RunDirectory, layout: Layout, name: str, origins: Mapping[str, np.ndarray]
+) -> bool:
+    """Return whether a weight has no columns of a sparse input, or the same: these are not matched by ids."""
+    weight = layout.weights[name]
+    if not weight.by_columns:
+        return True
+    field = layout.input_field(weight)
+    is_same = np.array_equal(origins[field], np.arange(before.fields[field].width))
+    return is_same and before.layout.weights[name].columns == weight.columns
 
 
 def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) -> np.ndarray:
@@ -307,85 +280,91 @@ def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) 
     return origin
 
 
-def _last_checkpoint(before: RunDirectory, training: TrainingSpec, model: Checkpoint) -> Checkpoint | None:
+def _last_checkpoint(matched: Matched, training: TrainingSpec) -> Checkpoint | None:
     """Return the checkpoint whose optimizer state belongs to a finished model; None without one.
 
     There is none if the runs use different optimizers, or if the model holds the weights of an earlier epoch.
     """
+    before = matched.run
     if before.training.optimizer.kind != training.optimizer.kind:
         return None
-    last, kept = before.latest(), WeightsFacts.of(model.facts)
+    last, kept = before.latest(), WeightsFacts.of(matched.model.facts)
     if last is None or (before.training.keep == "best" and kept.best_epoch not in (None, kept.epochs)):
         return None
     return last if TrainingFacts.of(last.facts).state.epoch == kept.epochs else None
 
 
 @dataclass(frozen=True)
-class _Start:
-    """Loads weights of an earlier run into a network.
+class _Loading:
+    """Loads weights of an earlier run into a network: the shards of this process, and the trunk."""
 
-    Attributes:
-        before: The earlier run.
-        network: The network.
-        taken: Names of the weights that both have in the same sizes.
-        origins: Index of each feature in the earlier run, by field; see `_origin`.
-    """
-
-    before: RunDirectory
+    matched: Matched
     network: Network
-    taken: Set[str]
-    origins: Mapping[str, np.ndarray]
 
-    def load(self, model: Checkpoint, last: Checkpoint | None) -> None:
-        """Fill the shards of this process and the trunk, a block of an earlier tensor at a time."""
-        old, new = self.before.layout, self.network.layout
-        for name, wide in self.network.wide.items():
-            if name not in self.taken:
-                continue
-            origin = self._origin_of(name)
-            targets = {shard: part.tensors() for shard, part in wide.parts.items()}
-            cuts = {shard: origin[as_slice(wide.shards.units(shard))] for shard in targets}
-            states = [
-                key
-                for key in next(iter(targets.values()))
-                if key.startswith("state.") and not key.endswith(_MOVED) and old.weights[name].trained
-            ]
-            for checkpoint, keys in [(model, ["weight"]), *([] if last is None else [(last, states)])]:
-                copies = {
-                    key: [RowCopy(targets[shard][key], cut) for shard, cut in cuts.items()] for key in keys
-                }
-                self._copy_weight(name, checkpoint, copies)
-        self._load_trunk(model, last)
-        for name, field in _damped(old.network, new.network).items():
+    def load(self, last: Checkpoint | None) -> None:
+        """Fill the weights; and the optimizer's state from its last checkpoint, if there is one."""
+        old, model = self.matched.run.layout, self.matched.model
+        for name in self.matched.names:
+            for key, targets in self._targets(name).items():
+                if key == "weight":
+                    self._copy(model, name, key, targets)
+                elif last is not None and old.weights[name].trained and not key.endswith(_MOVED):
+                    self._copy(last, name, key, targets)
+        for name, field in _damped(old.network, self.network.spec).items():
             rows, factors = old.units[name], self.network.damping[name]
-            copies = {f"damping.{name}": [RowCopy(factors, self._origin(field, rows, len(factors)))]}
-            _copy(model, TRUNK, copies, range(rows))
+            copy = RowCopy(factors, self._origin(field, rows, len(factors)))
+            for first, block in model.blocks(TRUNK, f"damping.{name}"):
+                copy.take(block, range(first, first + len(block)))
         keep_neighbours(old, model, self.network, self._origin)
 
-    def _copy_weight(self, name: str, checkpoint: Checkpoint, copies: Mapping[str, list[RowCopy]]) -> None:
-        """Copy rows of a weight's tensors, from the files of its shards or from that of the trunk."""
-        rows = self.before.layout.weights[name].rows
-        for file, units in self._shard_files(name, checkpoint).items():
-            _copy(checkpoint, file, copies, units)
-        if not self._shard_files(name, checkpoint):
-            of_trunk = {in_trunk(name, key): of_tensor for key, of_tensor in copies.items()}
-            _copy(checkpoint, TRUNK, of_trunk, range(rows))
+    def _targets(self, name: str) -> dict[str, list[tuple[Tensor, range]]]:
+        """Return this process's tensors of a weight by name, each with its rows."""
+        if name not in self.network.wide:
+            trunk = self.network.trunk[name]
+            whole = {f"state.{key}": tensor for key, tensor in trunk.state.items()}
+            whole["weight"] = trunk.tensor.detach()
+            return {key: [(tensor, range(len(tensor)))] for key, tensor in whole.items()}
+        wide, targets = self.network.wide[name], dict[str, list[tuple[Tensor, range]]]()
+        for shard, part in wide.parts.items():
+            for key, tensor in part.tensors().items():
+                targets.setdefault(key, []).append((tensor, wide.shards.units(shard)))
+        return targets
 
-    def _shard_files(self, name: str, checkpoint: Checkpoint) -> dict[str, range]:
+    def _copy(
+        self, checkpoint: Checkpoint, name: str, key: str, targets: Sequence[tuple[Tensor, range]]
+    ) -> None:
+        """Copy the rows of an earlier tensor a block at a time, or all of it if both runs hold it whole."""
+        files, rows = self._shard_files(name), self.matched.run.layout.weights[name].rows
+        if not files and name not in self.network.wide:
+            checkpoint.fill(TRUNK, {in_trunk(name, key): tensor for tensor, _ in targets})
+            return
+        origin = self._origin_of(name)
+        copies = [RowCopy(tensor, origin[as_slice(units)]) for tensor, units in targets]
+        stored = key if files else in_trunk(name, key)
+        for file, units in (files or {TRUNK: range(rows)}).items():
+            if any(copy.needs(units) for copy in copies):
+                for first, block in checkpoint.blocks(file, stored):
+                    for copy in copies:
+                        copy.take(block, units[first : first + len(block)])
+
+    def _shard_files(self, name: str) -> dict[str, range]:
         """Return the files of a weight's shards with the units of their rows; none if it is in the trunk."""
-        old = self.before.layout
+        old = self.matched.run.layout
         if name not in old.sharded:
             return {}
         number, shards = old.sharded.index(name), old.shards(old.weights[name].rows)
-        files = {wide_file(number, shard, shards.count): shards.units(shard) for shard in range(shards.count)}
-        return {} if old.weights[name].split and not files.keys() <= checkpoint.files.keys() else files
+        return {
+            shard_file("wide", number, shard, shards.count): shards.units(shard)
+            for shard in range(shards.count)
+        }
 
     def _origin_of(self, name: str) -> np.ndarray:
-        """Return the index of each row of a sharded weight in the earlier run, int64 [rows]."""
-        weight, old = self.network.layout.weights[name], self.before.layout.weights[name]
-        if weight.split:
+        """Return the index of each row of a weight in the earlier run, int64 [rows]."""
+        layout, old = self.network.layout, self.matched.run.layout.weights[name]
+        weight = layout.weights[name]
+        if weight.split or not weight.wide:
             return np.arange(weight.rows)
-        return self._origin(self.network.layout.rows_field(weight), old.rows, weight.rows)
+        return self._origin(layout.rows_field(weight), old.rows, weight.rows)
 
     def _origin(self, field: str, old_units: int, units: int) -> np.ndarray:
         """Return the index of each unit in the earlier run, int64 [units].
@@ -393,35 +372,117 @@ class _Start:
         Units beyond the features have no names and keep their index.
         """
         origin = np.full(units, -1)
-        named = self.origins[field][:units]
+        named = self.matched.origins[field][:units]
         origin[: len(named)] = named
-        nameless = np.arange(max(len(named), self.before.fields[field].width), min(units, old_units))
+        before = self.matched.run.fields[field].width
+        nameless = np.arange(max(len(named), before), min(units, old_units))
         origin[nameless] = nameless
         return origin
 
-    def _load_trunk(self, model: Checkpoint, last: Checkpoint | None) -> None:
-        old = self.before.layout
-        trunk = {name: weight for name, weight in self.network.trunk.items() if name in self.taken}
-        for checkpoint, has_states in [(model, False), *([] if last is None else [(last, True)])]:
-            whole: dict[str, Tensor] = {}
-            for name, weight in trunk.items():
-                tensors = {"weight": weight.tensor.detach()}
-                if has_states:
-                    is_trained = old.weights[name].trained
-                    tensors = {f"state.{key}": state for key, state in weight.state.items() if is_trained}
-                if self._shard_files(name, checkpoint):
-                    rows = np.arange(len(weight.tensor))
-                    copies = {key: [RowCopy(tensor, rows)] for key, tensor in tensors.items()}
-                    self._copy_weight(name, checkpoint, copies)
-                else:
-                    whole |= {in_trunk(name, key): tensor for key, tensor in tensors.items()}
-            checkpoint.fill(TRUNK, whole)
+
+_BLOCK_NUMBERS = 2**22
+"""Numbers of a file that are in memory together."""
 
 
-def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[RowCopy]], units: range) -> None:
-    """Copy rows from the tensors of a file, which hold the rows of `units` under the names of `copies`."""
-    if not any(copy.needs(units) for of_tensor in copies.values() for copy in of_tensor):
-        return
-    for key, first, block in checkpoint.blocks(file, copies):
-        for copy in copies[key]:
-            copy.take(block, units[first : first + len(block)])
+def check_vectors(layout: Layout, dataset: Dataset) -> dict[str, str]:
+    """Check the files that a layout names, before a run begins with them.
+
+    Args:
+        layout: Layout of the training.
+        dataset: Its dataset, with the ids of features; those without ids are known by their numbers.
+
+    Returns:
+        SHA-256 of each file, by the name of the weight that begins with it.
+
+    Raises:
+        DataError: A file cannot be read, or holds something else.
+        FitError: Its vectors have another length than those of the layer, or none is that of a feature.
+    """
+    return {
+        name: _read(vectors, layout.weights[name].rows, dataset)[0]
+        for name, vectors in file_vectors(layout).items()
+    }
+
+
+def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Callable[[str], None]) -> None:
+    """Fill the weights of a network whose initializer is a file.
+
+    Features that the file lacks keep the weights that they have.
+
+    Args:
+        run: Run of the network, which knows the files that it was begun with.
+        network: The network, initialized.
+        dataset: See `check_vectors`.
+        say: Called with the number of features that the file has, and of those that it lacks.
+
+    Raises:
+        DataError: See `check_vectors`; or a file has changed since the run was begun.
+        FitError: See `check_vectors`.
+    """
+    begun_with = next(values(run.path / VECTORS), {})
+
+    def load(name: str, vectors: FileVectors) -> None:
+        digest, known = _read(vectors, network.layout.weights[name].rows, dataset, network.wide[name])
+        if begun_with.get(name) not in (None, digest):
+            raise DataError(f"has changed since {run.path} was begun with it", place=vectors.spec.path)
+        width = dataset.field(vectors.field).width
+        rest = f"; {width - known:,} have none and begin as initialized" if known < width else ""
+        say(
+            f'{vectors.spec.path}: {known:,} of {width:,} features of field "{vectors.field}" begin with its'
+            f" vectors{rest}."
+        )
+
+    for name, vectors in file_vectors(network.layout).items():
+        by_all(network.exchange, partial(load, name, vectors), "vectors")
+
+
+def _read(
+    vectors: FileVectors, rows: int, dataset: Dataset, wide: WideWeight | None = None
+) -> tuple[str, int]:
+    """Load a file into the shards of a weight, or only check it; return its SHA-256 and number of rows."""
+    path = Path(vectors.spec.path)
+    try:
+        source = read_vectors([path])
+        if source.columns != vectors.columns:
+            rule = f"vectors must have {vectors.columns:,} numbers, as many as the layer"
+            raise FitError(rule, place=path, value=source.columns)
+        origin = _positions(vectors, source, rows, dataset)
+        parts = {} if wide is None else {wide.shards.units(shard): part for shard, part in wide.parts.items()}
+        copies = [RowCopy(part.weight, origin[as_slice(units)]) for units, part in parts.items()]
+        for positions, block in _blocks(vectors, source):
+            for copy in copies:
+                copy.take(block, positions)
+    except (DataError, FitError) as error:
+        raise type(error)(f"{vectors.place}: {error}") from None
+    return sha256_of(path), int((origin >= 0).sum())
+
+
+def _blocks(vectors: FileVectors, source: Source) -> Iterator[tuple[range, Tensor]]:
+    """Yield vectors with their positions, scaled, a block at a time; raises DataError."""
+    step = max(1, _BLOCK_NUMBERS // source.columns)
+    for start in range(0, len(source), step):
+        positions = range(start, min(start + step, len(source)))
+        block = torch.from_numpy(source.rows(positions.start, positions.stop)).mul_(vectors.spec.scale)
+        finite = block.isfinite().all(dim=1)
+        if not bool(finite.all()):
+            place = source.place(start + int(finite.logical_not().nonzero()[0]))
+            raise DataError("vectors must be finite numbers, also when scaled", place=place)
+        yield positions, block
+
+
+def _positions(vectors: FileVectors, source: Source, rows: int, dataset: Dataset) -> np.ndarray:
+    """Return the position of each row's vector in a file, int64 [rows]; -1 for rows without one."""
+    field = dataset.field(vectors.field)
+    if pc.count_distinct(source.keys).as_py() < len(source):
+        raise DataError("every key must be there once", place=vectors.spec.path)
+    if field.vocabulary is None:
+        ids = pa.array(np.arange(field.width)).cast(pa.string())
+    else:
+        ids = dataset.vocabulary(vectors.field).all_ids()
+    found = pc.fill_null(pc.index_in(ids, value_set=source.keys), -1)
+    origin = np.full(rows, -1)
+    origin[: field.width] = found.to_numpy(zero_copy_only=False)
+    if (origin < 0).all():
+        rule = f'no key is the id of a feature of field "{vectors.field}"'
+        raise FitError(rule, place=vectors.spec.path)
+    return origin

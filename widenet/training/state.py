@@ -1,10 +1,7 @@
 """The state of a training between two steps, and the interface of reports that follow it."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from widenet.spec.training import TrainingSpec
 
@@ -49,11 +46,6 @@ class LoopState:
     waited: int = 0
     norms: dict[str, float | None] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, facts: dict[str, Any]) -> "LoopState":
-        """Return the state stored in a checkpoint."""
-        return cls(**facts)
-
     def steps_made(self, steps_per_epoch: int) -> int:
         """Return the number of finished steps of the whole training."""
         return self.epoch * steps_per_epoch + self.step
@@ -97,48 +89,23 @@ class LoopState:
         return False
 
 
-class Stopwatch:
-    """Measures the seconds between laps, without pauses."""
-
-    def __init__(self) -> None:
-        self._since = time.monotonic()
-
-    def lap(self) -> float:
-        """Return the seconds since the last lap."""
-        before, self._since = self._since, time.monotonic()
-        return self._since - before
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Do not count the time inside the block."""
-        started = time.monotonic()
-        yield
-        self._since += time.monotonic() - started
-
-
-@runtime_checkable
-class Report(Protocol):
+class Report:
     """Follows a training; a subclass overrides only the methods that it needs."""
 
     def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
         """Called before the first step, of a new or a resumed training."""
-        return
 
     def advance(self, num_examples: int, loss: float) -> None:
         """Called after a step."""
-        return
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Called after an epoch, with its line of log.jsonl."""
-        return
 
     def tried(self, text: str) -> None:
         """Called after the last epoch for each neighbourhood term that is tried, with the best so far."""
-        return
 
     def say(self, text: str) -> None:
         """Called with a sentence that the user should know."""
-        return
 
 
 class Silence(Report):

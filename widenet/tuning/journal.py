@@ -15,7 +15,7 @@ from typing import Any
 from widenet.errors import CheckpointError, damage_of
 from widenet.late_imports import optional
 from widenet.spec.space import SpaceSpec
-from widenet.training.checkpoint import writing
+from widenet.training.run_path import writing
 from widenet.tuning.rungs import Rungs, Trial
 from widenet.tuning.suggest import distributions, quiet
 

@@ -15,9 +15,7 @@ from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.plan.layout import Layout
 from widenet.spec.space import SpaceSpec, from_values
 from widenet.stores.durable import force_all_to_disk, force_to_disk
-from widenet.training.checkpoint import writing
-from widenet.training.existing_run import STUDY, TRIALS, is_study
-from widenet.training.run_path import hidden
+from widenet.training.run_path import STUDY, TRIALS, hidden, is_study, writing
 from widenet.tuning import journal
 from widenet.tuning.rungs import Rungs, Trial
 from widenet.tuning.space import layout_of

@@ -9,10 +9,10 @@ from widenet.data.dataset import Dataset
 from widenet.errors import FitError, OptionError
 from widenet.late_imports import optional
 from widenet.parallel.group import device_for, num_processes
+from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, document, path_of
 from widenet.spec.space import SpaceSpec
-from widenet.training.cut import Cut
-from widenet.training.existing_run import DATA
+from widenet.training.run_path import DATA
 from widenet.tuning.reports import Silence, StudyReport
 from widenet.tuning.results import StudyResult, results_of
 from widenet.tuning.rungs import Rungs

@@ -12,9 +12,8 @@ from widenet.plan.layout import Layout
 from widenet.runs.run_arguments import TrainArguments
 from widenet.runs.training import run_training
 from widenet.training.loop import interruption
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.training.run_log import kept_line
-from widenet.training.saved_facts import TrainingFacts
 from widenet.training.state import Report
 from widenet.tuning.reports import StudyReport
 from widenet.tuning.rungs import Trial

@@ -16,7 +16,7 @@ from widenet.errors import DataError
 from widenet.pictures.curves import bars
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
-from widenet.training.existing_run import DATA
+from widenet.training.run_path import DATA
 from widenet.ui.known_runs import Known
 from widenet.ui.pages import link, page, strict
 

@@ -13,9 +13,9 @@ from widenet.errors import OptionError, WidenetError
 from widenet.report.differences import differing
 from widenet.report.listing import ListedRun, documents_of, found, listed
 from widenet.report.subject import Subject
-from widenet.training.existing_run import is_locked
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_log import metric_names
+from widenet.training.run_path import is_locked
 
 _FILES = (
     "network.json",

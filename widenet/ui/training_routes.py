@@ -25,7 +25,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.uri import is_uri
 from widenet.training.check import check_training
-from widenet.training.existing_run import is_locked
+from widenet.training.run_path import is_locked
 from widenet.ui.answers import html
 from widenet.ui.known_runs import Known, KnownRuns
 from widenet.ui.pages import link, live, page

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from widenet.data.ingest import ingest
-from widenet.runs.fitting import fit
+from widenet.runs.training import fit
 
 PAIRS = [("u", "a"), ("u", "b"), ("v", "a")]
 GIVEN = {
