@@ -607,7 +607,8 @@ def with_items(
     for name, value in (fields or {}).items():
         if run.fields[name].kind != "sparse":
             check_order(name, value, f"it is a {run.fields[name].kind} field")
-    named = checked_items(items) if not inputs or not _is_empty(items) else []
+    is_empty = isinstance(items, list | tuple) and not items
+    named = [] if inputs and is_empty else checked_items(items)
     if named:
         field = field_of_items(run, output)
         if run.fields[field].kind == "sequence":
@@ -689,10 +690,6 @@ def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) ->
                     warn_user(
                         f'"{text}" is taken for {first}, the most popular of {len(found):,} that match.'
                     )
-
-
-def _is_empty(items: object) -> bool:
-    return isinstance(items, list | tuple) and not items
 
 
 def numbers_of(field: str, values: Sequence[Any], width: int) -> list[float]:
