@@ -8,7 +8,7 @@ import typer
 
 from widenet.arguments import IN_STORES
 from widenet.cli.declared import values_of, with_flags_of
-from widenet.cli.output import AsJson, print_json
+from widenet.cli.output import AsJson, print_json, print_result
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.split import SplitArguments
 from widenet.errors import OptionError
@@ -16,6 +16,8 @@ from widenet.runs.progress import IngestReport
 from widenet.stores.uri import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from widenet.data.manifest import Field, Manifest
 
 
@@ -35,6 +37,15 @@ def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = Fa
     for fact, count in manifest.source.items() if made else ():
         if isinstance(count, int) and not isinstance(count, bool) and count:
             typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
+
+
+def _show_several(manifests: "Mapping[Path, Manifest]", as_json: bool) -> None:
+    """Print the sizes of datasets that were made together, by path."""
+    if as_json:
+        print_json([summary(path, manifest) for path, manifest in manifests.items()])
+        return
+    for path, manifest in manifests.items():
+        show(path, manifest, made=False)
 
 
 def _width(kind: str, width: int) -> str:
@@ -156,12 +167,9 @@ def fetch(
     from widenet.data.published import Published, published
     from widenet.data.published import fetch as run
 
-    if show_names and as_json:
-        print_json([{"name": known.name, "about": known.about} for known in published().values()])
-        return
     if show_names:
-        for known in published().values():
-            typer.echo(f"{known.name:<16}{known.about}")
+        known = [{"name": each.name, "about": each.about} for each in published().values()]
+        print_result(as_json, known, *(f"{each['name']:<16}{each['about']}" for each in known))
         return
     if name is None or out is None:
         raise OptionError(
@@ -218,12 +226,7 @@ def extreme(
         features=features,
         overwrite=overwrite,
     )
-    datasets = [dataset for dataset in made if dataset is not None]
-    if as_json:
-        print_json([summary(dataset.path, dataset.manifest) for dataset in datasets])
-        return
-    for dataset in datasets:
-        show(dataset.path, dataset.manifest, made=False)
+    _show_several({dataset.path: dataset.manifest for dataset in made if dataset is not None}, as_json)
 
 
 app = typer.Typer(help="Make, split and describe datasets.", no_args_is_help=True, rich_markup_mode=None)
@@ -263,11 +266,7 @@ def split(
 
     out = words.pop("out")
     both = split_users(words.pop("source"), out, users_out, users=heldout_users, **words)
-    if as_json:
-        print_json([summary(path, made.manifest) for path, made in zip((out, users_out), both, strict=True)])
-        return
-    for path, made in zip((out, users_out), both, strict=True):
-        show(path, made.manifest, made=False)
+    _show_several(dict(zip((out, users_out), (made.manifest for made in both), strict=True)), as_json)
 
 
 @app.command("describe")

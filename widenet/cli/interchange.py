@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from widenet.cli.declared import IndexFiles, Run, index_files, pairs
-from widenet.cli.output import AsJson, print_json, say
+from widenet.cli.output import AsJson, print_result, say
 from widenet.errors import OptionError
 
 
@@ -37,12 +37,9 @@ def export(
     if overwrite and "overwrite" not in signature(write).parameters:
         raise OptionError("is not an option of this format", option="overwrite")
     words = {"overwrite": True} if overwrite else {}
-    written = write(run, out, top_k, not include_seen, **words)
-    if as_json:
-        print_json([{"path": path, "num_bytes": path.stat().st_size} for path in written])
-        return
-    for path in written:
-        typer.echo(f"{path}: {path.stat().st_size:,} bytes")
+    sizes = {path: path.stat().st_size for path in write(run, out, top_k, not include_seen, **words)}
+    facts = [{"path": path, "num_bytes": size} for path, size in sizes.items()]
+    print_result(as_json, facts, *(f"{path}: {size:,} bytes" for path, size in sizes.items()))
 
 
 def import_network(
@@ -89,12 +86,11 @@ def import_network(
         say=say,
     )
     units = model.network.layout.units
-    if as_json:
-        fields = {name: {"kind": kept.kind, "width": kept.width} for name, kept in model.run.fields.items()}
-        layers = {layer.name: units[layer.name] for layer in model.run.network.layers}
-        print_json({"run": out, "units": layers, "fields": fields})
-        return
-    sizes = ", ".join(f"{layer.name} {units[layer.name]:,}" for layer in model.run.network.layers)
-    typer.echo(f"{out}: {sizes}")
-    for name, record in model.run.fields.items():
-        typer.echo(f'  field "{name}": {record.kind}, {record.width:,}')
+    fields = {name: {"kind": kept.kind, "width": kept.width} for name, kept in model.run.fields.items()}
+    layers = {layer.name: units[layer.name] for layer in model.run.network.layers}
+    print_result(
+        as_json,
+        {"run": out, "units": layers, "fields": fields},
+        f"{out}: {', '.join(f'{name} {size:,}' for name, size in layers.items())}",
+        *(f'  field "{name}": {kept["kind"]}, {kept["width"]:,}' for name, kept in fields.items()),
+    )

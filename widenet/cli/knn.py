@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from widenet.cli.declared import Device, Run
-from widenet.cli.output import AsJson, print_json
+from widenet.cli.output import AsJson, print_json, print_result
 from widenet.cli.processes import Processes, run_in_processes
 
 app = typer.Typer(
@@ -167,11 +167,10 @@ def export(
     else:
         collection = Neighbours.of(source, measure=measure, device=device)
     exported = export_index(collection, out, index, k, overwrite)
-    if as_json:
-        print_json({"out": out, "num_vectors": len(collection), **asdict(exported)})
-        return
-    typer.echo(f"{out}: {len(collection):,} vectors, {exported.num_bytes:,} bytes.")
-    typer.echo(
+    print_result(
+        as_json,
+        {"out": out, "num_vectors": len(collection), **asdict(exported)},
+        f"{out}: {len(collection):,} vectors, {exported.num_bytes:,} bytes.",
         f"recall@{exported.k} {exported.recall:.4f} over {exported.num_queries:,} of its vectors, each"
-        f" without itself; {exported.settings}."
+        f" without itself; {exported.settings}.",
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from widenet.cli.declared import Run
-from widenet.cli.output import AsJson, print_json
+from widenet.cli.output import AsJson, print_json, print_result
 from widenet.cli.processes import speaks
 from widenet.runs.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 
@@ -33,11 +33,12 @@ def quantize(
     check_run(run)
     fingerprint = make(run, out, overwrite).fingerprint()
     after, before = num_bytes(out), num_bytes(run)
-    if as_json:
-        print_json({"run": out, "num_bytes": after, "num_bytes_before": before, "fingerprint": fingerprint})
-        return
-    typer.echo(f"{out}: {after:,} bytes of weights; {run} has {before:,}.")
-    typer.echo(f"fingerprint {fingerprint}")
+    print_result(
+        as_json,
+        {"run": out, "num_bytes": after, "num_bytes_before": before, "fingerprint": fingerprint},
+        f"{out}: {after:,} bytes of weights; {run} has {before:,}.",
+        f"fingerprint {fingerprint}",
+    )
 
 
 def neighbourhood(

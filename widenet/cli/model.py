@@ -9,7 +9,7 @@ import typer
 
 from widenet.arguments import IN_STORES
 from widenet.cli.declared import IncludeSeen, Run, values_of, with_flags_of
-from widenet.cli.output import AsJson, print_json, say
+from widenet.cli.output import AsJson, print_json, print_result, say
 from widenet.cli.processes import Processes, run_in_processes
 from widenet.runs.run_arguments import CompareArguments, EvaluateArguments, LoadArguments, PredictArguments
 from widenet.spec.metric_names import DEFAULT_KS
@@ -139,12 +139,10 @@ def compare(
     quiet = as_json or not is_leader()
     with Counter("evaluating", 2 * dataset.num_examples, quiet) as counter, warnings_as_sentences():
         comparison = compare_runs(**options, advance=counter.advance)
-    if is_leader() and as_json:
-        print_json(asdict(comparison))
-    elif is_leader():
-        typer.echo(
-            comparison_table(comparison, [shown(run) for run in runs], dataset.manifest.words.examples)
-        )
+    if is_leader():
+        names = [shown(run) for run in runs]
+        table = comparison_table(comparison, names, dataset.manifest.words.examples)
+        print_result(as_json, asdict(comparison), table)
 
 
 @with_flags_of(PredictArguments, LoadArguments)
@@ -190,10 +188,11 @@ def predict(
     results = open_results(out, file_format, overwrite=overwrite)
     examples = dataset.manifest.words.examples
     total = _write(blocks, results, dataset.num_examples)
-    if as_json:
-        print_json({"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples})
-    else:
-        typer.echo(f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,} {examples}.")
+    print_result(
+        as_json,
+        {"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples},
+        f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,} {examples}.",
+    )
 
 
 def _write(blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int) -> int:
@@ -222,10 +221,9 @@ def fingerprint(run: Run, as_json: AsJson = False) -> None:
 
     model = Model.load(run, "cpu")
     digest = model.fingerprint()
-    if is_leader() and as_json:
-        print_json({"run": shown(run), "fingerprint": digest, "shards": model.run.training.shards})
-    elif is_leader():
-        typer.echo(digest)
+    if is_leader():
+        facts = {"run": shown(run), "fingerprint": digest, "shards": model.run.training.shards}
+        print_result(as_json, facts, digest)
 
 
 @contextmanager

@@ -22,6 +22,14 @@ def print_json(result: Any) -> None:
     typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False, indent=2))
 
 
+def print_result(as_json: bool, facts: Any, *lines: str) -> None:
+    """Print a result as JSON, or in lines of text."""
+    if as_json:
+        print_json(facts)
+    else:
+        typer.echo("\n".join(lines))
+
+
 def _plain(value: Any) -> Any:
     """Return what JSON can hold of a value."""
     if isinstance(value, Mapping):

@@ -9,7 +9,7 @@ import typer
 
 from widenet.arguments import IN_STORES
 from widenet.cli.declared import pairs, whole_number
-from widenet.cli.output import AsJson, print_json
+from widenet.cli.output import AsJson, print_result
 from widenet.errors import OptionError, nearest
 from widenet.plan.numbers import bytes_of
 
@@ -136,8 +136,7 @@ def plan(
         planned["disk_seconds"] = _disk_seconds(planned, processes, disk_bandwidth)
     if measure and data is not None and planned.get("fits", True):
         planned["measured"] = _measured(*documents, data, device, job.weights_in, scratch)
-    show = print_json if as_json else typer.echo
-    show(planned if as_json else plan_table(job, planned, assumed=data is None))
+    print_result(as_json, planned, plan_table(job, planned, assumed=data is None))
     if not planned.get("fits", True):
         raise typer.Exit(_DOES_NOT_FIT)
 

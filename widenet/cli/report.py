@@ -7,7 +7,7 @@ import typer
 
 from widenet.arguments import IN_STORES
 from widenet.cli.model import warnings_as_sentences
-from widenet.cli.output import AsJson, print_json
+from widenet.cli.output import AsJson, print_result
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
@@ -43,10 +43,7 @@ def report(
         raise OptionError("is for the report of one run", option="data")
     with warnings_as_sentences():
         written = write_report(runs, out, data, overwrite=overwrite)
-    if as_json:
-        print_json({"report": written})
-    else:
-        typer.echo(written)
+    print_result(as_json, {"report": written}, str(written))
 
 
 def leave_report(model: "Model", data: "Dataset", quiet: bool) -> Path | None:
