@@ -172,11 +172,13 @@ import os, signal, sys, time
 from pathlib import Path
 
 rank, said = int(os.environ["RANK"]), Path("said")
-signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 
 def say(text, file=sys.stderr):
     file.write(f"{text}\\n")
     file.flush()
+
+def get_ready():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 
 def wait_for_ever():
     signal.pause()
@@ -277,7 +279,7 @@ def left(children):
     return [child for child in children if not select.select([child], [], [], HANG_SECONDS)[0]]
 
 
-RUNS = "say(os.getpid(), sys.stdout)\n"
+RUNS = "get_ready(); say(os.getpid(), sys.stdout)\n"
 STOPS = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
 
 
@@ -295,9 +297,28 @@ def test_sigterm_goes_to_every_process(code, widenet):
     assert left(children) == []
 
 
+NOT_READY = """
+say(os.getpid(), sys.stdout)
+time.sleep(1)
+say("ready", sys.stdout)
+get_ready()
+wait_for_ever()
+"""
+
+
+def test_ctrl_c_waits_until_a_process_is_ready_for_it(widenet):
+    widenet(NOT_READY)
+    process, children = command()
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=HANG_SECONDS)
+    assert out == "ready\nready\n130 None\n"
+    assert left(children) == []
+
+
 SECOND_STUCK = """
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_IGN if rank else lambda *_: os._exit(130))
+get_ready()
 say(os.getpid(), sys.stdout)
 while True:
     wait_for_ever()
