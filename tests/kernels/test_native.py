@@ -49,10 +49,9 @@ def digest():
     found.update(gather_sum(batch, terms[0]).numpy().tobytes())
     peak_E, total_E = torch.full((300,), -torch.inf), torch.zeros(300, dtype=torch.float64)
     units = best_units.Units(terms[7], range(300), None, terms[8][:, 0].contiguous(), True)
-    units = replace(units, peak_E=peak_E, total_E=total_E)
     query, search = best_units.Query.of(terms[6]), best_units.NativeTopK(9, torch.full((300,), -torch.inf))
     with mock.patch.object(best_units, "chosen_bits", return_value="portable"):
-        best_units.rank(query, [units], [search])
+        best_units.rank(query, [units], [search], peak_SE=peak_E[None], total_SE=total_E[None])
         for tensor in (best_units.logits(query, units), search.result(), peak_E, total_E):
             found.update(tensor.numpy().tobytes())
     return found.hexdigest()
@@ -60,10 +59,10 @@ def digest():
 
 @pytest.fixture(autouse=True)
 def _asked_anew():
-    for question in (native.level, native.library):
+    for question in (native.level, native.library, native._loaded, native._function):
         question.cache_clear()
     yield
-    for question in (native.level, native.library):
+    for question in (native.level, native.library, native._loaded, native._function):
         question.cache_clear()
 
 
