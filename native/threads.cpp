@@ -35,6 +35,7 @@ void* serve(void* given) {
     while (own.begun == seen) pthread_cond_wait(&own.begin, &own.lock);
     seen = own.begun;
     if (start.thread > own.wanted) continue;
+    own.working++;
     pthread_mutex_unlock(&own.lock);
     own.work(own.context, start.thread);
     pthread_mutex_lock(&own.lock);
@@ -71,12 +72,13 @@ void in_threads(int64_t num_threads, void (*work)(void*, int64_t), void* context
   }
   own.work = work;
   own.context = context;
-  own.working = own.wanted = num_threads - 1 < own.count ? num_threads - 1 : own.count;
+  own.wanted = num_threads - 1 < own.count ? num_threads - 1 : own.count;
   own.begun++;
   pthread_cond_broadcast(&own.begin);
   pthread_mutex_unlock(&own.lock);
   work(context, 0);
   pthread_mutex_lock(&own.lock);
+  own.wanted = 0;  // all is done: nobody waits for a thread that has not woken up
   while (own.working > 0) pthread_cond_wait(&own.end, &own.lock);
   pthread_mutex_unlock(&own.lock);
   pthread_mutex_unlock(&own.turn);
