@@ -16,8 +16,6 @@ from widenet.model.part import Part
 from widenet.plan.layout import Weight
 from widenet.sparse import SparseBatch
 
-_ALIGNED = 4
-"""Whole numbers that a processor multiplies at once; every row begins at a multiple of them."""
 _BLOCK_NUMBERS = 2**21
 
 
@@ -26,7 +24,7 @@ class QuantizedPart(Part):
     """One shard of a wide weight: whole numbers in 8 bits, and a scale for each row.
 
     Attributes:
-        weight: The whole numbers, int8 [R, H]; every row begins at a multiple of four bytes.
+        weight: The whole numbers, int8 [R, H].
         scale_R: The scales, float32. Row r is `scale_R[r] * weight[r]`, which float32 holds exactly.
     """
 
@@ -36,8 +34,7 @@ class QuantizedPart(Part):
     @classmethod
     def blank(cls, rows: int, columns: int) -> "QuantizedPart":
         """Return zeros."""
-        weight_RC = roomy((rows, columns + -columns % _ALIGNED), torch.int8)
-        return cls(weight_RC[:, :columns], scale_R=roomy((rows,)))
+        return cls(roomy((rows, columns), torch.int8), scale_R=roomy((rows,)))
 
     @classmethod
     def of(cls, part: Part) -> "QuantizedPart":

@@ -204,8 +204,7 @@ class Filter:
         """This filter without the units from `num_units` on, which the output reserves for new features."""
         if num_units >= output.width:
             return self
-        reserved_L = torch.arange(output.width, device=output.weight.device) >= num_units
-        return Filter(reserved_L if self.banned_L is None else reserved_L | self.banned_L, self.weight_L)
+        return self.without(torch.arange(output.width, device=output.weight.device) >= num_units)
 
     def without(self, banned_L: Tensor | None) -> "Filter":
         """This filter without further units, bool [L]."""
@@ -257,7 +256,7 @@ def top_k(
     """Return the k best units of an output for every example of a batch, best first.
 
     A score is an activation, times the filter's weight, times the factor. Of units with equal scores, the
-    lower one comes first. An example's scores have the same bits in every batch (`predict.tiles`).
+    lower one comes first. An example's scores have the same bits in every batch.
 
     Args:
         network: The network; all its processes must call this.
