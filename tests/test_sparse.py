@@ -36,10 +36,11 @@ def test_without_values_every_entry_is_one_and_duplicates_add_up():
 
 def test_each_index_counts_once_ascending_or_where_it_occurs_last():
     batch = SparseBatch.from_lists([[3, 1, 3], [], [2, 0, 2, 2, 1]], [[1, 2, 3], [], [1, 2, 3, 4, 5]])
-    found = [[batch.distinct(), [1, 3, 0, 1, 2]], [batch.distinct_in_order(), [1, 3, 0, 2, 1]]]
-    for once, indices in found:
+    ascending, in_order = batch.distinct(), batch.distinct_in_order()
+    for once, indices in [(ascending, [1, 3, 0, 1, 2]), (in_order, [1, 3, 0, 2, 1])]:
         assert (once.counts().tolist(), once.indices.tolist()) == ([2, 0, 3], indices)
-        assert once.values is None
+    assert ascending.values is None
+    assert in_order.values.tolist() == [2, 3, 2, 4, 5]
 
 
 @settings(max_examples=100, deadline=None)
