@@ -13,7 +13,7 @@ from widenet.plan.narrow import UNFOLDED_NUMBERS
 from widenet.plan.picture_layers import fields_by_examples, weights_by_examples
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import COUNTED_PAIRS, GRADIENT_NUMBERS, tile_units
-from widenet.spec.layers import OutputLayer, Trunk
+from widenet.spec.layers import InputLayer, OutputLayer, Trunk
 from widenet.spec.losses import PopularitySample
 from widenet.spec.sequential import AttentionLayer, RecurrentLayer
 
@@ -129,14 +129,15 @@ def _counting(job: Job, process: int) -> int:
 def _activations(job: Job, process: int) -> int:
     """Bound batches in use and ahead, hidden layers, and the trunk's gradients and operands."""
     num, layout, total = job.num_examples, job.layout, 0.0
-    fields = [layer.field for layer in job.network.inputs]
-    fields += [layer.field for layer in job.network.outputs]
-    for field in [*job.network.fields, *fields]:
-        total += _ENTRY_BYTES * num * (1 + BATCHES_AHEAD) * job.entries.get(field, 0)
+    ends: list[InputLayer | OutputLayer] = [*job.network.inputs, *job.network.outputs]
     for field in job.network.fields:
-        if field not in job.entries:
+        if field in job.entries:
+            copies = 1 + sum(layer.field == field for layer in ends)
+            num_bytes = _ENTRY_BYTES * num * copies * job.entries[field]
+        else:
             read = job.own_vectors(layout.by_examples[0]) if field in fields_by_examples(layout) else num
-            total += 4 * read * (1 + BATCHES_AHEAD) * layout.fields[field].width
+            num_bytes = 4 * read * layout.fields[field].width
+        total += (1 + BATCHES_AHEAD) * num_bytes
     for layer in job.network.hidden:
         total += 4 * job.own_vectors(layer.name) * _kept_numbers(job, layer)
     for weight in layout.weights.values():
@@ -176,12 +177,8 @@ def _workspace(job: Job, process: int) -> int:
             unfolded.append(4 * (2 * threads * numbers + (job.training.shards + 1) * weight.numbers))
         elif weight.wide:
             columns = weight.row_length if source else weight.incoming
-            sums.append(job.vectors(layer) * (columns * (4 * num_held + _EXACT_BYTES)))
-        if weight.split:
-            sums.append(12 * job.vectors(layer) * weight.rows + sums.pop())
-    for weight in layout.weights.values():
-        if weight.describes is not None:
-            sums.append(weight.numbers * (4 * (2 + num_held) + _EXACT_BYTES))
+            gathered = 12 * weight.rows if weight.split else 0
+            sums.append(job.vectors(layer) * (columns * (4 * num_held + _EXACT_BYTES) + gathered))
     by_examples = sum(layout.weights[name].numbers for name in weights_by_examples(layout))
     return total + max(sums) + max(unfolded) + 12 * num_held * by_examples
 
@@ -194,7 +191,7 @@ def _of_output(job: Job, layer: OutputLayer, process: int, threads: int) -> int:
     gradient = max(units * weight.incoming, GRADIENT_NUMBERS)
     total = 4 * threads * (4 * num * units + gradient * (4 + len(job.training.optimizer.state)))
     if layer.is_row_wise and not layer.is_closed and layer.sample is None:  # over all units at once
-        total += 24 * num * job.layout.units[layer.name]
+        total += 30 * num * job.layout.units[layer.name]
     elif job.goes_twice(layer) and job.keeps(layer, process):
         total += 4 * num * chosen
     if layer.sample is not None:
