@@ -83,8 +83,11 @@ def shapes_of(spec: NetworkSpec, ends: Mapping[str, int]) -> dict[str, Shape]:
         units = prod(shapes[layer.name])
         for name in layer.skip or ():
             has = prod(shapes[name])
-            rule = f'must name layers of {units} units, as "{layer.name}" has; "{name}" has {has}'
-            place.refuse("skip", has != units, rule)
+            place.refuse(
+                "skip",
+                has != units,
+                f'must name layers of {units} units, as "{layer.name}" has; "{name}" has {has}',
+            )
     return shapes
 
 
@@ -115,8 +118,11 @@ def _pooled_shape(place: Place, layer: PoolingLayer, sources: Mapping[str, Shape
         return windows.channels, *windows.positions
     units = prod(shape)
     for name, other in sources.items():
-        rule = f'must have equally many units; "{first}" has {units}, "{name}" {prod(other)}'
-        place.refuse("source", prod(other) != units, rule)
+        place.refuse(
+            "source",
+            prod(other) != units,
+            f'must have equally many units; "{first}" has {units}, "{name}" {prod(other)}',
+        )
     if layer.function.kind == "maxout":
         return shape if all(other == shape for other in sources.values()) else (units,)
     return (len(sources) - 1,)
@@ -155,12 +161,19 @@ def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
         place = Place.find(spec, layer)
-        rule = f'the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}'
-        place.refuse("field", layer.field not in fields, rule)
+        place.refuse(
+            "field",
+            layer.field not in fields,
+            f'the dataset has no field "{layer.field}".{did_you_mean(layer.field, fields)}',
+        )
         facts = fields[layer.field]
         units[layer.name] = facts.width if layer.units == "auto" else layer.units
-        rule = f'must be at least the width of the field "{layer.field}", {facts.width}'
-        place.refuse("units", units[layer.name] < facts.width, rule, value=layer.units)
+        place.refuse(
+            "units",
+            units[layer.name] < facts.width,
+            f'must be at least the width of the field "{layer.field}", {facts.width}',
+            value=layer.units,
+        )
         if isinstance(layer, InputLayer):
             _check_input(place, layer, facts)
         else:
@@ -172,10 +185,17 @@ def _check_input(place: Place, layer: InputLayer, facts: FieldFacts) -> None:
     needs = {"last": "sequence", "denoise": "sparse", "popularity_damping": "sparse", "dropout": "dense"}
     for key, kind in {**needs, "shape": "dense"}.items():
         is_right = facts.kind == kind or (key == "popularity_damping" and facts.kind == "sequence")
-        rule = f'needs a {kind} field; "{layer.field}" is {facts.kind}'
-        place.refuse(key, getattr(layer, key) and not is_right, rule)
-    rule = 'must be "none" over a sequence, which has one feature at each position'
-    place.refuse("scale", facts.kind == "sequence" and layer.scale != "none", rule, value=layer.scale)
+        place.refuse(
+            key,
+            getattr(layer, key) and not is_right,
+            f'needs a {kind} field; "{layer.field}" is {facts.kind}',
+        )
+    place.refuse(
+        "scale",
+        facts.kind == "sequence" and layer.scale != "none",
+        'must be "none" over a sequence, which has one feature at each position',
+        value=layer.scale,
+    )
     is_wider = facts.kind == "dense" and layer.units not in ("auto", facts.width)
     place.refuse("units", is_wider, f"of a dense field must be its width, {facts.width}", value=layer.units)
 
@@ -189,24 +209,37 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
     if layer.neighbourhood is not None:
         place.refuse("neighbourhood", is_dense, f"needs a sparse field or a sequence; {is_kind}")
         is_wrong = layer.neighbourhood.in_order and facts.kind != "sequence"
-        rule = f'"{layer.neighbourhood.order}" needs a sequence field; {is_kind}'
-        place.refuse("neighbourhood.order", is_wrong, rule)
+        place.refuse(
+            "neighbourhood.order",
+            is_wrong,
+            f'"{layer.neighbourhood.order}" needs a sequence field; {is_kind}',
+        )
     if is_dense or layer.values != "ignore":
         low, high = facts.min_value, facts.max_value
         is_wrong = (layer.activation.kind, layer.loss.kind) == ("sigmoid", "cross_entropy")
         is_wrong = is_wrong and not 0 <= low <= high <= 1
-        rule = f"cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}"
-        place.refuse("loss", is_wrong, rule)
-        rule = f"{layer.loss.kind} under a softmax needs targets of at least 0"
-        place.refuse("loss", layer.is_closed and low < 0, rule, value=low)
+        place.refuse(
+            "loss",
+            is_wrong,
+            f"cross_entropy under a sigmoid needs targets from 0 to 1; got {low:g} to {high:g}",
+        )
+        place.refuse(
+            "loss",
+            layer.is_closed and low < 0,
+            f"{layer.loss.kind} under a softmax needs targets of at least 0",
+            value=low,
+        )
 
 
 def _check_weightless(layer: OutputLayer, spec: NetworkSpec, units: Mapping[str, int]) -> None:
     """Check that an output without weights has as many units as its source."""
     (source, *_), own = spec.sources(layer), units[layer.name]
     is_wrong = layer.weightless and units[source] != own
-    rule = f'of a weightless output must be as many as "{source}" has, {units[source]}; got {own}'
-    Place.find(spec, layer).refuse("units", is_wrong, rule)
+    Place.find(spec, layer).refuse(
+        "units",
+        is_wrong,
+        f'of a weightless output must be as many as "{source}" has, {units[source]}; got {own}',
+    )
 
 
 def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
@@ -224,15 +257,24 @@ def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFa
     keys |= dict.fromkeys(getattr(layer, "skip", None) or (), "skip")
     for source, key in keys.items():
         kind = "an output" if isinstance(layer, OutputLayer) else layer.words
-        rule = f'{kind} cannot take the sparse input "{source}" directly'
-        place.refuse(key, is_sparse_input(spec, source, fields), rule)
+        place.refuse(
+            key,
+            is_sparse_input(spec, source, fields),
+            f'{kind} cannot take the sparse input "{source}" directly',
+        )
 
 
 def _check_direct(place: Place, layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
     """Refuse settings that an output on a sparse input does not support."""
     for key in ("cosine", "sample", "weight_norm", "weights"):
-        rule = f'needs a hidden layer between the output and the sparse input "{source}"'
-        place.refuse(key, getattr(layer, key) is not None, rule)
+        place.refuse(
+            key,
+            getattr(layer, key) is not None,
+            f'needs a hidden layer between the output and the sparse input "{source}"',
+        )
     shares = [share for other in spec.layers for share in getattr(other, "weights", None) or ()]
-    rule = f'shares weights with others, and needs a hidden layer over the sparse input "{source}"'
-    place.refuse("source", any(share.layer == layer.name for share in shares), rule)
+    place.refuse(
+        "source",
+        any(share.layer == layer.name for share in shares),
+        f'shares weights with others, and needs a hidden layer over the sparse input "{source}"',
+    )

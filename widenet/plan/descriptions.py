@@ -75,8 +75,11 @@ def _described(layout: Layout) -> Iterator[tuple[Layer, str, tuple[str, ...]]]:
             yield layer, layer.field, names
         elif names:
             sources = _sparse_sources(layout, layer)
-            rule = f"needs one source that is a sparse input; it has {len(sources)}"
-            Place.find(layout.network, layer).refuse("described_by", len(sources) != 1, rule)
+            Place.find(layout.network, layer).refuse(
+                "described_by",
+                len(sources) != 1,
+                f"needs one source that is a sparse input; it has {len(sources)}",
+            )
             yield layer, sources[0].field, names
 
 
@@ -92,14 +95,20 @@ def _sparse_sources(layout: Layout, layer: Layer) -> list[InputLayer]:
 def _check(layout: Layout, layer: Layer, field: str, names: tuple[str, ...]) -> None:
     place, training = Place.find(layout.network, layer), layout.training
     is_direct = isinstance(layer, OutputLayer) and layout.weights[layer.name].by_columns
-    rule = "needs a hidden layer between the output and a sparse input"
-    place.refuse("described_by", is_direct, rule)
+    place.refuse("described_by", is_direct, "needs a hidden layer between the output and a sparse input")
     known = getattr(layout.fields[field], "described", {})
     for name in names:
-        rule = f'items of the field "{field}" have no description "{name}".{nearest(name, known)}'
-        place.refuse("described_by", name not in known, rule)
+        place.refuse(
+            "described_by",
+            name not in known,
+            f'items of the field "{field}" have no description "{name}".{nearest(name, known)}',
+        )
     for key, value in (("l1", training.l1), ("l2", training.l2)):
         place.refuse("described_by", value, f"needs {key} 0 in {training.where}", value=value)
     kind = training.optimizer.kind
-    rule = f"needs an optimizer in {training.where} that shrinks no weights"
-    place.refuse("described_by", kind in _SHRINKING, rule, value=kind)
+    place.refuse(
+        "described_by",
+        kind in _SHRINKING,
+        f"needs an optimizer in {training.where} that shrinks no weights",
+        value=kind,
+    )

@@ -28,8 +28,11 @@ def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, s
         sources = feeding(spec.layers, layer)
         along = [along_by_layer.get(source) for source in sources]
         for source, other in zip(sources, along, strict=True):
-            rule = f'must all go along one sequence, or none; "{sources[0]}" and "{source}" do not'
-            place.refuse("source", other != along[0], rule)
+            place.refuse(
+                "source",
+                other != along[0],
+                f'must all go along one sequence, or none; "{sources[0]}" and "{source}" do not',
+            )
         _check(place, layer, along[0], spec, fields)
         if along[0] is not None:
             along_by_layer[layer.name] = along[0]
@@ -52,12 +55,19 @@ def sequences_of(spec: NetworkSpec) -> set[str]:
 def _check(
     place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fields: Mapping[str, FieldFacts]
 ) -> None:
-    rule = f"must lead to an input of a sequence field, for {layer.words} goes along one"
-    place.refuse("source", layer.goes_along and along is None, rule)
+    place.refuse(
+        "source",
+        layer.goes_along and along is None,
+        f"must lead to an input of a sequence field, for {layer.words} goes along one",
+    )
     if isinstance(layer, OutputLayer):
         kind, is_next = fields[layer.field].kind, layer.predict == "next"
-        rule = f'"next" goes with a sequence, and nothing else; the field "{layer.field}" is {kind}'
-        place.refuse("predict", is_next != (kind == "sequence"), rule, value=layer.predict)
+        place.refuse(
+            "predict",
+            is_next != (kind == "sequence"),
+            f'"next" goes with a sequence, and nothing else; the field "{layer.field}" is {kind}',
+            value=layer.predict,
+        )
         read = next((source.field for source in spec.inputs if source.name == along), None)
         rule = f'"next" must follow an input of the same field, "{layer.field}"; its sources read'
         got = "no sequence" if read is None else f'the sequence "{read}"'

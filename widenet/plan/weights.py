@@ -69,10 +69,16 @@ def check_share(
     place = Place.find(spec, layer)
     sizes = f"{times(wanted)} weights; those of {owner.name!r}{turned} are {times(offered)}"
     place.refuse("weights", wanted != offered, f"must match in size; it needs {sizes}")
-    rule = "those of sparse inputs and of outputs are cut into shards and can be shared only among themselves"
-    place.refuse("weights", is_wide != is_owner_wide, rule)
-    rule = 'an input and an output share weights with "transposed": true, two of a kind with false'
-    place.refuse("weights", is_wide and are_both_ends != share.transposed, rule)
+    place.refuse(
+        "weights",
+        is_wide != is_owner_wide,
+        "those of sparse inputs and of outputs are cut into shards and can be shared only among themselves",
+    )
+    place.refuse(
+        "weights",
+        is_wide and are_both_ends != share.transposed,
+        'an input and an output share weights with "transposed": true, two of a kind with false',
+    )
 
 
 def _weight_shape(
@@ -196,12 +202,18 @@ def check_split(layout: Layout, layer: HiddenLayer) -> None:
     place = Place.find(layout.network, layer)
     links = {source: layout.links[layer.name, source].weight for source in layout.network.sources(layer)}
     weights = {source: layout.weights[name] for source, name in links.items()}
-    rule = "must not be true where a layer reads sparse inputs alone, whose weights are in shards anyway"
-    place.refuse("split", all(weight.wide and not weight.split for weight in weights.values()), rule)
+    place.refuse(
+        "split",
+        all(weight.wide and not weight.split for weight in weights.values()),
+        "must not be true where a layer reads sparse inputs alone, whose weights are in shards anyway",
+    )
     for source, weight in weights.items():
         is_owned = links[source] == f"{layer.name}/{source}" and layout.users(links[source]) == 1
-        rule = f'must not be true where layers share a weight, here the one from "{source}"'
-        place.refuse("split", not is_owned and (weight.split or not weight.wide), rule)
+        place.refuse(
+            "split",
+            not is_owned and (weight.split or not weight.wide),
+            f'must not be true where layers share a weight, here the one from "{source}"',
+        )
 
 
 def with_frozen(layout: Layout) -> dict[str, Weight]:
