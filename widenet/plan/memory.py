@@ -21,7 +21,7 @@ PROGRAM_BYTES = {"cpu": 390_000_000, "cuda": 1_000_000_000}
 """Python, torch and their libraries: measured by `python -m benchmarks memory`, assumed for a CUDA device."""
 
 _HELD_BACK_BYTES = 2**26
-"""What the C library's allocator holds back at most; in small trainings it is a quarter of what they take."""
+"""What the C library's allocator holds back at most; in small trainings a quarter of weights and state."""
 
 WORDS = {
     "state": "optimizer state",
@@ -48,8 +48,8 @@ class Memory:
         weights: Weights of its shards and of the trunk, and what belongs to their features.
         state: The optimizer's state, and the last step of each row.
         activations: Batches, values and gradients of the layers, and gradients of the trunk.
-        workspace: Further memory of a step.
-        program: Python and torch, and what their allocator holds back.
+        workspace: Further memory of a step, and what the allocator holds back.
+        program: Python and torch.
         snapshot: The copy from which checkpoints are written in the background; 0 on CUDA, where it is in the
             machine's memory.
         window: What the device holds of the weights and state that lie on a disk or in the host's memory.
@@ -87,15 +87,13 @@ def memory(job: Job, process: int | None = None) -> Memory:
         if remembers_moves(job, weight) and (is_here or job.weights_in == "disk"):
             by_column = weight.row_length * job.num_held(process)
             state += 4 * (by_column if weight.by_columns else job.stored_rows(weight, process))
-    activations = _activations(job, process)
-    workspace = max(_workspace(job, process), _counting(job, process))
-    held_back = min(_HELD_BACK_BYTES, (weights + state + activations + workspace) // 4)
+    held_back = min(_HELD_BACK_BYTES, (weights + state) // 4) if job.device == "cpu" else 0
     return Memory(
         weights=weights,
         state=state,
-        activations=activations,
-        workspace=workspace,
-        program=PROGRAM_BYTES[job.device] + (held_back if job.device == "cpu" else 0),
+        activations=_activations(job, process),
+        workspace=max(_workspace(job, process), _counting(job, process)) + held_back,
+        program=PROGRAM_BYTES[job.device],
         snapshot=weights + state if job.in_background and job.device == "cpu" else 0,
         window=window_bytes(job, process),
     )
