@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from widenet.cli.tables import aligned
 from widenet.plan.fit import mostly
 from widenet.plan.job import Job
 from widenet.plan.memory import WORDS, Memory
@@ -167,16 +168,9 @@ def _process(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Align columns of text: the first column and words to the left, numbers to the right."""
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     right = [
-        all(row[column][:1].isdigit() or not row[column] for row in rows) and column > 0
-        for column in range(len(header))
+        column
+        for column in range(1, len(header))
+        if all(row[column][:1].isdigit() or not row[column] for row in rows)
     ]
-    lines = []
-    for row in [header, *rows]:
-        cells = [
-            cell.rjust(width) if by_right else cell.ljust(width)
-            for cell, width, by_right in zip(row, widths, right, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    return aligned([header, *rows], right)

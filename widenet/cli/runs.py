@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from widenet.cli.output import AsJson, print_json, say
+from widenet.cli.tables import aligned
 from widenet.errors import in_one_line
 
 if TYPE_CHECKING:
@@ -62,12 +63,9 @@ def runs(
 
 def _lines(listed: Sequence["ListedRun"]) -> list[str]:
     rows = [_HEADER, *(_cells(run) for run in listed)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    header, *aligned = (
-        "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    header, *own = aligned(rows, ())
     lines = [header]
-    for run, line in zip(listed, aligned, strict=True):
+    for run, line in zip(listed, own, strict=True):
         more = [*_origin(run), *_differences(run.differences)]
         lines += [line, *([_INDENT + ", ".join(more)] if more else [])]
     return lines

@@ -1,6 +1,6 @@
 """Results as text tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -46,7 +46,12 @@ def methods_table(
     """
     names = dict.fromkeys(name.partition("@")[0] for name in methods[0][1] if "@" in name)
     return "\n\n".join(
-        "\n".join(_aligned(_rows_of_methods(methods, [f"{name}@{k}" for name in names], k, examples)))
+        "\n".join(
+            aligned(
+                _rows_of_methods(methods, [f"{name}@{k}" for name in names], k, examples),
+                range(1, len(names) + 2),
+            )
+        )
         for k in ks
     )
 
@@ -68,12 +73,11 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of columns: the first to the left, the others to the right."""
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
+    """Lines of columns: those numbered in `right` to the right, the others to the left."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]) for name, *numbers in rows
-    ]
+    forms = [f"{'>' if column in right else '<'}{width}" for column, width in enumerate(widths)]
+    return ["  ".join(map(format, row, forms)).rstrip() for row in rows]
 
 
 def comparison_table(comparison: "Comparison", names: Sequence[str], examples: str = "users") -> str:
@@ -82,7 +86,7 @@ def comparison_table(comparison: "Comparison", names: Sequence[str], examples: s
 
     header = ["", *names, "difference", f"{comparison.level * 100:g} % interval", "p"]
     rows = [header, *([name, *cells(each)] for name, each in comparison.metrics.items())]
-    return "\n".join([*_aligned(rows), f"over {comparison.num_examples:,} {examples}"])
+    return "\n".join([*aligned(rows, range(1, len(header))), f"over {comparison.num_examples:,} {examples}"])
 
 
 Reasons: TypeAlias = Sequence[Sequence[_Recommended]]
