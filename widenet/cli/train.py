@@ -205,11 +205,14 @@ def _print_resume_command(
         return
     documents = [str(path) for path in (arguments.network, arguments.training) if path is not None]
     again = ["widenet", "train", *documents, "--data", shown(arguments.data), "--out", shown(arguments.out)]
-    again += [] if processes is None else ["--processes", str(processes)]
-    again += [] if arguments.device is None else ["--device", arguments.device]
-    again += [] if arguments.weights_in is None else ["--weights-in", arguments.weights_in]
-    again += [] if arguments.scratch is None else ["--scratch", str(arguments.scratch)]
-    again += [] if arguments.track is None else ["--track", TrackingUri.of(arguments.track).shown]
+    flags = {
+        "--processes": processes,
+        "--device": arguments.device,
+        "--weights-in": arguments.weights_in,
+        "--scratch": arguments.scratch,
+        "--track": None if arguments.track is None else TrackingUri.of(arguments.track).shown,
+    }
+    again += [f"{word}" for each in flags.items() if each[1] is not None for word in each]
     typer.echo(
         f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:\n"
         f"  {shlex.join([*again, '--resume'])}",

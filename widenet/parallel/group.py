@@ -272,11 +272,12 @@ def attempt_name(store: Store, rank: int, size: int, timeout: timedelta) -> str:
         name = store.get(f"widenet/told/{own}").decode()
         store.set(f"widenet/heard/{own}/{name}", "")
         return name
-    deadline, missing = time.monotonic() + timeout.total_seconds(), list(range(1, size))
-    while missing := [other for other in missing if not _answer(store, other, own)]:
-        if time.monotonic() > deadline:
-            raise DistStoreError(f"process {missing[0]} did not come within {timeout}")
-        time.sleep(_POLL_SECONDS)
+    deadline = time.monotonic() + timeout.total_seconds()
+    for other in range(1, size):
+        while not _answer(store, other, own):
+            if time.monotonic() > deadline:
+                raise DistStoreError(f"process {other} did not come within {timeout}")
+            time.sleep(_POLL_SECONDS)
     return own
 
 
