@@ -230,7 +230,7 @@ class _InitialWeights:
             parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
             wide.parts = dict(parts)
             return wide
-        held = exchange.each(lambda shard: shard)
+        held = exchange.shards
         rows, columns = len(held) * shards.room, [] if weight.columns is None else [weight.columns]
         if self.store is not None and weight.has_vectors:
             wide.lay_out(Part(self.store.zeros((rows, *columns)), store=self.store), held)

@@ -123,9 +123,10 @@ class Network:
         if self.device.type == "cpu":
             prepared.touched = self._touched(prepared, parts, {})
             return prepared
-        whole = {name: joined(own, shards[name], self._held) for name, own in parts.items()}
+        held = self.exchange.shards
+        whole = {name: joined(own, shards[name], held) for name, own in parts.items()}
         if needs_rows:
-            together = touched_together(self.uses(prepared), whole, self.layout, len(self._held))
+            together = touched_together(self.uses(prepared), whole, self.layout, len(held))
             prepared.touched = self._touched(prepared, parts, together)
         prepared.sparse = whole
         return sent_together(prepared, self.device)
@@ -141,10 +142,6 @@ class Network:
         gathered = {source for _, source in self.layout.links if source in inputs}
         damping = {name: factors.cpu() for name, factors in self.damping.items()}
         return Ends(self.spec.inputs, self.outputs, gathered, standing, self.layout.along, damping)
-
-    @cached_property
-    def _held(self) -> list[int]:
-        return self.exchange.each(lambda shard: shard)
 
     @cached_property
     def filled_rows(self) -> int:
@@ -332,7 +329,7 @@ class Network:
         where, count = f'layer "{key[0]}"', weight.shards.count
         if weight.whole is not None:
             sums = weight.gathered(batch)
-            return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
+            return self.exchange.start_sum(sums.view(len(weight.parts), -1, sums.shape[1]), where=where)
         if weight.in_8_bits:
             parts = split(batch, count)
             terms = self.exchange.each(lambda shard: weight.parts[shard].gathered(parts[shard]))
@@ -340,7 +337,7 @@ class Network:
         rows = [weight.parts[n].weight if n in weight.parts else None for n in range(count)]
         sums = gather_sums(batch, rows, weight.columns, self.exchange.num_threads)
         return self.exchange.start_sum(
-            sums if len(self._held) == count else [sums[n] for n in self._held], where=where
+            sums if len(weight.parts) == count else [sums[n] for n in weight.parts], where=where
         )
 
     def _compute(

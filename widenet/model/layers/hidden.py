@@ -15,7 +15,6 @@ from widenet.model.normalization import by_batch, by_statistics, running
 from widenet.model.positions import Positions
 from widenet.model.step_random import StepRandom
 from widenet.spec.layers import HiddenLayer
-from widenet.spec.parts import Sparseness
 from widenet.spec.spatial import ConvolutionLayer
 
 _FLOOR = 1e-6
@@ -52,14 +51,11 @@ def forward(
     if spec.dropout:
         kept_EH = random.keep_mask(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)
         units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, spec.dropout_form)
-    return units_EH, _penalty(spec.sparseness, a_EH, units_EH)
-
-
-def _penalty(spec: Sparseness | None, a_EH: Tensor, units_EH: Tensor) -> Tensor | None:
-    """The sparseness penalty; None for a batch without examples, which has no mean."""
-    if spec is None or not len(a_EH):
-        return None
-    return sparseness(units_EH if spec.after_dropout else a_EH, spec.target, spec.weight, spec.pull_outside)
+    target = spec.sparseness
+    if target is None or not len(a_EH):  # a batch without examples has no mean
+        return units_EH, None
+    active_EH = units_EH if target.after_dropout else a_EH
+    return units_EH, sparseness(active_EH, target.target, target.weight, target.pull_outside)
 
 
 def sparseness(a_EH: Tensor, target: float, weight: float, pull_outside: bool = False) -> Tensor:

@@ -12,18 +12,6 @@ from widenet.model.step_random import StepRandom
 from widenet.spec.sequential import RecurrentLayer
 
 
-def first_bias(spec: RecurrentLayer) -> Tensor:
-    """Return the biases at the start, float32 [4 units]: 1 for an lstm's forget gates, 0 for all others.
-
-    The 1 is from Jozefowicz et al., "An empirical exploration of recurrent network architectures", ICML 2015.
-    A gru's last biases belong to the state before.
-    """
-    bias = torch.zeros(4 * spec.units)
-    if spec.cell == "lstm":
-        bias[spec.units : 2 * spec.units] = 1
-    return bias
-
-
 def forward(
     spec: RecurrentLayer,
     sums: list[Tensor],
@@ -62,8 +50,15 @@ class Recurrent(LayerKind[RecurrentLayer]):
         return sum(flow.skips, state_NH)
 
     def first_numbers(self, layer: RecurrentLayer, name: str, count: int) -> Tensor:
-        """Return the first biases."""
-        return first_bias(layer)
+        """Return the first biases: 1 for an lstm's forget gates, 0 for all others.
+
+        The 1 is from Jozefowicz et al., "An empirical exploration of recurrent network architectures", ICML
+        2015. A gru's last biases belong to the state before.
+        """
+        bias = torch.zeros(count)
+        if layer.cell == "lstm":
+            bias[layer.units : 2 * layer.units] = 1
+        return bias
 
     def fan_out(self, layer: RecurrentLayer, sums: int) -> int:
         """Return the units, whatever the gates."""
