@@ -91,12 +91,10 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     from torch.nn.functional import embedding_bag
 
     from benchmarks.synthetic import draw_histories
-    from widenet.kernels.bags import gather_sums, row_gradient
-    from widenet.kernels.order import split
+    from widenet.kernels.bags import gather_sums, row_gradient, split
     from widenet.kernels.rows import roomy
     from widenet.model.optimizers import Optimizer, StepNumbers
-    from widenet.model.part import Part
-    from widenet.model.wide_weight import WideWeight
+    from widenet.model.weight import Part, WideWeight
     from widenet.parallel.exchange import Exchange
     from widenet.parallel.threads import one_thread_an_operation
     from widenet.plan.shards import Shards

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from widenet.kernels import reference
-from widenet.kernels.bags import gather_sum, gather_sums, row_gradient
-from widenet.kernels.order import split
+from widenet.kernels.bags import gather_sum, gather_sums, row_gradient, split
 from widenet.sparse import SparseBatch
 
 ROWS = {

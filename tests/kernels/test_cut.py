@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from widenet.kernels import table
-from widenet.kernels.order import cut
+from widenet.kernels.bags import cut
 from widenet.sparse import SparseBatch
 
-module = sys.modules["widenet.kernels.order"]
+module = sys.modules["widenet.kernels.bags"]
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from widenet.kernels import order, table
+from widenet.kernels import bags, table
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -17,7 +17,7 @@ def test_equal_keys_stay_in_their_order(number, most, dtype, native, monkeypatch
         monkeypatch.setitem(table.TABLE, "stable_sort", ("torch",))
     keys_Z = torch.randint(most, (number,), generator=torch.Generator().manual_seed(number), dtype=dtype)
     before_Z = keys_Z.clone()
-    sorted_Z, order_Z = order.stable_sort(keys_Z)
+    sorted_Z, order_Z = bags.stable_sort(keys_Z)
     expected_Z, expected_order_Z = torch.sort(keys_Z, stable=True)
     assert torch.equal(sorted_Z, expected_Z.long())
     assert torch.equal(order_Z, expected_order_Z)
@@ -31,7 +31,7 @@ def test_each_key_is_named_once_with_where_its_entries_stood(number, most, nativ
     if not native:
         monkeypatch.setitem(table.TABLE, "stable_sort", ("torch",))
     keys_Z = torch.randint(most, (number,), generator=torch.Generator().manual_seed(number))
-    keys_U, indptr, order_Z = order.grouped(keys_Z)
+    keys_U, indptr, order_Z = bags.grouped(keys_Z)
     assert keys_U.tolist() == sorted(set(keys_Z.tolist()))
     assert [indptr[0], indptr[-1]] == [0, number]
     found = [order_Z[start:stop].tolist() for start, stop in pairwise(indptr)]
@@ -40,4 +40,4 @@ def test_each_key_is_named_once_with_where_its_entries_stood(number, most, nativ
 
 def test_keys_of_more_than_32_bits_are_sorted():
     keys_Z = torch.randint(2**62, (3000,), generator=torch.Generator().manual_seed(0))
-    assert torch.equal(order.stable_sort(keys_Z)[0], keys_Z.sort().values)
+    assert torch.equal(bags.stable_sort(keys_Z)[0], keys_Z.sort().values)

@@ -9,7 +9,7 @@ import torch
 from tests.model.test_wide_loss import document, name_of, targets_of
 from tests.model.twin import Real, assert_step_matches_twin, random_batch, sparse
 from widenet.kernels import table
-from widenet.model.native_passes import NativePasses
+from widenet.model.wide_loss import NativePasses
 
 
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values"])

@@ -8,8 +8,7 @@ from tests.rows import all_rows
 from widenet.kernels import reference, table
 from widenet.kernels.bags import RowGradient, row_gradient
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.part import Part
-from widenet.model.wide_weight import WideWeight
+from widenet.model.weight import Part, WideWeight
 from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

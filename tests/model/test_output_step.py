@@ -6,10 +6,9 @@ import torch
 from tests.model.test_wide_loss import PAIRS, document, name_of, targets_of
 from widenet.kernels import reference, table
 from widenet.model.layers.output import WideOutput
-from widenet.model.part import Part
 from widenet.model.targets import Targets
-from widenet.model.wide_loss import output_passes, start
-from widenet.model.wide_weight import WideWeight
+from widenet.model.weight import Part, WideWeight
+from widenet.model.wide_loss import output_passes, start_passes
 from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.spec.network import NetworkSpec
@@ -53,7 +52,7 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     is_dense = isinstance(batch, torch.Tensor)
     targets = Targets.of_dense(batch, shards) if is_dense else Targets.of_sparse(batch, shards)
     passes = output_passes(wide, direct_EH, targets, weight_E)
-    loss, gradient_EH = start(passes, None).result()
+    loss, gradient_EH = start_passes(passes, None).result()
     for shard, bounds in enumerate(passes.step.tiles):
         for tile, (first, last) in enumerate(bounds):
             found = passes.gradient(shard, tile, tile + 1)

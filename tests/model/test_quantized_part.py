@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from widenet.kernels import reference
-from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, quantized_row_bytes
+from widenet.model.weight import Part
 from widenet.sparse import SparseBatch
 
 

@@ -16,7 +16,7 @@ from tests.model.twin import (
 from widenet.model.optimizers import StepNumbers
 from widenet.model.sampled_loss import gradients_of_rows, sampled
 from widenet.model.step_random import StepRandom
-from widenet.model.wide_loss import start
+from widenet.model.wide_loss import start_passes
 from widenet.sparse import SparseBatch
 
 WIDTH, EXAMPLES = 61, 9
@@ -178,7 +178,7 @@ def steps(sample, output, asked, many_draws):
     for random in many_draws:
         choice = out.sampler.choice(asked, random)
         passes = sampled(out, direct_EH, choice, weight_E, real.rule, StepNumbers(1, real.rates))
-        total, gradient_EH = start(passes, None).result()
+        total, gradient_EH = start_passes(passes, None).result()
         rows_of_weight, rows_of_bias = gradients_of_rows(passes, choice.units)
         weight_LH, bias_L = torch.zeros(WIDTH, 6), torch.zeros(WIDTH)
         for shard, touched in rows_of_weight.items():

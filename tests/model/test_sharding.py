@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.kernels.order import split
-from widenet.model.sharding import ByUnit, joined
+from widenet.kernels.bags import split
+from widenet.model.targets import ByUnit, joined
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from widenet.model.optimizers import Optimizer
-from widenet.model.part import Part
-from widenet.model.wide_weight import WideWeight
+from widenet.model.weight import Part, WideWeight
 from widenet.plan.shards import Shards
 from widenet.spec.training import TrainingSpec
 

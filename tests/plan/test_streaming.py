@@ -11,8 +11,8 @@ from tests.plan.test_memory import Part as Process
 from tests.plan.test_memory import size
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
-from widenet.model.part import Part
 from widenet.model.storage import Scratch, file_of
+from widenet.model.weight import Part
 from widenet.plan import streaming, tiles
 from widenet.plan.binding import bind
 from widenet.plan.job import Job

@@ -16,12 +16,10 @@ from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
-from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.sample import Sampler
 from widenet.model.storage import Store, blocks
-from widenet.model.trunk_weight import TrunkWeight
-from widenet.model.wide_weight import WideWeight
+from widenet.model.weight import Part, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.model.storage import blocks as blocks_of
-from widenet.model.trunk_weight import TrunkWeight
-from widenet.model.wide_weight import WHOLE, WideWeight
+from widenet.model.weight import WHOLE, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.plan.streaming import block_rows

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from widenet.devices import sent_together
-from widenet.kernels.bags import Touched, gather_sums
-from widenet.kernels.order import split
+from widenet.kernels.bags import Touched, gather_sums, split
 from widenet.kernels.table import runner
 from widenet.model import preparation
 from widenet.model.by_examples import Stack
@@ -23,10 +22,9 @@ from widenet.model.normalization import Statistics, running
 from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, Factor, Split, Whole, leaves_of, product
-from widenet.model.sharding import joined
 from widenet.model.step_random import StepRandom
-from widenet.model.trunk_weight import TrunkWeight
-from widenet.model.wide_weight import WHOLE, TouchedRows, WideWeight, touched_together
+from widenet.model.targets import joined
+from widenet.model.weight import WHOLE, TouchedRows, TrunkWeight, WideWeight, touched_together
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.line import Pending
 from widenet.plan.layout import Key, Layout

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.model.trunk_weight import TrunkWeight
+from widenet.model.weight import TrunkWeight
 from widenet.spec.parts import BatchNormalization
 
 

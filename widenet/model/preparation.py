@@ -12,7 +12,7 @@ from widenet.model.positions import Positions
 from widenet.model.sample import Choice
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
-from widenet.model.wide_weight import TouchedRows
+from widenet.model.weight import TouchedRows
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
 

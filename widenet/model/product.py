@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 from widenet.kernels.best_units import Query, Units, logits
 from widenet.model.operands import fill_product, filled, matrix_product, rounded, wide_enough
-from widenet.model.wide_weight import WideWeight
+from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.line import Pending
 from widenet.plan.narrow import edges, num_blocks

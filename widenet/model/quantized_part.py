@@ -12,7 +12,7 @@ from widenet.kernels.bags import gather_sum
 from widenet.kernels.quantized import MOST_COLUMNS, dequantized, quantized
 from widenet.kernels.rows import roomy
 from widenet.model.operands import SHORTEST
-from widenet.model.part import Part
+from widenet.model.weight import Part
 from widenet.plan.layout import Weight
 from widenet.sparse import SparseBatch
 

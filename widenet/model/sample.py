@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.order import split
+from widenet.kernels.bags import split
 from widenet.kernels.powers import power
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets

@@ -8,10 +8,9 @@ from torch import Tensor
 from widenet.kernels.bags import RowGradient
 from widenet.model.layers.output import WideOutput
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.part import Part
 from widenet.model.sample import Choice
+from widenet.model.weight import Part, WideWeight
 from widenet.model.wide_loss import Passes, output_passes
-from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 
 

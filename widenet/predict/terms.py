@@ -10,11 +10,11 @@ from torch.nn.functional import pad
 from widenet.data.dataset import Dataset
 from widenet.data.together import Neighbours, neighbours
 from widenet.devices import sent_together
+from widenet.kernels.bags import split
 from widenet.kernels.neighbour_means import FRACTION_BITS, NeighbourLists
-from widenet.kernels.order import split
 from widenet.kernels.powers import power
 from widenet.model.layers.output import WideOutput
-from widenet.model.sharding import ByUnit
+from widenet.model.targets import ByUnit
 from widenet.plan.shards import as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import Neighbourhood

@@ -13,8 +13,8 @@ from widenet.data.dataset import Dataset
 from widenet.data.known import RUN_FIELDS
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.model.network import Network
-from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
+from widenet.model.weight import Part
 from widenet.parallel.group import by_leader
 from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, path_of

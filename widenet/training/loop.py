@@ -44,8 +44,7 @@ from widenet.training.environment import environment
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Report
-from widenet.training.step import Step, train_step
-from widenet.training.update import Update
+from widenet.training.step import Step, Update, train_step
 
 Evaluate = Callable[[Network], dict[str, float]]
 AfterEpoch = Callable[[Network, int], bool | None]

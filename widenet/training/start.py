@@ -18,7 +18,7 @@ from widenet.errors import CheckpointError, DataError, FitError
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
 from widenet.model.storage import put_rows
-from widenet.model.wide_weight import WideWeight
+from widenet.model.weight import WideWeight
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice

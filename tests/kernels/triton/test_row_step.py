@@ -4,12 +4,10 @@ import pytest
 import torch
 
 from widenet.kernels import table
-from widenet.kernels.bags import Touched, gather_sum
-from widenet.kernels.order import split
+from widenet.kernels.bags import Touched, gather_sum, split
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.part import Part
-from widenet.model.sharding import joined
-from widenet.model.wide_weight import WHOLE, WideWeight
+from widenet.model.targets import joined
+from widenet.model.weight import WHOLE, Part, WideWeight
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.training import TrainingSpec

@@ -13,7 +13,7 @@ from widenet.model.normalization import Statistics
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks, Factor
 from widenet.model.step_random import StepRandom
-from widenet.model.trunk_weight import TrunkWeight
+from widenet.model.weight import TrunkWeight
 from widenet.plan.layout import Layout
 from widenet.spec.layers import Trunk
 

@@ -16,7 +16,7 @@ from widenet.model.losses import Loss, loss_of
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
 from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
-from widenet.model.wide_weight import WideWeight
+from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.plan.tiles import PREDICTED_COLUMNS
