@@ -75,7 +75,7 @@ LARGE = windows((28, 28), channels=16, kernel=3)
 
 @pytest.mark.parametrize("half", [False, True])
 def test_no_number_of_threads_moves_a_bit(half, monkeypatch):
-    monkeypatch.setitem(unfolding._UNFOLDED_NUMBERS, "cpu", 2 * LARGE.inputs * 28 * 28)
+    monkeypatch.setitem(unfolding.UNFOLDED_NUMBERS, "cpu", 2 * LARGE.inputs * 28 * 28)
     assert (blocks_of_examples(17, LARGE, 32, 8, "cpu"), examples_at_once(LARGE, "cpu")) == (7, 2)
     given = operands(LARGE, 17, 32, torch.float32)
     alone = [result.numpy().tobytes() for result in found(LARGE, *given, half=half)]
