@@ -28,6 +28,8 @@ STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
 """Time to end for the others after one has failed."""
+_LOST_SECONDS = 5.0
+"""The same after one has reported the loss of another, which all of them have looked for."""
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 """The signals that `launch` passes on. Its processes start with both blocked, so that none is lost or ends a
@@ -259,6 +261,8 @@ class _Group:
             if failed and not has_failed:
                 # Of a process that was killed, the others may know nothing.
                 seconds = _GRACE_SECONDS if self.is_ending or min(failed) > 0 else 0.0
+                if {*failed} == {GroupError.status} and not self.is_ending:
+                    seconds = _LOST_SECONDS
                 self.deadline, has_failed = min(self.deadline, time.monotonic() + seconds), True
             if time.monotonic() >= self.deadline:
                 break
