@@ -1,5 +1,5 @@
 // A step of wide outputs: products, and passes that turn logits into loss, gradients and the optimizer's steps.
-// widenet/kernels/output_passes.py says what each function computes.
+// widenet/kernels/passes.py says what each function computes.
 //
 // Units are taken in blocks whose logits [units, examples] stay in a core's cache; examples lie in the lanes of vectors.
 // Each sum has one order, so bits depend neither on threads nor on the width of vectors.

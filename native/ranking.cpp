@@ -299,7 +299,7 @@ WIDENET int64_t choose(const Search* search, int64_t examples) {
   return 0;
 }
 
-// `peaks` and `totals` are [num_shards, examples], or null. Each search ends with its k best keys first, as of `choose`.
+// `peaks` and `totals` are [num_shards, examples], or null.
 WIDENET int64_t rank(const Query* query, const Units* const* shards, int64_t num_shards, float* peaks, double* totals,
                      const Search* const* searches, int64_t num_threads) try {
   std::atomic<bool> has_failed{false};
@@ -316,7 +316,6 @@ WIDENET int64_t rank(const Query* query, const Units* const* shards, int64_t num
       }
     });
   });
-  for (int64_t t = 0; t < num_threads; t++) choose(searches[t], query->examples);
   return has_failed ? -1 : 0;
 }
 OUT_OF_MEMORY

@@ -1,4 +1,4 @@
-// Stable sorting and grouping of integers, and of a batch's entries by shard. widenet/kernels/order.py says more.
+// Stable sorting and grouping of integers, and of a batch's entries by shard. widenet/kernels/bags.py says more.
 #include <utility>
 #include <vector>
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "export.h"
 
-// The optimizers, by the number that Python passes: widenet/kernels/optimizer_steps.py.
+// The optimizers, by the number that Python passes: widenet/kernels/passes.py.
 enum class Kind : int64_t { kSgd, kMomentum, kAdagrad, kRmsprop, kAdadelta, kAdam };
 
 // What a step needs beside its numbers. `penalties` are scale, l2, l1 and keep; `constants` those of the optimizer.

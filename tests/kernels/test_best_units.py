@@ -113,7 +113,7 @@ def test_ranked_shards_give_the_best_units_and_the_sums_of_their_logits(num, thr
     searches = [NativeTopK(9, torch.full((num,), -torch.inf)) for _ in range(threads)]
     peak_SE, total_SE = torch.full((4, num), -torch.inf), torch.zeros(4, num, dtype=torch.float64)
     best_units.rank(query, shards, searches, SparseBatch.from_lists(lists), barred_L, peak_SE, total_SE)
-    keys_EN = torch.cat([search.best() for search in searches], dim=1)
+    keys_EN = torch.cat([search.result() for search in searches], dim=1)
     found, units_EK = reference.unpacked(keys_EN.topk(9, dim=1).values)
     logits_EL = torch.empty(num, 3001)
     for shard, own in enumerate(parts):
@@ -134,7 +134,7 @@ def best_of_shards(threads):
     shards = [Units(vector_LH[shard::4].contiguous(), range(shard, 4000, 4)) for shard in range(4)]
     searches = [NativeTopK(5, torch.full((40,), -torch.inf)) for _ in range(threads)]
     best_units.rank(Query.of(direct_EH), shards, searches)
-    return torch.cat([search.best() for search in searches], dim=1).topk(5, dim=1).values.tolist()
+    return torch.cat([search.result() for search in searches], dim=1).topk(5, dim=1).values.tolist()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

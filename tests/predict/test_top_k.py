@@ -8,6 +8,7 @@ import torch
 
 from tests.rows import all_rows
 from widenet.model.build import build
+from widenet.model.storage import Scratch, put_rows
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
@@ -59,7 +60,7 @@ def tiles(request, monkeypatch):
     monkeypatch.setitem(SEARCHED_CELLS, "cpu", request.param)
 
 
-def network(activation, shards=2, width=WIDTH, **output):
+def network(activation, shards=2, width=WIDTH, threads=2, elsewhere=None, **output):
     layers = [
         {"name": "in", "kind": "input", "field": "history"},
         {"name": "mid", "units": 6, "activation": "tanh"},
@@ -68,8 +69,9 @@ def network(activation, shards=2, width=WIDTH, **output):
     facts = {"history": Facts(20), "items": Facts(width)}
     built = build(
         bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts),
-        Exchange(shards, 2),
+        Exchange(shards, threads),
         counts={},
+        elsewhere=elsewhere,
     )
     generator = torch.Generator().manual_seed(3)
     for wide in built.wide.values():
@@ -77,7 +79,8 @@ def network(activation, shards=2, width=WIDTH, **output):
             wide.shards.width, *next(iter(wide.parts.values())).weight.shape[1:], generator=generator
         )
         for shard, part in wide.parts.items():
-            part.weight.copy_(rows[as_slice(wide.shards.units(shard))])
+            own = rows[as_slice(wide.shards.units(shard))]
+            put_rows(part.weight, torch.arange(len(own)), own)
     return built
 
 
@@ -197,6 +200,13 @@ def test_they_do_not_depend_on_the_number_of_shards(activation, shards):
 def test_they_are_right_where_some_shards_are_empty():
     built = network("softmax", shards=8, width=5)
     assert_same(top_k(built, {"history": BATCH}, "out", 9), ranked(scores_of(built, "softmax"), 9))
+
+
+def test_they_are_right_where_empty_shards_of_a_file_are_searched_by_threads_of_their_own(tmp_path):
+    expected = ranked(scores_of(network("linear", shards=8, width=5), "linear"), 9)
+    for _ in range(20):
+        built = network("linear", 8, 5, threads=8, elsewhere=Scratch(tmp_path))
+        assert_same(top_k(built, {"history": BATCH}, "out", 9), expected)
 
 
 @pytest.mark.parametrize("prediction_temperature", [None, 0.3])

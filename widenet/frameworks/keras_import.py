@@ -327,7 +327,7 @@ class _Reader:
         self._activate(name, config["activation"])
 
     def _embedding(self, name: str, config: dict[str, Any], source: str) -> None:
-        step = next(step for step in reversed(self.steps) if step.name == source)
+        step = next((step for step in reversed(self.steps) if step.name == source), None)
         if not isinstance(step, Input):
             raise UnsupportedError("an Embedding whose source is not an input")
         (self.bags[name],) = self.weights.of(name, 1)

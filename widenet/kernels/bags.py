@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -106,7 +107,8 @@ def gather_sums(
         columns: H.
         num_threads: Number of threads.
     """
-    sum_SEH = torch.zeros(len(shards), len(batch.indptr) - 1, columns)
+    # NumPy's zeros take no memory until they are written: those of shards elsewhere never are.
+    sum_SEH = torch.from_numpy(np.zeros((len(shards), len(batch.indptr) - 1, columns), np.float32))
     if runner("gather_sum", sum_SEH.device) != "native":
         for own_EH, part, weight_RH in zip(sum_SEH, split(batch, len(shards)), shards, strict=True):
             if weight_RH is not None:

@@ -126,10 +126,6 @@ class NativeTopK:
     def result(self) -> Tensor:
         """See `reference.RunningTopK.result`."""
         call("choose", self.packed, self._num)
-        return self.best()
-
-    def best(self) -> Tensor:
-        """Return the result after `rank`."""
         return torch.from_numpy(self._state_NE[2:].reshape(self._num, self._size)[:, : self.k])
 
 

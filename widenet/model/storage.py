@@ -111,7 +111,16 @@ class Scratch:
             os.pwritev(self._direct, [mmap.mmap(-1, streaming.PAGE_BYTES)], 0)
             self.is_cached = False
         self.folder, self._num_bytes, self._lock = folder, 0, Lock()
-        self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch")
+        self._threads: ThreadPoolExecutor | None = None
+        self._process = 0
+
+    @property
+    def threads(self) -> ThreadPoolExecutor:
+        """The threads of this process: one that was forked has none of its parent's."""
+        if self._threads is None or self._process != os.getpid():
+            self._process = os.getpid()
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch")
+        return self._threads
 
     def __del__(self) -> None:
         """Close the file."""

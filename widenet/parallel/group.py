@@ -238,12 +238,12 @@ def _leave(heartbeat: Heartbeat) -> None:
     process that needed nothing more from the others keeps its exit status, even if the process that holds the
     store ends first.
     """
+    with suppress(Exception):
+        line().submit(bool).result()  # what was submitted before has then been done, or has failed
     if line().has_failed:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(GroupError.status)
-    with suppress(Exception):
-        line().submit(bool).result()  # what was submitted before has then been done
     heartbeat.stop()
     if distributed.is_initialized():
         distributed.destroy_process_group()

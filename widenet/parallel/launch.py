@@ -230,16 +230,18 @@ class _Group:
             "MASTER_PORT": str(self.store.port),
         }
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        for rank in range(num_processes):
-            self.errors.append(files.enter_context(tempfile.TemporaryFile()) if rank else None)  # noqa: SIM115
-            process = subprocess.Popen(  # noqa: S603 our own command
-                [sys.executable, "-m", "widenet", *arguments],
-                env={**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stderr=self.errors[rank],
-                start_new_session=True,
-            )
-            self.processes.append(process)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+        try:
+            for rank in range(num_processes):
+                self.errors.append(files.enter_context(tempfile.TemporaryFile()) if rank else None)  # noqa: SIM115
+                process = subprocess.Popen(  # noqa: S603 our own command
+                    [sys.executable, "-m", "widenet", *arguments],
+                    env={**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                    stderr=self.errors[rank],
+                    start_new_session=True,
+                )
+                self.processes.append(process)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
     def forward(self, number: int, frame: FrameType | None) -> None:
         """Tell every process to end."""

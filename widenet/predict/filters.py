@@ -321,6 +321,8 @@ def _rows(option: str, given: Any, *columns: str) -> list[_Row]:
     """
     if isinstance(given, str | PathLike):
         return list(_rows_of_file(Path(given), columns))
+    if columns != ("item",) and not isinstance(given, Mapping):
+        raise OptionError("must be a dictionary", option=option, value=given)
     if columns == ("user", "item"):
         return [(None, (str(user), item)) for user, ids in given.items() for item in _listed(option, ids)]
     items = _listed(option, given)

@@ -381,7 +381,7 @@ def _swept(
         searches += [best_units.NativeTopK(k, floor_E) for _ in range(min(exchange.num_threads, len(parts)))]
         own = (sums.peak_E, sums.sum_E) if adds_up else ()
         best_units.rank(query, whole, searches, *hidden, *own)
-    keys = [search.best() for search in searches]
+    keys = [search.result() for search in searches]
     return keys + [torch.full((num, k), MISSING)] * (len(parts) - len(keys)), sums
 
 

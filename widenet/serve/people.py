@@ -66,7 +66,7 @@ class People:
         names: Ids of the features, by field with a vocabulary.
         dataset: Users; None without any.
         users: Their ids.
-        unlearnt: Features that the network has learnt nothing of; see `runs.person.unlearnt`.
+        unlearnt: Features that the network has learnt nothing of; see `runs.recommending.unlearnt`.
     """
 
     run: RunDirectory

@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from widenet.data.manifest import sha256_of
-from widenet.errors import CheckpointError, StoreError, WidenetError, damage_of
+from widenet.errors import CheckpointError, WidenetError, damage_of
 from widenet.model.network import Network
 from widenet.model.storage import blocks as blocks_of
 from widenet.parallel.exchange import Exchange
@@ -312,7 +312,7 @@ class Publication:
                     written[name] = {"bytes": file.stat().st_size, "sha256": digest}
                 if self.mirror is not None:
                     self.mirror.send(self.beside, written)
-        except (CheckpointError, StoreError) as error:
+        except WidenetError as error:
             return error
         return written
 

@@ -20,10 +20,9 @@ BESIDE_METRICS = (
     "learning_rate",
     "regularization",
     "num_examples",
-    "neighbourhood_fits",
     NORMS,
 )
-"""The entries of a log line that are not metrics; runs of earlier versions have fits of terms."""
+"""The entries of a log line that are not metrics."""
 
 
 def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) -> Html:
