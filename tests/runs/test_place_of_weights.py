@@ -97,6 +97,11 @@ def settings(name):
     return network, {**training, "epochs": 2}
 
 
+def test_a_place_that_is_not_known_is_refused_before_any_work(tmp_path):
+    with mistake(OptionError, option="weights_in"):
+        train(UNTIED, {}, tmp_path / "nothing", tmp_path / "run", weights_in="DISK")
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_training_has_the_bits_losses_and_metrics_of_one_in_memory(name, data, tmp_path, small_chunks):
     if name == "momentum, on the input":  # whose weight is as high as wide, and is never in a file

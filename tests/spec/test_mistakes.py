@@ -296,3 +296,12 @@ def test_the_nearest_valid_name_is_suggested():
         with pytest.raises(DocumentError) as caught:
             NetworkSpec.of(values)
         assert f'"{name}"' in caught.value.rule
+
+
+def test_the_rule_of_a_field_does_not_depend_on_mistakes_of_others():
+    rules = []
+    for values in ({"epochs": "x"}, {"precision": "y", "epochs": "x", "keep": "z"}):
+        with mistake(DocumentError, "epochs") as caught:
+            TrainingSpec.of(values)
+        rules.append(caught.value.rule)
+    assert rules[0] == rules[1]

@@ -48,10 +48,11 @@ class NativePasses:
         self._examples_Z = _joined([own.examples_Z for own in parts])
         has_values = any(own.values_Z is not None for own in parts)
         is_softmax, num = step.output.spec.is_row_wise, step.num_examples
-        self._of_target_Z = _joined([own.values_or_ones() for own in parts]) if has_values else None
+        self._of_target_Z = self._logits_Z = None
         if is_softmax:
-            self._of_target_Z = torch.zeros(sum(self._sizes))
-        self._logits_Z = torch.zeros(sum(self._sizes)) if is_softmax else None
+            self._of_target_Z, self._logits_Z = (torch.zeros(sum(self._sizes)) for _ in range(2))
+        elif has_values:
+            self._of_target_Z = _joined([own.values_or_ones() for own in parts])
         self._batch = OutputBatch(
             "softmax" if is_softmax else "sigmoid",
             step.direct_EH.contiguous(),

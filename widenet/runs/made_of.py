@@ -145,6 +145,8 @@ def put_in_8_bits(network: Network) -> None:
     for name, weight in network.wide.items():
         if fits_in_8_bits(network.layout.weights[name]):
             weight.parts = dict(network.exchange.each(partial(_rounded, weight.parts)))
+    for output in network.outputs.values():
+        output.__dict__.pop("whole_shards", None)  # of the parts before, if the network has ranked
 
 
 def _rounded(parts: Mapping[int, Part], shard: int) -> tuple[int, Part]:

@@ -187,6 +187,8 @@ class TrainArguments(_Checked):
         super().__post_init__()
         if isinstance(self.track, str):
             TrackingUri.of(self.track)  # refuses another one before any work
+        if self.weights_in not in (None, "device", "host", "disk"):
+            raise OptionError("must be one of device, host, disk", option="weights_in", value=self.weights_in)
         if self.no_validation and (self.resume or self.training is not None):
             raise OptionError("is for a new training without a training document", option="no_validation")
         if self.overwrite and self.resume:

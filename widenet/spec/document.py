@@ -240,7 +240,9 @@ def first_mistake(where: str, values: Any, errors: Sequence[Any]) -> DocumentErr
         return DocumentError(str(error["ctx"]["error"]), place=place)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _unknown_kind(place, value, error.get("ctx", {}).get("expected_tags", ""))
-    choices = [each for each in errors if each["loc"][:-1] == location[:-1] and each is not error]
+    choices = [
+        each for each in errors if each is not error and _path(values, each["loc"], ends_named=True) == path
+    ]
     rule = error["msg"].replace("valid tuple", "list").partition(" should ")[2]
     rule = f"must {rule}" if rule else error["msg"][0].lower() + error["msg"][1:]
     for choice in choices:
