@@ -58,9 +58,7 @@ def main():
     for kind, states in kinds if ALL else kinds[-1:]:
         steps, own = Steps(kind, Penalties(), (1.0,) * 6), [torch.zeros_like(weight)] * states
         steps.tile(weight, weight, own)
-        steps.tiles([(weight, weight, own), (ones, ones, [ones] * states)])
-        for moved in (None, torch.zeros(16, dtype=torch.int32)):
-            steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, moved, 1)
+        steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones)
     running_top_k.RunningTopK(10, torch.zeros(16)).add(torch.ones(16, 32), range(1, 257, 8))
 
 

@@ -207,11 +207,11 @@ class OutputStep:
         value_Z, pull_Z = self.loss.pulls(log_p_Z, values_Z, share_Z)
         weight_Z = self.target_weight_E[examples_Z]
         value_Z, pull_Z = value_Z * weight_Z, pull_Z * weight_Z
-        places_Z = torch.arange(len(sizes), device=pull_Z.device).repeat_interleave(
-            torch.tensor(sizes, device=pull_Z.device)
-        )
+        # A device that is asked for as many repeats as another tensor says would have to be waited for.
+        firsts = [torch.full((size,), place * num, device=pull_Z.device) for place, size in enumerate(sizes)]
+        groups_Z = torch.cat(firsts) + examples_Z
         num_targets = sum(map(self.targets.num_entries, range(len(self.tiles))))
-        sums = sum_by(pull_Z.double(), places_Z * num + examples_Z, len(sizes) * num, num_targets)
+        sums = sum_by(pull_Z.double(), groups_Z, len(sizes) * num, num_targets)
         coupling_E = exact_sum(output.exchange.gather([*sums.view(len(sizes), num)], output.where)).float()
         losses = [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, sizes)]
         return losses, [*torch.split(pull_Z, sizes)], coupling_E
