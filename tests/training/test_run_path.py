@@ -35,14 +35,6 @@ def test_what_a_killed_process_has_left_is_not_nothing(tmp_path):
         check(tmp_path / "new", (), overwrite=False)
 
 
-def test_a_run_that_has_kept_its_best_weights_alone_is_a_run_with_weights(tmp_path):
-    for name in DOCUMENTS:
-        (tmp_path / name).touch()
-    (tmp_path / "best").mkdir()
-    with mistake(CheckpointError):
-        check(tmp_path, (), overwrite=False)
-
-
 def test_looking_at_the_lock_stops_no_training(tmp_path, monkeypatch):
     (tmp_path / ".lock").touch()
     lock, refused = fcntl.flock, []

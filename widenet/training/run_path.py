@@ -93,7 +93,8 @@ def contents(path: Path) -> Contents:
         return "nothing"
     if not path.is_dir():
         return "other"
-    if not any(entry.name != LOCK for entry in path.iterdir()):
+    names = {entry.name for entry in path.iterdir()} - {LOCK}
+    if all((own := UNFINISHED.fullmatch(name)) and own[1] in _OWN for name in names):
         return "nothing"
     names = _names(path) - {LOCK}
     if names == {DATA} and (path / DATA / "dataset.json").is_file():
@@ -106,16 +107,10 @@ def _names(path: Path) -> set[str]:
     return {entry.name for entry in path.iterdir() if UNFINISHED.fullmatch(entry.name) is None}
 
 
-def _is_begun(path: Path, with_best: bool = False) -> bool:
-    """Return whether a directory has nothing but entries of a run without weights.
-
-    Args:
-        path: The directory.
-        with_best: Whether the run may have kept the weights of its best evaluation.
-    """
+def _is_begun(path: Path) -> bool:
+    """Return whether a directory has nothing but entries of a run without weights."""
     names = _names(path)
-    has_any = _has_weights(path) or ("best" in names and not with_best)
-    return names <= (_OWN | {DATA} if CUT in names else _OWN) and not has_any
+    return names <= (_OWN | {DATA} if CUT in names else _OWN) and not _has_weights(path)
 
 
 def _has_weights(path: Path) -> bool:
@@ -305,7 +300,7 @@ def settle(path: Path) -> None:
     with writing(path):
         if _has_weights(path):
             drop(path)
-        elif contents(path) == "nothing" or (path.is_dir() and _is_begun(path, with_best=True)):
+        elif contents(path) == "nothing" or (path.is_dir() and _is_begun(path)):
             _remove(path)
             waiting(path).rename(path)
             force_to_disk(path.parent)
