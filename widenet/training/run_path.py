@@ -189,7 +189,7 @@ def _check_replaceable(path: Path, needed: Iterable[Path]) -> None:
     if contents(path) != "other":
         return
     if not all((path / name).is_file() for name in DOCUMENTS):
-        raise CheckpointError("is no run that widenet made", place=path, option="overwrite")
+        raise CheckpointError("must replace a run that widenet made", place=path, option="overwrite")
     other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
     if other is not None:
         raise CheckpointError("must replace nothing but a run", place=path, option="overwrite", value=other)
