@@ -162,19 +162,6 @@ MODELS = {
         {"name": "mid", "units": 8, "activation": "relu"},
         {"name": "out", "kind": "output", "field": "items", "activation": "sigmoid", "loss": "cross_entropy"},
     ],
-    "cosine contrastive": [
-        {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
-        {"name": "mid", "units": 8, "activation": "linear"},
-        {
-            "name": "out",
-            "kind": "output",
-            "field": "items",
-            "bias": False,
-            "activation": "linear",
-            "cosine": {"temperature": 1.0},
-            "loss": {"kind": "cosine_contrastive", "margin": 0.2, "negative_weight": 2.0},
-        },
-    ],
     "what was hidden": [
         {"name": "in", "kind": "input", "field": "items", "denoise": 0.5},
         {"name": "mid", "units": 8, "activation": "tanh"},

@@ -41,13 +41,6 @@ NETWORKS = {
     "tied": layers(tied=True),
     "tied, by cosine": layers(tied=True, cosine={"temperature": 0.5}),
     "an output by cosine": layers(of_input=False, cosine={"temperature": 0.5}),
-    "cosine contrastive": layers(
-        of_input=False,
-        activation="linear",
-        loss={"kind": "cosine_contrastive", "margin": 0.1, "negative_weight": 20},
-        cosine={"temperature": 1},
-        bias=False,
-    ),
     "single units": layers(activation="sigmoid", loss="cross_entropy"),
     "squares": layers(of_input=False, activation="linear", loss="l2"),
     "a mean gradient": {**layers(tied=True), "shared_gradient": "mean"},
@@ -138,10 +131,6 @@ def twin_loss(spec, weights, num_known, stands=None):
     z, t = h @ rows.T, x[:, :num_known]
     if output.bias:
         z = z + weights["next bias"][:num_known]
-    if output.loss.kind == "cosine_contrastive":
-        targets = (t * (1 - z)).sum(dim=1) / t.sum(dim=1)
-        others = ((1 - t) * (z - 0.1).clamp_min(0)).sum(dim=1) / (1 - t).sum(dim=1)
-        return (targets + 20 * others).mean()
     if output.activation.kind == "linear":
         return (0.5 * (z - t) ** 2).sum() / EXAMPLES
     if output.activation.kind == "sigmoid":

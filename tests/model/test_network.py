@@ -150,17 +150,6 @@ SHAPES = {
         network(output={"cosine": {"temperature": 0.5}, "bias": False, "activation": "sigmoid", **TIED}),
         FIELDS,
     ),
-    "contrastive": (
-        network(
-            output={
-                "cosine": {"temperature": 1.0},
-                "loss": "cosine_contrastive",
-                "activation": "linear",
-                "bias": False,
-            }
-        ),
-        FIELDS,
-    ),
     "softmax inside": (network({"activation": "softmax"}), FIELDS),
     "linear_max inside": (network({"activation": "linear_max"}), FIELDS),
     "sparseness": (network({"activation": "sigmoid", "sparseness": {"target": 0.3, "weight": 1.7}}), FIELDS),

@@ -33,7 +33,6 @@ PAIRS = [
     ("l2", "linear"),
     ("l1", "tanh"),
     ("hinge", "linear"),
-    ({"kind": "cosine_contrastive", "margin": 0.1, "negative_weight": 5.0}, "linear"),
 ]
 
 

@@ -26,7 +26,6 @@ SINGLE = [
 ROW_WISE = ["softmax", "relu_max", "linear_max"]
 MARGIN = {"one_target": 0.6, "zero_target": 0.4, "one_scale": 1.5, "zero_scale": 0.7}
 TIGHT = {"one_target": 0.05, "one_scale": 1.5}
-CONTRASTIVE = {"kind": "cosine_contrastive", "margin": 0.1, "negative_weight": 5.0}
 PAIRS = [
     ("cross_entropy", "sigmoid"),
     ("cross_entropy", "softmax"),
@@ -36,7 +35,7 @@ PAIRS = [
     ({"kind": "data_scaled_marginal_cross_entropy", **MARGIN}, "sigmoid"),
     ({"kind": "data_scaled_marginal_cross_entropy", **TIGHT}, "softmax"),
     *[(loss, activation) for loss in ("l1", "l2") for activation in [*SINGLE, *ROW_WISE]],
-    *[(loss, activation) for loss in ("hinge", "l2_hinge", CONTRASTIVE) for activation in SINGLE],
+    *[(loss, activation) for loss in ("hinge", "l2_hinge") for activation in SINGLE],
 ]
 
 

@@ -35,10 +35,6 @@ SETTINGS = {
         {"activation": "linear_max", "loss": "l1"},
         {"activation": "tanh", "loss": "hinge"},
         {"activation": "leaky_relu", "loss": "l2_hinge"},
-        {
-            "activation": "linear",
-            "loss": {"kind": "cosine_contrastive", "margin": 0.1, "negative_weight": 2.0},
-        },
     ],
     "optimizer": ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"],
     "shape": ["tied", "tied, by rows", "deep", "towers", "two inputs", "two outputs"],

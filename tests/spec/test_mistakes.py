@@ -115,10 +115,6 @@ NETWORK = [
     (network({}, {}, {"loss": "hinge"}), "layers[2].loss"),
     (network({}, {}, {"activation": "tanh"}), "layers[2].loss"),
     (
-        network({}, {}, {"loss": "cosine_contrastive", "activation": "linear", "cosine": {}}),
-        "layers[2].loss",
-    ),
-    (
         network({}, {}, {"loss": {"kind": "cross_entropy", "targets": "sum"}, "activation": "sigmoid"}),
         "layers[2].loss.targets",
     ),

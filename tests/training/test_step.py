@@ -99,8 +99,8 @@ SAME_BITS = {
     "tied sigmoid": (network(output={"activation": "sigmoid", **TIED}), {"optimizer": "adagrad"}),
     "clipped": (network(), {"gradient_norm_limit": 0.1}),
     "tied and clipped": (network(output=TIED), {"gradient_norm_limit": 0.1, "optimizer": "momentum"}),
-    "cosine, contrastive": (
-        network(output={"cosine": {"temperature": 1}, "loss": "cosine_contrastive", "activation": "linear"}),
+    "cosine, hinge": (
+        network(output={"cosine": {"temperature": 1}, "loss": "l2_hinge", "activation": "linear"}),
         {"optimizer": "rmsprop"},
     ),
     "denoise, dropout, limits": (
@@ -147,16 +147,11 @@ def test_the_loss_is_that_before_the_step_and_falls():
     assert losses[-1] < 0.7 * losses[0]
 
 
-GENTLE = {"kind": "cosine_contrastive", "margin": 0.2, "negative_weight": 1.0}
 CHECKERBOARD = {
     "softmax": network(),
     "sigmoid": network(output={"activation": "sigmoid"}),
     "tied": network({"activation": "linear"}, TIED),
     "cosine": network({"bias": False}, {"cosine": {"temperature": 0.2}, "bias": False}),
-    "contrastive": network(
-        {"activation": "linear", "bias": False},
-        {"cosine": {"temperature": 1.0}, "loss": GENTLE, "activation": "linear", "bias": False},
-    ),
     "denoise, hidden asked for": network(
         entry={"denoise": 0.4, "scale": "rsqrt"}, output={"predict": "hidden"}
     ),

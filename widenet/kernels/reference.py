@@ -10,7 +10,7 @@ from widenet.plan.tiles import PIECE
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import Activation, Elu, LeakyRelu
 from widenet.spec.layers import OutputLayer
-from widenet.spec.losses import CosineContrastive, CrossEntropy, PlainLoss, ScaledMarginalCrossEntropy
+from widenet.spec.losses import CrossEntropy, PlainLoss, ScaledMarginalCrossEntropy
 
 _TINY = 1e-300
 """The smallest divisor."""
@@ -174,12 +174,6 @@ def example_losses(
     """
     loss, is_softmax = output.loss, output.activation.kind == "softmax"
     counted = torch.ones_like(a[:1]) if stands is None else stands
-    if isinstance(loss, CosineContrastive):
-        positive, num = t > 0, (t > 0).sum(dim=1).to(a.dtype)
-        pulled = ((1 - a) * positive).sum(dim=1) / num.clamp_min(1)
-        pushes = (a - loss.margin).clamp_min(0) * ~positive * torch.where(stored, 1.0, counted)
-        pushed = pushes.sum(dim=1) / (a.shape[1] - num).clamp_min(1)
-        return pulled + loss.negative_weight * pushed
     cells = _softmax_cells(loss, a, t) if is_softmax else None
     cells = _cells(loss, a, t, stored) if cells is None else cells
     return torch.where(stored, cells, cells * counted).sum(dim=1)

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.fixed_point import exact_sum, sum_by
+from widenet.model import losses
 from widenet.model.activations import activate
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.limits import shortening
-from widenet.model.losses import Loss
 from widenet.model.operands import filled_columns
 from widenet.model.targets import Entries, Targets
 from widenet.parallel.exchange import Exchange
@@ -111,11 +111,9 @@ class OutputStep:
 
     Attributes:
         output: The output, for the batch.
-        loss: Its loss.
         direct_EH: The incoming vectors, as operands of products.
         targets: The targets.
-        target_weight_E: Loss weights of targets, float32.
-        other_weight_E: Loss weights of other units, float32.
+        weight_E: Per-example loss weights, float32.
         tiles: Start and stop of each shard's tiles.
         keeps: Whether memory allows keeping numbers of all logits between passes.
         stands: For a sample, by shard, the number of units that each unit represents if it is no target,
@@ -124,11 +122,9 @@ class OutputStep:
     """
 
     output: WideOutput
-    loss: Loss
     direct_EH: Tensor
     targets: Targets
-    target_weight_E: Tensor
-    other_weight_E: Tensor
+    weight_E: Tensor
     tiles: list[list[tuple[int, int]]]
     keeps: bool
     stands: dict[int, Tensor] | None = None
@@ -204,8 +200,8 @@ class OutputStep:
         values_Z = torch.cat([part.values_or_ones() for part in parts])
         share_Z = values_Z / self.targets.total_E[examples_Z].clamp_min(1e-30)
         log_p_Z = torch.cat(logits_Z) - total_E[examples_Z]
-        value_Z, pull_Z = self.loss.pulls(log_p_Z, values_Z, share_Z)
-        weight_Z = self.target_weight_E[examples_Z]
+        value_Z, pull_Z = losses.pulls(output.spec.loss, log_p_Z, values_Z, share_Z)
+        weight_Z = self.weight_E[examples_Z]
         value_Z, pull_Z = value_Z * weight_Z, pull_Z * weight_Z
         # A device that is asked for as many repeats as another tensor says would have to be waited for.
         firsts = [torch.full((size,), place * num, device=pull_Z.device) for place, size in enumerate(sizes)]
@@ -213,8 +209,8 @@ class OutputStep:
         num_targets = sum(map(self.targets.num_entries, range(len(self.tiles))))
         sums = sum_by(pull_Z.double(), groups_Z, len(sizes) * num, num_targets)
         coupling_E = exact_sum(output.exchange.gather([*sums.view(len(sizes), num)], output.where)).float()
-        losses = [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, sizes)]
-        return losses, [*torch.split(pull_Z, sizes)], coupling_E
+        totals = [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, sizes)]
+        return totals, [*torch.split(pull_Z, sizes)], coupling_E
 
     def _count_samples(self, logits_ET: Tensor, place: Place) -> None:
         """Add the logarithm of the number of represented units to the logits of units that are no target."""
@@ -283,12 +279,11 @@ def _differentiated(
 def _weighted_loss(step: OutputStep, z_EN: Tensor, entries: Entries, stands_N: Tensor | None) -> Tensor:
     spec, places_Z, examples_Z = step.output.spec, entries.places_Z, entries.examples_Z
     a_EN = activate(spec.activation, z_EN)
-    value_Z = step.loss.value(z_EN.flatten()[places_Z], a_EN.flatten()[places_Z], entries.values_Z)
-    target_Z, other_Z = step.target_weight_E[examples_Z], step.other_weight_E[examples_Z]
-    value_Z = value_Z * torch.where(entries.values_Z > 0, target_Z, other_Z)
+    z_Z, a_Z = z_EN.flatten()[places_Z], a_EN.flatten()[places_Z]
+    value_Z = losses.of_targets(spec.loss, z_Z, a_Z, entries.values_Z) * step.weight_E[examples_Z]
     if spec.others == "ignore":
         return value_Z.sum(dtype=torch.float64)
-    value_EN = step.loss.others(z_EN, a_EN) * step.other_weight_E[:, None]
+    value_EN = losses.of_others(spec.loss, z_EN, a_EN) * step.weight_E[:, None]
     if stands_N is not None:
         value_EN = value_EN * stands_N
     return value_EN.flatten().scatter(0, places_Z, value_Z).sum(dtype=torch.float64)
@@ -324,7 +319,7 @@ def _of_closed_softmax(step: OutputStep) -> Slopes:
     total_E = over_shards(
         RowSum.stacked([total for total, _ in sums]), step.output.exchange, step.output.where
     )
-    losses, pulls, coupling_E = step.pulls(total_E, [logits_Z for _, logits_Z in sums])
+    values, pulls, coupling_E = step.pulls(total_E, [logits_Z for _, logits_Z in sums])
     held = {shard: number for number, shard in enumerate(step.output.weight.parts)}
 
     def slopes(place: Place, tile: Tile) -> tuple[Tensor, Tensor]:
@@ -333,7 +328,7 @@ def _of_closed_softmax(step: OutputStep) -> Slopes:
         share_ET, peak_E = kept or _shares(step.logits(place, tile))
         slope_ET = share_ET.mul_((torch.exp(peak_E - total_E) * coupling_E)[:, None])
         slope_ET.view(-1)[entries.places_Z] -= pulls[number][entries.span]
-        loss = losses[number] if place[1] == 0 else torch.zeros_like(losses[number])
+        loss = values[number] if place[1] == 0 else torch.zeros_like(values[number])
         return loss, _boosted(step, slope_ET, entries)
 
     return slopes

@@ -94,12 +94,10 @@ class Targets:
     """Targets of E examples over the units of an output.
 
     Attributes:
-        num_E: Number of targets above zero of each example, float32.
         total_E: Sum of each example's values, float32.
         parts: The targets of every shard, in order of units; dense targets have all of its units.
     """
 
-    num_E: Tensor
     total_E: Tensor
     parts: list[ByUnit]
 
@@ -111,13 +109,11 @@ class Targets:
     @classmethod
     def of_parts(cls, batch: SparseBatch, parts: list[SparseBatch]) -> "Targets":
         """Return sparse targets from a batch's parts by shard, with units as their users count them."""
-        num_E = batch.counts().to(torch.float32)
-        total_E = num_E
-        if batch.values is not None:
-            examples_Z = batch.example_of_entry()
-            total_E = sum_by(batch.values, examples_Z, batch.num_examples)
-            num_E = sum_by((batch.values > 0).to(torch.float32), examples_Z, batch.num_examples)
-        return cls(num_E, total_E, [ByUnit.of(part) for part in parts])
+        if batch.values is None:
+            total_E = batch.counts().to(torch.float32)
+        else:
+            total_E = sum_by(batch.values, batch.example_of_entry(), batch.num_examples)
+        return cls(total_E, [ByUnit.of(part) for part in parts])
 
     @classmethod
     def of_dense(cls, targets_EL: Tensor, shards: Shards) -> "Targets":
@@ -129,7 +125,7 @@ class Targets:
             examples_Z = torch.arange(num_examples).repeat(own_ER.shape[1])
             units_Z = torch.arange(own_ER.shape[1]).repeat_interleave(num_examples)
             parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten(), units_Z))
-        return cls((targets_EL > 0).sum(dim=1).to(torch.float32), targets_EL.sum(dim=1), parts)
+        return cls(targets_EL.sum(dim=1), parts)
 
     def num_entries(self, shard: int) -> int:
         """Return the number of a shard's targets."""

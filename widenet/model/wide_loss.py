@@ -58,8 +58,8 @@ class NativePasses:
             step.direct_EH.contiguous(),
             max((stop - start for bounds in step.tiles for start, stop in bounds), default=1),
             step.output.half,
-            torch.zeros(num) if is_softmax else step.target_weight_E.contiguous(),
-            torch.zeros(num) if is_softmax else step.other_weight_E.contiguous(),
+            torch.zeros(num) if is_softmax else step.weight_E,
+            torch.zeros(num) if is_softmax else step.weight_E,
         )
         self._shards: dict[int, OutputShard] = {}
 
@@ -321,8 +321,7 @@ def output_passes(
             tiles.
         stands: See `OutputStep`.
     """
-    loss, shards, device = output.loss, output.known or output.weight.shards, direct_EH.device
-    target_weight_E, other_weight_E = loss.weights(targets.num_E, shards.width, weight_E)
+    shards, device = output.known or output.weight.shards, direct_EH.device
     sizes = [shards.size(shard) for shard in range(shards.count)]
     cut = [list(tiles(size, max(len(direct_EH), tiled_for), device.type)) for size in sizes]
     if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time
@@ -330,11 +329,9 @@ def output_passes(
     units_here = sum(sizes[shard] for shard in output.weight.parts)
     step = OutputStep(
         output=output,
-        loss=loss,
         direct_EH=output.operand(direct_EH),
         targets=targets,
-        target_weight_E=target_weight_E,
-        other_weight_E=other_weight_E,
+        weight_E=weight_E,
         tiles=cut,
         keeps=are_kept(len(direct_EH), units_here, device.type, output.kept_bytes),
         stands=stands,

@@ -55,23 +55,7 @@ class PlainLoss(Spec):
     """Its name."""
 
 
-class CosineContrastive(Spec):
-    """1 - a, averaged over targets, plus negative_weight * max(0, a - margin), averaged over other units.
-
-    Mao et al., "SimpleX: a simple and strong baseline for collaborative filtering", CIKM 2021, equation 1,
-    with every other unit as a negative. Meant for "cosine" outputs of temperature 1 with a linear activation
-    and without bias.
-    """
-
-    kind: Literal["cosine_contrastive"]
-    """Its name."""
-    margin: Annotated[float, Field(ge=-1, le=1)] = 0.5
-    """Similarity up to which a negative costs nothing."""
-    negative_weight: Annotated[float, Field(ge=0)] = 100.0
-    """Weight of the negatives' average."""
-
-
-Loss = CrossEntropy | ScaledMarginalCrossEntropy | PlainLoss | CosineContrastive
+Loss = CrossEntropy | ScaledMarginalCrossEntropy | PlainLoss
 LossField = named(Loss)
 CROSS_ENTROPIES = ("cross_entropy", "scaled_marginal_cross_entropy", "data_scaled_marginal_cross_entropy")
 """The losses that are computed from logits: their slopes are derivatives by the logit, under a sigmoid or

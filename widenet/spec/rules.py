@@ -133,13 +133,8 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
     if loss in CROSS_ENTROPIES:
         rule = f'"{loss}" needs the activation sigmoid or softmax'
         DocumentError.require(activation in ("sigmoid", "softmax"), rule, place=at_loss, value=activation)
-    if loss in ("hinge", "l2_hinge", "cosine_contrastive"):
+    if loss in ("hinge", "l2_hinge"):
         DocumentError.require(by_unit, f'"{loss}" {single}', place=at_loss, value=activation)
-    if loss == "cosine_contrastive" and layer.cosine is not None:
-        temperature = layer.cosine.temperature
-        DocumentError.require(
-            temperature == 1, f'"{loss}" needs the temperature 1', place=at_loss, value=temperature
-        )
     if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum":
         rule = '"sum" needs the activation softmax'
         DocumentError.require(activation == "softmax", rule, place=f"{at_loss}.targets", value=activation)

@@ -12,7 +12,6 @@ from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.best_units import Units
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.kernels.quantized import dequantized, quantized_logits
-from widenet.model.losses import Loss, loss_of
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
 from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
@@ -61,11 +60,6 @@ class WideOutput:
     def where(self) -> str:
         """Name of the layer in messages about failed exchanges."""
         return f'output "{self.spec.name}"'
-
-    @property
-    def loss(self) -> Loss:
-        """The loss that training minimizes."""
-        return loss_of(self.spec.loss)
 
     def direct(self, hidden_EH: Tensor, predicts: bool) -> Tensor:
         """The vector that meets the unit's vectors: as it is, or under "cosine" of length 1 / temperature.
