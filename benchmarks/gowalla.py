@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, ingest, train
 from widenet.baselines.measure import measured
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 
 _KS = (20,)
 _POPULAR = 100

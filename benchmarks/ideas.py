@@ -18,7 +18,7 @@ from benchmarks.results import processor
 from benchmarks.switches import Autoencoder, Switches, trained
 from benchmarks.terms import Term, ease, neighbourhood
 from widenet.metrics.ranking import Metrics
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 
 _SHARE = 0.2
 """Share of each user's items that is held out."""

@@ -18,7 +18,7 @@ from widenet.data.manifest import Part
 from widenet.metrics.ranking import Metrics
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.predict.terms import count_neighbours
 from widenet.runs.term_search import set_terms
 from widenet.spec.layers import Neighbourhood as Term

@@ -7,7 +7,7 @@ from benchmarks.places import workplace
 from benchmarks.results import Table, publish
 from benchmarks.speed import CASES, Case
 from benchmarks.synthetic import write_histories
-from widenet.kernels.processor import instruction_sets
+from widenet.kernels.native import instruction_sets
 
 BITS = ("native", "portable")
 

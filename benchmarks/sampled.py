@@ -92,8 +92,8 @@ def steps(folder: str, sample: dict[str, Any] | None) -> Callable[[int], dict[st
     import torch
 
     from benchmarks.steps.widenet_steps import steps_of
+    from widenet.parallel.exchange import one_thread_an_operation
     from widenet.parallel.group import exchange_for
-    from widenet.parallel.threads import one_thread_an_operation
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 

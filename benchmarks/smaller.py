@@ -110,7 +110,7 @@ def drawn_network(users: int, items: int, columns: int) -> Any:
 
 def rankings(network: Any, num: int, k: int) -> Callable[[int], dict[str, Any]]:
     """Return steps that rank the items of a drawn network for some users."""
-    from widenet.parallel.threads import one_thread_an_operation
+    from widenet.parallel.exchange import one_thread_an_operation
     from widenet.predict.top_k import top_k
     from widenet.sparse import SparseBatch
 

@@ -95,9 +95,8 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     from widenet.kernels.rows import roomy
     from widenet.model.optimizers import Optimizer, StepNumbers
     from widenet.model.weight import Part, WideWeight
-    from widenet.parallel.exchange import Exchange
-    from widenet.parallel.threads import one_thread_an_operation
-    from widenet.plan.shards import Shards
+    from widenet.parallel.exchange import Exchange, one_thread_an_operation
+    from widenet.plan.tiles import Shards
     from widenet.sparse import SparseBatch
     from widenet.spec.training import TrainingSpec
 

@@ -92,11 +92,11 @@ def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
     import torch
 
     from widenet.model.build import build
+    from widenet.parallel.exchange import one_thread_an_operation
     from widenet.parallel.group import exchange_for
-    from widenet.parallel.threads import one_thread_an_operation
     from widenet.plan.binding import bind
     from widenet.plan.layout import Width
-    from widenet.plan.shards import as_slice
+    from widenet.plan.tiles import as_slice
     from widenet.predict.top_k import top_k
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec

@@ -11,7 +11,7 @@ import torch
 from tests import sequences
 from tests.parallel.matrix import DEEP, PICTURES, write_data
 from tests.trainings import SETTINGS, UNTIED, books, document
-from widenet.kernels.bits import choose_bits
+from widenet.kernels.native import choose_bits
 from widenet.runs import train
 
 

@@ -157,7 +157,7 @@ def test_libraries_stay_in_their_rooms():
     ],
 )
 def test_an_import_of_the_same_level_or_upward_is_seen(source):
-    path = "widenet/kernels/table.py" if "TYPE" in source else "widenet/model/network.py"
+    path = "widenet/kernels/native.py" if "TYPE" in source else "widenet/model/network.py"
     assert len(upward_imports(path, ast.parse(source))) == 1
 
 
@@ -219,7 +219,7 @@ def test_one_table_decides_which_implementation_runs():
     }
     assert asked == set()
     assert [path for path in MODULES if "TRITON_INTERPRET" in (ROOT / path).read_text("utf-8")] == [
-        "widenet/kernels/table.py"
+        "widenet/kernels/native.py"
     ]
 
 

@@ -15,7 +15,7 @@ from widenet.errors import FitError, OptionError
 from widenet.model.build import build
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
-from widenet.plan.shards import as_slice
+from widenet.plan.tiles import as_slice
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -17,7 +17,7 @@ from tests.simulated.cases import CASES, trained, weights_of
 from tests.simulated.device import OnDevice, products, simulated
 from tests.trainings import SETTINGS, WIDTH, books
 from widenet import Model, dataset_from_lists
-from widenet.kernels import table
+from widenet.kernels import native
 from widenet.knn.neighbours import Neighbours
 from widenet.predict.top_k import Tiles
 from widenet.runs import Silence
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device
 @pytest.fixture
 def torch_alone(monkeypatch):
     """No Triton and no native library, so that a CPU computes as the simulated device does."""
-    monkeypatch.setattr(table, "has_triton", lambda: False)
-    monkeypatch.setattr(table, "library", lambda: None)
+    monkeypatch.setattr(native, "has_triton", lambda: False)
+    monkeypatch.setattr(native, "library", lambda: None)
 
 
 @pytest.fixture(scope="module")

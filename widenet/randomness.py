@@ -30,6 +30,26 @@ def stream(seed: int, purpose: str, first: int = 0, second: int = 0) -> np.rando
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
+class StepRandom:
+    """The random numbers of one training step, as functions of a purpose."""
+
+    def __init__(self, seed: int, epoch: int, step: int) -> None:
+        """Take the seed of the training, and the step's place: its epoch, and its number there."""
+        self._seed, self._place = seed, (epoch, step)
+
+    def kept(self, purpose: str, shape: tuple[int, ...], share_dropped: float) -> np.ndarray:
+        """Return a bool array whose entries are true with probability 1 - share_dropped."""
+        kept: np.ndarray = self._stream(purpose).random(shape, dtype="float32") >= share_dropped
+        return kept
+
+    def stratified(self, purpose: str, num: int) -> np.ndarray:
+        """Return ascending random numbers, one in each of `num` equal pieces of [0, 1), float64 [num]."""
+        return (np.arange(num) + self._stream(purpose).random(num)) / num
+
+    def _stream(self, purpose: str) -> np.random.Generator:
+        return stream(self._seed, purpose, *self._place)
+
+
 def shuffled(seed: int, purpose: str, epoch: int, size: int, positions: np.ndarray) -> np.ndarray:
     """Return the entries of a random permutation of range(size) at some positions, without storing all of it.
 

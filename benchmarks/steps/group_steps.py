@@ -10,9 +10,8 @@ from torch import Tensor, distributed
 from benchmarks.steps.ranks import Steps, in_step
 from benchmarks.steps.widenet_steps import document, steps_of
 from widenet.kernels.fixed_point import Terms
-from widenet.parallel.exchange import Exchange
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.parallel.line import Pending, at_once
-from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

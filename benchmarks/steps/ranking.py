@@ -14,10 +14,10 @@ from torch.nn import functional
 
 from widenet.data.dataset import Dataset
 from widenet.model.build import build
+from widenet.parallel.exchange import one_thread_an_operation
 from widenet.parallel.group import exchange_for
-from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
-from widenet.plan.shards import as_slice
+from widenet.plan.tiles import as_slice
 from widenet.predict.dataset_rows import Histories, known_parts
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from benchmarks.steps.widenet_steps import steps_of
 from widenet.model.storage import HostMemory
+from widenet.parallel.exchange import one_thread_an_operation
 from widenet.parallel.group import exchange_for
-from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

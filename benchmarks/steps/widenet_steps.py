@@ -11,18 +11,17 @@ from benchmarks.worker import status_bytes
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.devices import Ahead
-from widenet.kernels.bits import Bits, choose_bits
+from widenet.kernels.native import Bits, choose_bits
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
-from widenet.model.step_random import StepRandom
 from widenet.model.storage import HostMemory
-from widenet.parallel.exchange import Exchange
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.parallel.group import exchange_for
-from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
+from widenet.randomness import StepRandom
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import fingerprint

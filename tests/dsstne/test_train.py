@@ -10,7 +10,7 @@ import torch
 
 from tests.dsstne.files import dense_set, sparse_set
 from tests.dsstne.test_model_export import assert_readable_by_dsstne
-from tests.model.twin import CPU, Real, dense, entries_of, random_batch, snapshot, sparse
+from tests.model.twin import Real, dense, entries_of, random_batch, snapshot, sparse
 from widenet.data.dataset import Dataset
 from widenet.dsstne.data import import_data
 from widenet.dsstne.model_import import import_model
@@ -186,10 +186,10 @@ def test_a_step_is_the_one_that_dsstnes_formulas_give(hidden, function, output, 
     )
     before = snapshot(real.network)
     stored = entries_of(batch["in"])
-    stays = real.random.keep_mask("denoise/In", (len(stored),), NOISE, CPU).tolist()
+    stays = real.random.kept("denoise/In", (len(stored),), NOISE).tolist()
     x, _ = dense([entry for entry, kept in zip(stored, stays, strict=True) if kept], 7, 23)
     t, listed = dense(entries_of(batch["out"]), 7, 37)
-    kept = real.random.keep_mask("dropout/H", (7, 6), DROP, CPU)
+    kept = torch.from_numpy(real.random.kept("dropout/H", (7, 6), DROP))
     expected = stepped(before, x / (1 - NOISE), t, listed, kept, hidden, function, output)
     real.step(batch)
     for key, after in snapshot(real.network).items():

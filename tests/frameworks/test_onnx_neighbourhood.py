@@ -7,7 +7,7 @@ from tests.frameworks.test_onnx_export import session
 from tests.interop.networks import feed
 from widenet.data.lists import dataset_from_lists
 from widenet.frameworks.onnx_export import export_onnx
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.predict.top_k import layer_values, top_k
 from widenet.runs import train
 from widenet.sparse import SparseBatch

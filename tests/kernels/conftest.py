@@ -2,7 +2,7 @@
 
 import pytest
 
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import one_thread_an_operation
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from numpy._core import _multiarray_umath
 from tests.mistakes import mistake
 from tests.trainings import UNTIED, books, document
 from widenet.errors import OptionError
-from widenet.kernels import bits
-from widenet.kernels.bits import choose_bits
+from widenet.kernels import native
+from widenet.kernels.native import choose_bits
 from widenet.runs import train
 
 CPU = torch.device("cpu")
@@ -28,8 +28,8 @@ LIMITS = {
 CHOOSE = """
 import hashlib, torch
 from widenet.errors import OptionError
-from widenet.kernels.bits import choose_bits
-from widenet.kernels.processor import instruction_sets
+from widenet.kernels.native import choose_bits
+from widenet.kernels.native import instruction_sets
 torch.set_num_threads(1)
 """
 COMPUTE = """
@@ -43,9 +43,9 @@ print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in 
 OWN = """
 import numpy as np
 from widenet.kernels.powers import power
-from widenet.model.layers.input import damping
+from widenet.model.preparation import damping
 from widenet.model.sample import Sampler
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 from widenet.spec.layers import InputLayer
 from widenet.spec.losses import PopularitySample
 from widenet.spec.training import TrainingSpec
@@ -90,7 +90,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="portable
 
 def printed(code, **environment):
     """What a new process prints; MKL and torch read the environment once."""
-    own = {name: value for name, value in os.environ.items() if name not in bits.SETTINGS} | environment
+    own = {name: value for name, value in os.environ.items() if name not in native.SETTINGS} | environment
     return subprocess.run(
         [sys.executable, "-c", CHOOSE + code], env=own, capture_output=True, text=True, check=True
     ).stdout
@@ -132,22 +132,22 @@ def test_the_limits_of_avx2_are_those_of_the_native_library_too(limited):
 
 
 def test_a_process_that_was_started_with_the_settings_is_never_late():
-    assert printed(AFTER_A_PRODUCT, **bits.SETTINGS) == ""
+    assert printed(AFTER_A_PRODUCT, **native.SETTINGS) == ""
 
 
 @pytest.mark.parametrize(
     ("name", "value", "device"),
     [
         ("torch.backends.cpu.get_cpu_capability", lambda: "DEFAULT", CPU),
-        ("widenet.kernels.bits.mkl", lambda _: None, CPU),
-        ("widenet.kernels.bits.mkl", lambda _: None, torch.device("cuda")),
+        ("widenet.kernels.native.mkl", lambda _: None, CPU),
+        ("widenet.kernels.native.mkl", lambda _: None, torch.device("cuda")),
     ],
 )
 def test_what_cannot_give_them_is_refused(name, value, device, monkeypatch):
     monkeypatch.setattr(name, value)
     with mistake(OptionError, option="bits"):
         choose_bits("portable", device)
-    assert bits.chosen_bits() == "native"
+    assert native.chosen_bits() == "native"
 
 
 def test_a_training_that_comes_too_late_leaves_nothing_behind(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from widenet.kernels.cuda_products import cuda_products
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 
 MATMUL = torch.backends.cuda.matmul
 

@@ -15,8 +15,8 @@ from tests.kernels.test_passes import Case
 from widenet.kernels import best_units, native, passes
 from widenet.kernels.bags import gather_sum
 from widenet.kernels.fixed_point import exact_sum
+from widenet.kernels.native import FUSED_OPTIMIZERS
 from widenet.kernels.passes import Penalties, TileStep
-from widenet.kernels.table import FUSED_OPTIMIZERS
 from widenet.sparse import SparseBatch
 
 ROOT = Path(__file__).parent.parent.parent

@@ -5,16 +5,16 @@ from itertools import pairwise
 import pytest
 import torch
 
-from widenet.kernels import bags, table
+from widenet.kernels import bags, native
 
 
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("is_native", [True, False])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("most", [1, 2, 4096, 4097, 2**24 + 1, 2**31 - 1])
 @pytest.mark.parametrize("number", [0, 1, 5000])
-def test_equal_keys_stay_in_their_order(number, most, dtype, native, monkeypatch):
-    if not native:
-        monkeypatch.setitem(table.TABLE, "stable_sort", ("torch",))
+def test_equal_keys_stay_in_their_order(number, most, dtype, is_native, monkeypatch):
+    if not is_native:
+        monkeypatch.setitem(native.TABLE, "stable_sort", ("torch",))
     keys_Z = torch.randint(most, (number,), generator=torch.Generator().manual_seed(number), dtype=dtype)
     before_Z = keys_Z.clone()
     sorted_Z, order_Z = bags.stable_sort(keys_Z)
@@ -25,11 +25,11 @@ def test_equal_keys_stay_in_their_order(number, most, dtype, native, monkeypatch
     assert [tensor.untyped_storage().nbytes() for tensor in (sorted_Z, order_Z)] == [8 * number] * 2
 
 
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("is_native", [True, False])
 @pytest.mark.parametrize(("number", "most"), [(0, 1), (1, 9), (5000, 1), (5000, 700), (5000, 2**31 - 1)])
-def test_each_key_is_named_once_with_where_its_entries_stood(number, most, native, monkeypatch):
-    if not native:
-        monkeypatch.setitem(table.TABLE, "stable_sort", ("torch",))
+def test_each_key_is_named_once_with_where_its_entries_stood(number, most, is_native, monkeypatch):
+    if not is_native:
+        monkeypatch.setitem(native.TABLE, "stable_sort", ("torch",))
     keys_Z = torch.randint(most, (number,), generator=torch.Generator().manual_seed(number))
     keys_U, indptr, order_Z = bags.grouped(keys_Z)
     assert keys_U.tolist() == sorted(set(keys_Z.tolist()))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from widenet.kernels.processor import instruction_sets
+from widenet.kernels.native import instruction_sets
 
 LIMITS = {
     "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41": {"widenet", "torch", "onednn"},
@@ -18,7 +18,7 @@ LIMITS = {
 
 TELL = """
 import hashlib, json, torch
-from widenet.kernels.processor import instruction_sets
+from widenet.kernels.native import instruction_sets
 print(json.dumps(instruction_sets()))
 torch.manual_seed(0)
 shapes = [(17, 33, 65), (256, 128, 3000), (1024, 512, 300)]

@@ -20,7 +20,7 @@ LAUNCHERS = sorted(
 TRAINING = """
 import torch
 from widenet import Network, Training, dataset_from_lists, train
-from widenet.kernels.table import runner
+from widenet.kernels.native import runner
 print(runner("gather_sum", torch.device("cpu")))
 rows = [[(7 * e + 3 * i * i) % 19 for i in range(1 + e % 4)] for e in range(12)]
 dataset_from_lists("data", [sorted(set(row)) for row in rows], width=19)

@@ -129,7 +129,7 @@ def _block(layer, x, leaves, random, places, num_positions):
         if not share:
             return values
         purpose = f"dropout/{layer['name']}/{name}"
-        kept = random.keep_mask(purpose, (num_positions, units), share, torch.device("cpu"))
+        kept = torch.from_numpy(random.kept(purpose, (num_positions, units), share))
         return values * kept[places] / (1 - share)
 
     kind = layer.get("positions", "relative")

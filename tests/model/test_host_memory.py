@@ -18,7 +18,7 @@ from tests.test_runs import After
 from tests.trainings import DEEP, SETTINGS, WIDTH, Heard, books, document
 from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError
-from widenet.kernels import table
+from widenet.kernels import native
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
 from widenet.model.storage import HostMemory
@@ -42,8 +42,8 @@ def small_tiles(monkeypatch):
     monkeypatch.setitem(tiles.SEARCHED_CELLS, "cuda", 4 * tiles.RANKED_TOGETHER)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 4)
     monkeypatch.setattr(tiles, "LEAST_SEARCHED", 4)
-    monkeypatch.setattr(table, "has_triton", lambda: False)
-    monkeypatch.setattr(table, "library", lambda: None)
+    monkeypatch.setattr(native, "has_triton", lambda: False)
+    monkeypatch.setattr(native, "library", lambda: None)
 
 
 @pytest.fixture(scope="module")

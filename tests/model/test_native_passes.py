@@ -8,7 +8,7 @@ import torch
 
 from tests.model.test_wide_loss import document, name_of, targets_of
 from tests.model.twin import Real, assert_step_matches_twin, random_batch, sparse
-from widenet.kernels import table
+from widenet.kernels import native
 from widenet.model.wide_loss import NativePasses
 
 
@@ -23,7 +23,7 @@ from widenet.model.wide_loss import NativePasses
     ids=name_of,
 )
 def test_a_step_without_the_library_is_that_of_the_dense_twin(loss, activation, kind, monkeypatch):
-    monkeypatch.setattr(table, "library", lambda: None)
+    monkeypatch.setattr(native, "library", lambda: None)
     monkeypatch.setattr(NativePasses, "run", None)
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of(kind, generator, 7, 37, loss)

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from tests.rows import all_rows
-from widenet.kernels import reference, table
+from widenet.kernels import native, reference
 from widenet.kernels.bags import RowGradient, row_gradient
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.weight import Part, WideWeight
-from widenet.plan.shards import Shards, as_slice
+from widenet.plan.tiles import Shards, as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OptimizerSettings
@@ -36,7 +36,7 @@ OURS |= {name: name for name in ("momentum", "weight_decay")}
 def implementation(request, monkeypatch):
     """Each test holds for the native steps and for those of torch, which take their place."""
     if request.param == "torch":
-        monkeypatch.setitem(table.TABLE, "row_update", ("torch",))
+        monkeypatch.setitem(native.TABLE, "row_update", ("torch",))
     return request.param
 
 

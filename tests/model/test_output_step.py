@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from tests.model.test_wide_loss import PAIRS, document, name_of, targets_of
-from widenet.kernels import reference, table
+from widenet.kernels import native, reference
 from widenet.model.layers.output import WideOutput
 from widenet.model.targets import Targets
 from widenet.model.weight import Part, WideWeight
 from widenet.model.wide_loss import output_passes, start_passes
 from widenet.parallel.exchange import Exchange
-from widenet.plan.shards import Shards, as_slice
+from widenet.plan.tiles import Shards, as_slice
 from widenet.spec.network import NetworkSpec
 
 E, H, L = 7, 5, 37
@@ -64,5 +64,5 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
 @pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
 def test_a_step_is_its_definition(loss, activation, kind, runner, monkeypatch):
-    monkeypatch.setitem(table.TABLE, "tile", (runner, "torch"))
+    monkeypatch.setitem(native.TABLE, "tile", (runner, "torch"))
     assert_is_the_definition(loss, activation, kind)

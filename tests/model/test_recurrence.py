@@ -13,7 +13,7 @@ from widenet.model.layers import recurrent
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks, Split, Whole
 from widenet.parallel.exchange import Exchange
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 

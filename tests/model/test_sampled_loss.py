@@ -15,8 +15,8 @@ from tests.model.twin import (
 )
 from widenet.model.optimizers import StepNumbers
 from widenet.model.sampled_loss import gradients_of_rows, sampled
-from widenet.model.step_random import StepRandom
 from widenet.model.wide_loss import start_passes
+from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 
 WIDTH, EXAMPLES = 61, 9

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from widenet.kernels.bags import split
 from widenet.model.targets import ByUnit, joined
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 from widenet.sparse import SparseBatch
 
 

@@ -5,7 +5,7 @@ import torch
 
 from widenet.model.optimizers import Optimizer
 from widenet.model.weight import Part, WideWeight
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 from widenet.spec.training import TrainingSpec
 
 

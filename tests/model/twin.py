@@ -12,9 +12,9 @@ from tests.rows import all_rows
 from widenet.kernels.reference import activation, example_losses
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.step_random import StepRandom
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
+from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -159,7 +159,7 @@ class Twin:
         else:
             stored = entries_of(field)
             kept = (
-                random.keep_mask(f"denoise/{layer.name}", (len(stored),), layer.denoise, CPU).tolist()
+                random.kept(f"denoise/{layer.name}", (len(stored),), layer.denoise).tolist()
                 if layer.denoise
                 else [True] * len(stored)
             )
@@ -188,7 +188,7 @@ class Twin:
             return x
         return (
             x
-            * random.keep_mask(f"dropout/{layer.name}", tuple(x.shape), layer.dropout, CPU)
+            * torch.from_numpy(random.kept(f"dropout/{layer.name}", tuple(x.shape), layer.dropout))
             / (1 - layer.dropout)
         )
 

@@ -11,9 +11,9 @@ from widenet.data.stream import Stream
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.step_random import StepRandom
 from widenet.plan.binding import bind
 from widenet.predict.top_k import Filter, top_k
+from widenet.randomness import StepRandom
 from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -10,8 +10,7 @@ from tests.parallel.workers import exchange
 from tests.sequences import EMBEDDED, NEXT, gru
 from widenet.data.dataset import Dataset
 from widenet.model.storage import Scratch
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

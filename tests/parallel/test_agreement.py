@@ -14,7 +14,7 @@ from torch import distributed
 from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DisagreementError
-from widenet.kernels import table
+from widenet.kernels import native
 from widenet.runs import Model, train
 from widenet.training import environment, loop
 from widenet.training.checkpoint import sha256_of_contents
@@ -93,7 +93,7 @@ def attacked(choices, out):
 
 
 def without_the_library(patch):
-    patch.setattr(table, "library", lambda: None)
+    patch.setattr(native, "library", lambda: None)
 
 
 def on_another_instruction_set(patch):

@@ -26,8 +26,7 @@ from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.kernels.fixed_point import exact_sum
 from widenet.parallel import exchange as exchange_module
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

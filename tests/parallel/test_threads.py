@@ -10,7 +10,7 @@ from threading import Barrier
 import pytest
 import torch
 
-from widenet.parallel.threads import Workers, one_thread_an_operation
+from widenet.parallel.exchange import Workers, one_thread_an_operation
 
 
 def test_a_worker_keeps_to_one_torch_thread_even_if_it_first_works_outside():

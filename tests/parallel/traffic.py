@@ -10,11 +10,11 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.step_random import StepRandom
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.work import work
+from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -11,8 +11,7 @@ from torch import distributed
 
 from tests.scripts import CONTEXT
 from widenet.cli import main
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 
 TIMEOUT = timedelta(seconds=60)
 

@@ -12,15 +12,14 @@ from widenet.data.stream import Stream
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.step_random import StepRandom
 from widenet.model.storage import Scratch
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.work import work
+from widenet.randomness import StepRandom
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.all_weights import regularization, settle

@@ -18,7 +18,7 @@ from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory, snapshot_bytes
-from widenet.plan.shards import held
+from widenet.plan.tiles import held
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import draw_histories
-from widenet.plan.shards import Shards, as_slice, held, holder, most_held, worthwhile
+from widenet.plan.tiles import Shards, as_slice, held, holder, most_held, worthwhile
 
 ROOT = Path(__file__).parents[2]
 

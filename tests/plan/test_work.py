@@ -10,13 +10,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.sequences import EMBEDDED, NEXT, attention, gru
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.step_random import StepRandom
 from widenet.parallel.exchange import Exchange
 from widenet.plan import tiles
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.work import work
+from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -90,7 +90,7 @@ def counted(job, batch=None):
 @pytest.fixture
 def products_of_torch(monkeypatch):
     """Products of the native library, which torch does not see, are torch's."""
-    monkeypatch.setattr("widenet.kernels.table.library", lambda: None)
+    monkeypatch.setattr("widenet.kernels.native.library", lambda: None)
 
 
 @pytest.mark.usefixtures("products_of_torch")

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from widenet.model.build import build
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.predict.top_k import Only, top_k
 from widenet.sparse import SparseBatch

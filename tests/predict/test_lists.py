@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from widenet.model.build import build
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.plan.binding import bind
 from widenet.predict import filtered_lists as module
 from widenet.predict.filtered_lists import Limit, ListRules, best_lists

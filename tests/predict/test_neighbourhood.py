@@ -7,7 +7,7 @@ import torch
 from widenet.data.lists import dataset_from_lists
 from widenet.kernels import neighbour_means as module
 from widenet.kernels.neighbour_means import NeighbourLists
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.memory import memory

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.predict.terms import repeated
 from widenet.predict.top_k import layer_values, top_k
 from widenet.runs import Model, train

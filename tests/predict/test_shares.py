@@ -9,7 +9,7 @@ from tests.rows import all_rows
 from tests.trainings import TIED, UNTIED
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError, OptionError
-from widenet.model.layers.input import damping
+from widenet.model.preparation import damping
 from widenet.predict.top_k import Tiles
 from widenet.runs import train
 from widenet.sparse import SparseBatch

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.predict import top_k
 from widenet.predict.top_k import Filter, Only, Tiles
 from widenet.runs.made_of import put_in_8_bits

@@ -9,11 +9,9 @@ import torch
 from tests.rows import all_rows
 from widenet.model.build import build
 from widenet.model.storage import Scratch, put_rows
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind
-from widenet.plan.shards import as_slice
-from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS
+from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS, as_slice
 from widenet.predict.top_k import Filter, layer_values, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

@@ -10,7 +10,7 @@ import widenet
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.serve.engine import Engine
 from widenet.serve.requests import Recommend
 

@@ -17,7 +17,7 @@ from tests.browser import LACKS, chromium  # noqa: F401
 from tests.scripts import Conversation
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.runs import train
 
 WIDTH, NUM = 301, 120

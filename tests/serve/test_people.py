@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from widenet.data.lists import dataset_from_lists
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.runs import train
 from widenet.serve.engine import Engine
 from widenet.serve.requests import Recommend

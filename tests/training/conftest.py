@@ -3,7 +3,7 @@
 import pytest
 
 from tests.trainings import SETTINGS, books
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.exchange import one_thread_an_operation
 from widenet.runs import train
 
 

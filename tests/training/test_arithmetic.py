@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from widenet.kernels.processor import instruction_sets
+from widenet.kernels.native import instruction_sets
 from widenet.model.optimizers import is_compiled
 from widenet.training import state
 

@@ -10,7 +10,7 @@ import torch
 from tests.trainings import UNTIED, Heard, books, document
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.kernels.processor import instruction_sets
+from widenet.kernels.native import instruction_sets
 from widenet.runs import train
 from widenet.training import environment
 from widenet.training.run_directory import RunDirectory

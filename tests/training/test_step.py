@@ -12,9 +12,9 @@ import torch
 from tests.scripts import Script
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.step_random import StepRandom
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
+from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

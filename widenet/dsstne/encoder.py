@@ -21,12 +21,11 @@ from widenet.errors import DataError, DocumentError, NumericsError
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.step_random import StepRandom
-from widenet.parallel.exchange import Exchange
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.plan.layout import Layout
 from widenet.predict.dataset_rows import rows_a_block
 from widenet.predict.top_k import top_k
+from widenet.randomness import StepRandom
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -13,8 +13,8 @@ from widenet.dsstne.model_import import import_model
 from widenet.dsstne.shared_folder import joined, shared_folder
 from widenet.dsstne.text import files_of, numbered
 from widenet.errors import DataError, OptionError, nearest
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader
-from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.dataset_rows import rows_a_block
 from widenet.predict.top_k import Filter, layer_values, top_k
 from widenet.regular_files import check_regular

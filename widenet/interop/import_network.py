@@ -23,7 +23,7 @@ from widenet.model.network import Network
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.plan.layout import FieldFacts, Width
-from widenet.plan.shards import as_slice
+from widenet.plan.tiles import as_slice
 from widenet.runs import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, check_dtype, packed
-from widenet.kernels.table import runner
+from widenet.kernels.native import call, check_dtype, packed, runner
 from widenet.sparse import SparseBatch, indptr_of, stacked
 
 

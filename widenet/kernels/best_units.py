@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import reference
-from widenet.kernels.bits import chosen_bits
-from widenet.kernels.native import NARROW, Packed, call, check_dtype, packed
+from widenet.kernels.native import NARROW, Packed, call, check_dtype, chosen_bits, packed, runner
 from widenet.kernels.quantized import quantized_queries
-from widenet.kernels.table import runner
 from widenet.sparse import SparseBatch
 
 _BESIDE = 64

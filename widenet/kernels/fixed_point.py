@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, pointers
-from widenet.kernels.table import runner
+from widenet.kernels.native import call, pointers, runner
 
 Terms = Sequence[Tensor] | Tensor
 """Tensors of one shape, in a sequence or stacked in one tensor."""

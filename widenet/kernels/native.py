@@ -1,15 +1,22 @@
-"""The native library: passes over arrays in C++, which the package's build compiles from native/."""
+"""What computes here: the native library, torch or Triton, and the instruction sets on which bits depend.
+
+The library is passes over arrays in C++, which the package's build compiles from native/. `TABLE` says which
+implementation of an operation runs on a device; nothing else decides that. Under portable bits all x86-64
+processors with AVX2 round alike.
+"""
 
 import ctypes
 import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -62,7 +69,7 @@ def level() -> str:
     if limits[0] not in (None, *levels):
         raise OptionError(f"must be one of {', '.join(levels)}", place="WIDENET_CPU", value=limits[0])
     first = max(levels.index(limit) if limit in levels else 0 for limit in limits)
-    flags = _flags()
+    flags = {*_flags()}
     return next(
         name
         for number, name in enumerate(levels)
@@ -76,11 +83,17 @@ def multiplies_bfloat16() -> bool:
     return level() == "v4" and "avx512_bf16" in _flags()
 
 
-def _flags() -> set[str]:
+def _facts() -> dict[str, str]:
+    """Return Linux's facts about the first processor, by name; on other systems only its architecture."""
+    if not _CPUINFO.is_file():
+        return {"vendor_id": platform.machine()}
+    first = _CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    return dict(re.findall(r"^([^:\t]+?)\s*: *(.*)$", first, re.MULTILINE))
+
+
+def _flags() -> list[str]:
     """Return what Linux says that the processor has."""
-    text = _CPUINFO.read_text(encoding="utf-8", errors="replace") if _CPUINFO.is_file() else ""
-    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-    return set(found[1].split()) if found else set()
+    return _facts().get("flags", "").split()
 
 
 @cache
@@ -184,3 +197,243 @@ def _passed(argument: Argument) -> object:
         case None:
             return None
     return (ctypes.c_void_p * len(argument))(*map(_address, argument))
+
+
+@cache
+def mkl(name: str) -> Any:
+    """Return a service function of the MKL inside torch, such as "cbwr_set"; None if this torch lacks it.
+
+    Calling one may fix MKL's settings.
+    """
+    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        return None
+    folder = Path(torch.__file__).parent / "lib"
+    for library in (*sorted(folder.glob("*torch_cpu.*")), "libmkl_rt.so.2"):
+        for symbol in (f"mkl_serv_{name}", f"mkl_{name}"):
+            try:
+                return getattr(ctypes.CDLL(str(library)), symbol)
+            except (OSError, AttributeError):
+                continue
+    return None
+
+
+Bits = Literal["native", "portable"]
+
+SETTINGS = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE"}
+"""Environment variables that torch and MKL read once, before their first operation.
+
+Intel promises equal results on its own and other processors only for MKL's COMPATIBLE branch. torch's code
+for AVX2 fuses multiplications with additions, its code for older processors does not, and its code for
+AVX-512 divides numbers among vectors in another way.
+"""
+
+_ALL_SETTINGS, _OFF, _COMPATIBLE = -1, 1, 3
+"""MKL_CBWR_ALL, MKL_CBWR_BRANCH_OFF and MKL_CBWR_COMPATIBLE of MKL's C interface."""
+
+_chosen: Bits = "native"
+
+
+def chosen_bits() -> Bits:
+    """Return the bits of this process: those of the trainings that it has made, or "native"."""
+    return _chosen
+
+
+def choose_bits(bits: Bits, device: torch.device) -> None:
+    """Make this process round as a training document says; portable bits cannot be turned off again.
+
+    Args:
+        bits: "native" or "portable".
+        device: The device of the training.
+
+    Raises:
+        OptionError: The device or the processor cannot give portable bits, or torch has already computed in
+            this process.
+    """
+    global _chosen
+    if bits == _chosen:
+        return
+    if bits == "native":
+        raise OptionError(
+            'must be "portable" in a process that has trained with portable bits',
+            option="bits",
+            value="native",
+        )
+    if device.type != "cpu":
+        raise OptionError('needs the device "cpu" to be portable', option="bits", value=device.type)
+    if mkl("cbwr_get") is None:
+        raise OptionError("needs a torch for x86-64 with MKL to be portable", option="bits")
+    with _in_environment():
+        _settle()
+    # oneDNN's code depends on the processor. In trainings, torch uses it only for gelu.
+    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
+    _chosen = "portable"
+
+
+def _settle() -> None:
+    """Make torch and MKL read the settings; raise OptionError if it is too late, or the processor too old."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    if capability not in ("AVX2", "AVX512"):
+        raise OptionError("needs a processor with AVX2 to be portable", option="bits", value=capability)
+    if capability != "AVX2" or mkl("cbwr_get")(_ALL_SETTINGS) != _COMPATIBLE:
+        raise OptionError(
+            "must be portable before torch computes, and torch has computed in this process", option="bits"
+        )
+
+
+@contextmanager
+def _in_environment() -> Iterator[None]:
+    """Put the settings into the environment; remove them if the block raises OptionError."""
+    before = {name: os.environ.get(name) for name in SETTINGS}
+    os.environ.update(SETTINGS)
+    try:
+        yield
+    except OptionError:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        raise
+
+
+_ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+_ONEDNN = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx512f", "avx2")
+"""Instruction sets that make oneDNN choose other code, best first, by Linux's names."""
+
+
+def instruction_sets() -> dict[str, str]:
+    """Return the instruction sets that this process uses on its CPU, as plain text by library.
+
+    Equal answers in two processes mean equal bits, given equal library versions. The answers respect the
+    environment variables that limit a library, such as ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS,
+    MKL_CBWR and ONEDNN_MAX_CPU_ISA. Asking makes torch and MKL settle on
+    their instruction sets, so choose the bits of a training first.
+
+    Returns:
+        "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give
+        them round alike. Otherwise "processor": vendor, family, model, stepping and cache size, because MKL
+        cuts products by them. "widenet", "torch", "mkl" and "onednn": the instruction set of each library;
+        "none" if it is absent.
+    """
+    if chosen_bits() == "portable":
+        return {"bits": "portable"}
+    facts = _facts()
+    return {
+        "bits": "native",
+        "processor": " ".join(
+            facts.get(name, "?") for name in ("vendor_id", "cpu family", "model", "stepping", "cache size")
+        ),
+        "widenet": f"{level()}, bfloat16" if multiplies_bfloat16() else level(),
+        "torch": torch.backends.cpu.get_cpu_capability(),
+        "mkl": _of_mkl(),
+        "onednn": _of_onednn(),
+    }
+
+
+class _Version(ctypes.Structure):
+    """MKL's MKLVersion."""
+
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("major", "minor", "update")),
+        *((name, ctypes.c_char_p) for name in ("product", "build", "processor", "platform")),
+    )
+
+
+def _of_mkl() -> str:
+    """Return MKL's name for the instruction set that it has chosen, and the branch that MKL_CBWR selects.
+
+    On processors of other vendors than Intel the name is always the same, and MKL ignores
+    MKL_ENABLE_INSTRUCTIONS.
+    """
+    ask = mkl("get_version")
+    if ask is None:
+        return "none"
+    version = _Version()
+    ask(ctypes.byref(version))
+    words = (version.processor or b"").decode()
+    settings = mkl("cbwr_get")
+    branch = _OFF if settings is None else settings(_ALL_SETTINGS)
+    return words if branch == _OFF else f"{words}, MKL_CBWR {branch:#x}"
+
+
+def _of_onednn() -> str:
+    """Return the best instruction set of the processor for oneDNN, and the limit set by the environment."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return "none"
+    flags = _flags()
+    best = next((name for name in _ONEDNN if name in flags), platform.machine())
+    limit = next((os.environ[name].lower() for name in _ONEDNN_LIMITS if os.environ.get(name)), None)
+    return best if limit is None else f"{best}, at most {limit}"
+
+
+Runner = Literal["triton", "native", "torch"]
+"""Triton's kernels, the native library, or torch's operations."""
+Operation = Literal[
+    "gather_sum",
+    "row_update",
+    "tile",
+    "fixed_sum",
+    "exact_sum",
+    "running_top_k",
+    "ranking",
+    "neighbour_means",
+    "cut",
+    "stable_sort",
+]
+
+TABLE: dict[Operation, tuple[Runner, ...]] = {
+    "gather_sum": ("triton", "native", "torch"),
+    "row_update": ("triton", "native", "torch"),
+    "tile": ("native", "torch"),
+    "fixed_sum": ("triton", "native", "torch"),
+    "exact_sum": ("triton", "native", "torch"),
+    "running_top_k": ("triton", "native", "torch"),
+    "ranking": ("native", "torch"),
+    "neighbour_means": ("native", "torch"),
+    "cut": ("native", "torch"),
+    "stable_sort": ("native", "torch"),
+}
+"""The implementations of every operation, the fastest first: the first that the device runs is taken.
+
+gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: a step of an
+output. ranking: logits outside training, their best units, and the divisors of a softmax.
+neighbour_means: similarities of units to the features of examples. cut: entries by shard. stable_sort: also
+`grouped`.
+"""
+
+FUSED_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
+"""The optimizers that `native/steps.cpp` and `triton/advance.py` have."""
+
+
+def runner(operation: Operation, device: torch.device) -> Runner:
+    """Return what runs an operation on a device."""
+    return next(candidate for candidate in TABLE[operation] if _runs(candidate, device))
+
+
+def step_runner(device: torch.device, optimizer: str) -> Runner:
+    """Return what runs "row_update" for an optimizer, by its kind; torch has all."""
+    return runner("row_update", device) if optimizer in FUSED_OPTIMIZERS else "torch"
+
+
+@cache
+def has_triton() -> bool:
+    """Return whether Triton can be imported."""
+    return find_spec("triton") is not None
+
+
+def is_interpreted() -> bool:
+    """Return whether Triton's interpreter runs its kernels."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _runs(candidate: Runner, device: torch.device) -> bool:
+    """Whether a device runs an implementation.
+
+    With TRITON_INTERPRET=1 a CPU runs Triton's too, through its interpreter: slow, for tests.
+    """
+    match candidate:
+        case "triton":
+            return has_triton() and (device.type == "cuda" or is_interpreted())
+        case "native":
+            return device.type == "cpu" and library() is not None
+    return True

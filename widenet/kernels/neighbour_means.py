@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, check_dtype
-from widenet.kernels.table import runner
+from widenet.kernels.native import call, check_dtype, runner
 from widenet.sparse import SparseBatch
 
 FRACTION_BITS = 40

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.bits import chosen_bits
-from widenet.kernels.native import Packed, call, check_dtype, multiplies_bfloat16, packed
+from widenet.kernels.native import Packed, call, check_dtype, chosen_bits, multiplies_bfloat16, packed
 
 _KINDS = {
     "sgd": 0,

@@ -18,16 +18,14 @@ from widenet.errors import DataError, FitError, OptionError
 from widenet.errors import nearest as nearest_name
 from widenet.kernels import best_units
 from widenet.kernels.best_units import running_top_k
+from widenet.kernels.native import runner
 from widenet.kernels.reference import unpacked
-from widenet.kernels.table import runner
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, lengths, nearness, shown
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
-from widenet.parallel.exchange import Exchange
+from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.parallel.group import by_all, device_for, exchange_for, join
-from widenet.parallel.threads import fixed_arithmetic
-from widenet.plan.shards import Shards
-from widenet.plan.tiles import searched_tiles
+from widenet.plan.tiles import Shards, searched_tiles
 from widenet.spec.layers import InputLayer, OutputLayer
 
 

@@ -13,9 +13,9 @@ from widenet.devices import keep_to_one_thread
 from widenet.kernels.rows import roomy
 from widenet.model.description import Description, clear_unknown, last_known
 from widenet.model.layers import LayerKind, kind_of
-from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
+from widenet.model.preparation import damping
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.sample import Sampler
 from widenet.model.storage import Store, blocks
@@ -24,7 +24,7 @@ from widenet.parallel.exchange import Exchange
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 from widenet.randomness import stream
 from widenet.sparse import SparseBatch
 from widenet.spec.initializers import Constant, Drawn, FromFile, Gaussian, Initializer, Scaled, Uniform

@@ -17,9 +17,8 @@ from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.model.storage import blocks as blocks_of
 from widenet.model.weight import WHOLE, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.plan.shards import Shards, as_slice
 from widenet.plan.streaming import block_rows
-from widenet.plan.tiles import blocks
+from widenet.plan.tiles import Shards, as_slice, blocks
 from widenet.sparse import SparseBatch
 
 

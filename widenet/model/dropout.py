@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from widenet.devices import sent
 from widenet.model.activations import SELU_ALPHA, SELU_SCALE, activate, sides
-from widenet.model.step_random import StepRandom
+from widenet.randomness import StepRandom
 from widenet.spec.activations import Activation, Elu, LeakyRelu
 from widenet.spec.parts import DropoutForm
 
@@ -39,8 +40,13 @@ def masked(values: Tensor, random: StepRandom | None, purpose: str, probability:
     """Return values after a step's dropout by a mask; outside training, the values."""
     if random is None or not probability:
         return values
-    kept = random.keep_mask(f"dropout/{purpose}", tuple(values.shape), probability, values.device)
-    return values * kept / (1 - probability)
+    return values * kept(values, random, purpose, probability) / (1 - probability)
+
+
+def kept(values: Tensor, random: StepRandom, purpose: str, probability: float) -> Tensor:
+    """Return which of some values a step's dropout keeps, bool of their shape."""
+    mask = random.kept(f"dropout/{purpose}", tuple(values.shape), probability)
+    return sent(torch.from_numpy(mask), values.device)
 
 
 def _at_rest(

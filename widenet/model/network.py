@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widenet.devices import sent_together
 from widenet.kernels.bags import Touched, gather_sums, split
-from widenet.kernels.table import runner
+from widenet.kernels.native import runner
 from widenet.model import preparation
 from widenet.model.by_examples import Stack
 from widenet.model.convolution import convolution
@@ -22,7 +22,6 @@ from widenet.model.normalization import Statistics, running
 from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, Factor, Split, Whole, leaves_of, product
-from widenet.model.step_random import StepRandom
 from widenet.model.targets import joined
 from widenet.model.weight import WHOLE, TouchedRows, TrunkWeight, WideWeight, touched_together
 from widenet.parallel.exchange import Exchange
@@ -30,8 +29,8 @@ from widenet.parallel.line import Pending
 from widenet.plan.layout import Key, Layout
 from widenet.plan.narrow import edges
 from widenet.plan.picture_layers import ends_of, weights_by_examples
-from widenet.plan.shards import Shards
-from widenet.plan.tiles import PREDICTED_ROWS
+from widenet.plan.tiles import PREDICTED_ROWS, Shards
+from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec

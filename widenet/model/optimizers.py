@@ -12,10 +12,10 @@ from torch import Tensor
 
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient
+from widenet.kernels.native import runner, step_runner
 from widenet.kernels.passes import Penalties, TileStep
 from widenet.kernels.powers import powers
 from widenet.kernels.rows import copied
-from widenet.kernels.table import runner, step_runner
 from widenet.model.storage import Store, zeros_for
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, OfMoments, Rmsprop, Sgd

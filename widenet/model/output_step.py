@@ -22,7 +22,7 @@ from widenet.model.limits import shortening
 from widenet.model.operands import filled_columns
 from widenet.model.targets import Entries, Targets
 from widenet.parallel.exchange import Exchange
-from widenet.plan.shards import as_slice
+from widenet.plan.tiles import as_slice
 
 
 @dataclass

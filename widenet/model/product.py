@@ -17,7 +17,7 @@ from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.line import Pending
 from widenet.plan.narrow import edges, num_blocks
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from widenet.kernels.bags import split
 from widenet.kernels.powers import power
-from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
-from widenet.plan.shards import Shards, as_slice
+from widenet.plan.tiles import Shards, as_slice
+from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.losses import PopularitySample, Sample
 

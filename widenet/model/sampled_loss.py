@@ -11,7 +11,7 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.weight import Part, WideWeight
 from widenet.model.wide_loss import Passes, output_passes
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 
 
 @dataclass(frozen=True)

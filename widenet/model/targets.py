@@ -10,7 +10,7 @@ from torch import Tensor
 from widenet.devices import ON_HOST
 from widenet.kernels.bags import split, stable_sort
 from widenet.kernels.fixed_point import sum_by
-from widenet.plan.shards import Shards, as_slice
+from widenet.plan.tiles import Shards, as_slice
 from widenet.sparse import SparseBatch, stacked
 
 

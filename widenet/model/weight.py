@@ -16,9 +16,8 @@ from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.storage import Scratch, Store, Sweep, sweep_over, tile_ranges
 from widenet.plan.layout import Key, Layout
-from widenet.plan.shards import Shards
 from widenet.plan.streaming import block_rows
-from widenet.plan.tiles import blocks
+from widenet.plan.tiles import Shards, blocks
 from widenet.sparse import SparseBatch
 
 

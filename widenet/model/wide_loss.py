@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
+from widenet.kernels.native import runner
 from widenet.kernels.passes import (
     Gradients,
     OutputBatch,
@@ -20,7 +21,6 @@ from widenet.kernels.passes import (
     finish,
     finish_hidden,
 )
-from widenet.kernels.table import runner
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.output_step import OutputStep, Place, RowSum, Slopes, over_shards, slopes_of

@@ -8,9 +8,8 @@ from widenet.errors import CapacityError
 from widenet.plan.job import Job
 from widenet.plan.memory import WORDS, Memory, memory, snapshot_bytes
 from widenet.plan.numbers import amount
-from widenet.plan.shards import worthwhile
 from widenet.plan.streaming import elsewhere_bytes
-from widenet.plan.tiles import KEPT_BYTES
+from widenet.plan.tiles import KEPT_BYTES, worthwhile
 from widenet.spec.training import MOST_SHARDS
 
 

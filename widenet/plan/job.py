@@ -6,8 +6,7 @@ from typing import Literal
 
 from widenet.errors import OptionError
 from widenet.plan.layout import Layout, Weight
-from widenet.plan.shards import Shards, held, most_held
-from widenet.plan.tiles import are_kept
+from widenet.plan.tiles import Shards, are_kept, held, most_held
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

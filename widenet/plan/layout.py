@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 from widenet.plan.windows import Shape, Windows
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec

@@ -6,8 +6,8 @@ from typing import Any
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
-from widenet.plan.shards import held
 from widenet.plan.streaming import elsewhere_bytes
+from widenet.plan.tiles import held
 from widenet.plan.work import work
 
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from widenet.errors import FitError
-from widenet.model.layers.input import scaled
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
+from widenet.model.preparation import scaled
 from widenet.predict.terms import NearFeatures
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

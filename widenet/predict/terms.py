@@ -15,7 +15,7 @@ from widenet.kernels.neighbour_means import FRACTION_BITS, NeighbourLists
 from widenet.kernels.powers import power
 from widenet.model.layers.output import WideOutput
 from widenet.model.targets import ByUnit
-from widenet.plan.shards import as_slice
+from widenet.plan.tiles import as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import Neighbourhood
 

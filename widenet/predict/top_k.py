@@ -9,8 +9,8 @@ from torch import Tensor
 
 from widenet.kernels import best_units
 from widenet.kernels.best_units import running_top_k
+from widenet.kernels.native import runner
 from widenet.kernels.reference import MISSING, unpacked
-from widenet.kernels.table import runner
 from widenet.model.activations import activate, definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network

@@ -16,14 +16,14 @@ from widenet.data.stream import ahead
 from widenet.devices import Ahead
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.step_random import StepRandom
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import check_room_on_disk, exchange_for, fitted
-from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.job import WeightsIn, steps_per_epoch
 from widenet.plan.layout import Layout
 from widenet.plan.report import checkpoint_bytes
 from widenet.predict.dataset_rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
+from widenet.randomness import StepRandom
 from widenet.runs.training import built, device_of, elsewhere, evaluation_of, job_of, stream_of
 from widenet.stores.durable import force_to_disk
 from widenet.training.checkpoint import own_files, write

@@ -22,8 +22,8 @@ from widenet.metrics.ranking import Metrics, check_ks, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader, device_for, exchange_for, join
-from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
 from widenet.predict.dataset_rows import Block, history, known_parts
 from widenet.predict.filters import existing

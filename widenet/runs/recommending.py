@@ -20,7 +20,7 @@ from widenet.knn.neighbours import Neighbours, Trained, check_layer, field_of
 from widenet.late_imports import installed
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.descriptions import described_weights
 from widenet.predict.dataset_rows import Block, Restrictions, recommendations
 from widenet.predict.filters import (

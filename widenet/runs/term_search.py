@@ -14,7 +14,7 @@ from widenet.data.manifest import Part
 from widenet.data.together import Neighbours
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.predict.terms import counted, take_neighbours
 from widenet.randomness import stream
 from widenet.runs.run_arguments import CHOOSING_USERS

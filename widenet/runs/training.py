@@ -16,14 +16,13 @@ from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.stream import Stream
 from widenet.errors import OptionError
-from widenet.kernels.bits import choose_bits
-from widenet.kernels.native import multiplies_bfloat16
+from widenet.kernels.native import choose_bits, multiplies_bfloat16
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, is_compiled
 from widenet.model.storage import HostMemory, Scratch, Store
-from widenet.parallel.exchange import Exchange
+from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.parallel.group import (
     by_all,
     by_leader,
@@ -35,7 +34,6 @@ from widenet.parallel.group import (
     num_processes,
 )
 from widenet.parallel.launch import launch_id
-from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.descriptions import described_weights
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.serve.engine import Engine
 from widenet.serve.requests import Ask, RefusedError, Result, unavailable

@@ -16,7 +16,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError, WidenetError
 from widenet.knn.neighbours import Neighbours
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.filtered_lists import ListRules, best_lists
 from widenet.predict.filters import banned_by, check_weighable, checked_factor, names_none, rules_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
-from widenet.parallel.threads import fixed_arithmetic
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.serve.app import Service
 from widenet.serve.batches import Measurements, ModelThread, Rhythm
 from widenet.serve.engine import Engine

@@ -18,9 +18,9 @@ from widenet.data.manifest import value_column
 from widenet.data.options import Options, check
 from widenet.errors import CheckpointError, DataError, FitError
 from widenet.metrics.ranking import checked_k
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import check_device
 from widenet.parallel.launch import leave_launcher
-from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.dataset_rows import Restrictions
 from widenet.predict.files import table_of
 from widenet.runs.model import Model

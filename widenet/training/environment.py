@@ -15,8 +15,7 @@ import torch
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import sha256_of
-from widenet.kernels.native import sources
-from widenet.kernels.processor import instruction_sets
+from widenet.kernels.native import instruction_sets, sources
 from widenet.model.optimizers import is_compiled
 from widenet.parallel.agreement import Facts, check_agreement
 from widenet.parallel.exchange import Exchange

@@ -21,8 +21,8 @@ from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
-from widenet.model.step_random import StepRandom
 from widenet.parallel.group import by_all, by_leader
+from widenet.randomness import StepRandom
 from widenet.training.all_weights import (
     Launched,
     check_weights,

@@ -18,12 +18,12 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import gradients_of_rows, sampled
-from widenet.model.step_random import StepRandom
 from widenet.model.weight import WHOLE, Part, TrunkWeight, WideWeight, update
 from widenet.model.wide_loss import Passes, output_passes, start_passes
 from widenet.parallel.line import Pending
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
+from widenet.randomness import StepRandom
 from widenet.training.all_weights import Launched, norm_of, norm_of_squares
 
 

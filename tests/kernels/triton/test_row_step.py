@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from widenet.kernels import table
+from widenet.kernels import native
 from widenet.kernels.bags import Touched, gather_sum, split
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.targets import joined
 from widenet.model.weight import WHOLE, Part, WideWeight
-from widenet.plan.shards import Shards
+from widenet.plan.tiles import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.training import TrainingSpec
 
@@ -75,7 +75,7 @@ def test_a_shard_has_the_same_bits_in_every_process(num_processes, of_all, devic
 
 def test_these_are_the_bits_of_each_shard_alone(of_all, device):
     for operation in ("gather_sum", "row_update"):
-        assert table.runner(operation, torch.device(device)) == "triton"
+        assert native.runner(operation, torch.device(device)) == "triton"
     parts = split(batch(), SHARDS.count)
     gradient = numbers(len(batch().indptr) - 1, COLUMNS, seed=2).to(device)
     weight = weight_of(list(range(SHARDS.count)), device)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels import table
+from widenet.kernels import native
 from widenet.kernels.bags import RowGradient, row_gradient
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.sparse import SparseBatch
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
 
-KINDS = table.FUSED_OPTIMIZERS
+KINDS = native.FUSED_OPTIMIZERS
 PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}, "guarded": {"floor": 1e-9, "step_offset": 1}}
 """Penalties, and settings of those optimizers that have them."""
 RATES = np.concatenate([[0.0], 0.1 / (1 + np.arange(9.0))])
@@ -43,8 +43,8 @@ def near(found, plain, exact):
 @pytest.fixture
 def triton(monkeypatch):
     """Turns the steps over to Triton; until then they are torch's."""
-    monkeypatch.setitem(table.TABLE, "row_update", ("torch",))
-    return lambda: monkeypatch.setitem(table.TABLE, "row_update", ("triton",))
+    monkeypatch.setitem(native.TABLE, "row_update", ("torch",))
+    return lambda: monkeypatch.setitem(native.TABLE, "row_update", ("triton",))
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (1031,)], ids=str)
@@ -125,7 +125,7 @@ def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, 
     rule, step, found = rule_of("adam"), StepNumbers(3, RATES), []
     for use in (lambda: None, triton):
         use()
-        monkeypatch.setattr(table, "FUSED_OPTIMIZERS", ())
+        monkeypatch.setattr(native, "FUSED_OPTIMIZERS", ())
         found.append(started(rule, numbers(31, 7).to(device)))
         touched = row_gradient(
             SparseBatch.from_lists([[3, 1], [1, 8]]).to(device), numbers(2, 7, seed=1).to(device)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from widenet.model.layers.hidden import forward, sparseness
-from widenet.model.step_random import StepRandom
+from widenet.randomness import StepRandom
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.parts import Sparseness
 

@@ -9,8 +9,8 @@ import torch
 from tests.model.test_network import BATCH as EXAMPLES
 from tests.model.test_network import FIELDS, TOWER_FIELDS, WIDTH, items, network
 from tests.model.twin import assert_step_matches_twin
-from widenet.model.layers.input import damping, hide, scaled, scaled_dense
-from widenet.model.step_random import StepRandom
+from widenet.model.preparation import damping, hide, scaled, scaled_dense
+from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
 

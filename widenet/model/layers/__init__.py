@@ -12,9 +12,9 @@ from torch import Tensor
 from widenet.model.normalization import Statistics
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks, Factor
-from widenet.model.step_random import StepRandom
 from widenet.model.weight import TrunkWeight
 from widenet.plan.layout import Layout
+from widenet.randomness import StepRandom
 from widenet.spec.layers import Trunk
 
 Spec = TypeVar("Spec", bound=Trunk)

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from widenet.model.activations import activate
-from widenet.model.dropout import dropped
+from widenet.model.dropout import dropped, kept
 from widenet.model.layers import Flow, LayerKind
 from widenet.model.limits import shortened
 from widenet.model.normalization import by_batch, by_statistics, running
 from widenet.model.positions import Positions
-from widenet.model.step_random import StepRandom
+from widenet.randomness import StepRandom
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.spatial import ConvolutionLayer
 
@@ -49,7 +49,7 @@ def forward(
     total_EH = shortened(total_EH, spec.delta_norm, positions)
     a_EH = units_EH = activate(spec.activation, total_EH)
     if spec.dropout:
-        kept_EH = random.keep_mask(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)
+        kept_EH = kept(a_EH, random, spec.name, spec.dropout)
         units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, spec.dropout_form)
     target = spec.sparseness
     if target is None or not len(a_EH):  # a batch without examples has no mean

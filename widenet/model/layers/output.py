@@ -17,8 +17,7 @@ from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
 from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.plan.shards import Shards, as_slice
-from widenet.plan.tiles import PREDICTED_COLUMNS
+from widenet.plan.tiles import PREDICTED_COLUMNS, Shards, as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
 

@@ -8,7 +8,7 @@ from widenet.model.layers import Flow, LayerKind
 from widenet.model.positions import Positions
 from widenet.model.product import Factor
 from widenet.model.recurrence import CELLS, states
-from widenet.model.step_random import StepRandom
+from widenet.randomness import StepRandom
 from widenet.spec.sequential import RecurrentLayer
 
 
