@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from widenet.model.output_step import RowSum, divided, over_shards
+from widenet.model.wide_loss import RowSum, divided, over_shards
 from widenet.parallel.exchange import Exchange
 
 

@@ -104,7 +104,7 @@ def test_a_thread_holds_no_more_than_its_window(batch_size, units, optimizer, tm
         move(file, writes, memory, offset, is_sweep)
 
     monkeypatch.setattr(Scratch, "move", moving)
-    starts = [start for start, _ in tiles.tiles(40_000, batch_size, "cpu")] + [40_000]
+    starts = [*range(0, 40_000, tiles.tile_units(batch_size, "cpu")), 40_000]
     for _ in part.tiles(starts, updates=True):
         pass
     window = window_bytes(replace(job, num_threads=3), 0) - window_bytes(job, 0)

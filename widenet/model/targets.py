@@ -60,12 +60,6 @@ class ByUnit:
             torch.ones(len(units_Z), device=units_Z.device) if self.values_Z is None else self.values_Z[span]
         )
 
-    def num(self, width: int) -> Tensor:
-        """Return the number of entries with units below `width`, int64 [1]; padding has larger units."""
-        return torch.searchsorted(
-            self.units_Z, torch.full((1,), width, dtype=torch.int64, device=self.units_Z.device)
-        )
-
     def edges(self, starts: list[int]) -> list[int]:
         """Return the first entry whose unit is at least each of `starts`."""
         edges: list[int] = np.searchsorted(self.host_Z.numpy(), starts).tolist()
@@ -127,28 +121,20 @@ class Targets:
             parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten(), units_Z))
         return cls(targets_EL.sum(dim=1), parts)
 
-    def num_entries(self, shard: int) -> int:
-        """Return the number of a shard's targets."""
-        return len(self.parts[shard].units_Z)
-
-    def edges(self, shard: int, tiles: list[tuple[int, int]]) -> list[int]:
-        """Return the first entry of each tile among the shard's targets, then the end of the last."""
-        return self.parts[shard].edges([start for start, _ in tiles] + [tiles[-1][1]] if tiles else [])
-
-    def entries(self, shard: int, tile: tuple[int, int], span: slice) -> Entries:
-        """Return the targets inside one tile, which are at `span` among those of the shard."""
-        part, (start, stop) = self.parts[shard], tile
+    def entries(self, shard: int, start: int, stop: int) -> Entries:
+        """Return the targets among the units [start, stop) of a shard."""
+        part = self.parts[shard]
+        span = slice(*part.edges([start, stop]))
         examples_Z = part.examples_Z[span]
         places_Z = examples_Z * (stop - start) + (part.units_Z[span] - start)
         return Entries(span, examples_Z, places_Z, part.values_or_ones(span))
 
     def of_all_units(self, shards: Shards) -> Entries:
         """Return the targets of all shards, with places in logits [E, L]."""
-        spans = [slice(*self.edges(shard, [(0, shards.size(shard))])) for shard in range(shards.count)]
-        cut = [*zip(self.parts, spans, strict=True)]
-        examples_Z = torch.cat([part.examples_Z[span] for part, span in cut])
+        cut = [self.entries(shard, 0, shards.size(shard)) for shard in range(shards.count)]
+        examples_Z = torch.cat([own.examples_Z for own in cut])
         units_Z = torch.cat(
-            [part.units_Z[span] * shards.count + shard for shard, (part, span) in enumerate(cut)]
+            [self.parts[shard].units_Z[own.span] * shards.count + shard for shard, own in enumerate(cut)]
         )
-        values_Z = torch.cat([part.values_or_ones(span) for part, span in cut])
+        values_Z = torch.cat([own.values_Z for own in cut])
         return Entries(slice(0, len(values_Z)), examples_Z, examples_Z * shards.width + units_Z, values_Z)

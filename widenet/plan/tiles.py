@@ -127,12 +127,6 @@ def tile_units(num_examples: int, device: str) -> int:
     return max(LEAST_UNITS, TILE_CELLS[device] // max(num_examples, 1))
 
 
-def tiles(num_units: int, num_examples: int, device: str) -> Iterator[tuple[int, int]]:
-    """Return the tiles (start, stop) of a shard for a batch."""
-    units = tile_units(num_examples, device)
-    return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
-
-
 def searched_tiles(num_units: int, num_examples: int, device: str) -> Iterator[tuple[int, int]]:
     """Return the tiles (start, stop) of a shard for a search for the best units."""
     units = max(LEAST_SEARCHED, SEARCHED_CELLS[device] // max(num_examples, FEWEST_EXAMPLES))

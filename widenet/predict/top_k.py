@@ -15,8 +15,8 @@ from widenet.model.activations import activate, definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
-from widenet.model.output_step import RowSum, divided, over_shards
 from widenet.model.preparation import Values
+from widenet.model.wide_loss import RowSum, divided, over_shards
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
 from widenet.predict.terms import Term, of_entries, of_units, terms_of
 from widenet.sparse import SparseBatch

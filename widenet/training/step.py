@@ -17,9 +17,8 @@ from widenet.model.network import Activity, Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.model.sample import Choice
-from widenet.model.sampled_loss import gradients_of_rows, sampled
 from widenet.model.weight import WHOLE, Part, TrunkWeight, WideWeight, update
-from widenet.model.wide_loss import Passes, output_passes, start_passes
+from widenet.model.wide_loss import Passes, gradients_of_rows, output_passes, sampled
 from widenet.parallel.line import Pending
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
@@ -230,11 +229,10 @@ class Update:
         if not users:
             return
         touched = self.rows[name][shard] if name in self.rows else None
-        is_summed, starts = not updates or name in self.descriptions, users[0].step.starts(shard)
+        is_summed = not updates or name in self.descriptions
         rows = 0 if is_summed else min(user.rows_at_once for user in users)
-        for first, last in users[0].step.spans(shard, rows, updates):
-            start, stop = starts[first], starts[last]
-            parts = [(user, *user.gradient(shard, first, last)) for user in users]
+        for start, stop in users[0].step.spans(shard, rows, updates):
+            parts = [(user, *user.gradient(shard, start, stop)) for user in users]
             gradient = _summed([gradient for _, gradient, _ in parts], touched, start, stop)
             if name in self.descriptions:
                 assert isinstance(gradient, Tensor)
@@ -364,11 +362,11 @@ def _launched_step(network: Network, rule: Optimizer, step: Step) -> Launched:
             if isinstance(targets, Choice):
                 sample = sampled(output, direct_EH, targets, share_E, rule, numbers)
                 samples[name] = sample, targets
-                pending.append(start_passes(sample, None))
+                pending.append(sample.start(None))
                 continue
             own = output_passes(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
-            at_once = step.updates_at_once(output) and own.moves(rule, numbers, numbers)
-            pending.append(start_passes(own, (rule, numbers) if at_once else None))
+            at_once = step.updates_at_once(output) and own.moves(rule, numbers)
+            pending.append(own.start((rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = own
     results = [result.result() for result in pending]

@@ -11,7 +11,6 @@ from torch.nn.functional import pad
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.best_units import Units
 from widenet.kernels.neighbour_means import NeighbourLists
-from widenet.kernels.quantized import dequantized, quantized_logits
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
 from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
@@ -124,26 +123,8 @@ class WideOutput:
 
     def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
-        part = self.weight.parts[shard]
-        bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
-        if isinstance(part, QuantizedPart):
-            factor_R = part.scale_R if self.spec.cosine is None else part.for_directions
-            return QuantizedTile(part.weight[start:stop], bias_T, None, False, factor_R[start:stop])
-        weight_TH, _ = part.rows(start, stop)
-        if self.spec.weightless:
-            units = self.weight.shards.units(shard)[start:stop]
-            return WeightlessTile(weight_TH, None, None, False, as_slice(units))
-        if self.features is not None:
-            return FeatureTile(
-                weight_TH,
-                bias_T,
-                None,
-                False,
-                self.features,
-                None if self.touched is None else self.touched[shard],
-            )
-        length_T1 = None if self.spec.cosine is None else lengths(weight_TH)
-        return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, half)
+        kind = FeatureTile if self.features is not None else WeightlessTile if self.spec.weightless else Tile
+        return kind(self, shard, start, stop, half)
 
 
 def lengths(vectors: Tensor) -> Tensor:
@@ -152,41 +133,38 @@ def lengths(vectors: Tensor) -> Tensor:
     return torch.where(length_N1 <= SHORTEST, torch.inf, length_N1)
 
 
-def through_lengths(gradient_NH: Tensor, direction_NH: Tensor, length_N1: Tensor) -> None:
-    """Turn a gradient to directions, in place, into that to the vectors of these lengths."""
-    along_N1 = (gradient_NH * direction_NH).sum(dim=1, keepdim=True)
-    gradient_NH.addcmul_(along_N1, direction_NH, value=-1).div_(length_N1)
-
-
-@dataclass
 class Tile:
     """Some units of an output.
 
     Attributes:
-        vector_TH: Their vectors, float32 [T, H]; directions under "cosine".
-        bias_T: Their biases, float32 [T].
-        length_T1: Lengths of the vectors, float32 [T, 1], under "cosine".
+        output: The output.
+        shard: Their shard.
+        start: The first of them in the shard.
+        stop: The end of them in the shard.
         half: Whether products take operands rounded to bfloat16. The incoming vectors and the deltas are
             rounded once for all products.
+        vector_TH: Their vectors, float32 [T, H]; directions under "cosine".
+        length_T1: Lengths of the vectors, float32 [T, 1], under "cosine".
         operand: The vectors as the products take them.
+        bias_T: Their biases, float32 [T].
     """
 
-    vector_TH: Tensor
-    bias_T: Tensor | None
-    length_T1: Tensor | None
-    half: bool
-    operand: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.operand = rounded(self.vector_TH) if self.half else self.vector_TH
+    def __init__(self, output: WideOutput, shard: int, start: int, stop: int, half: bool) -> None:
+        self.output, self.shard, self.start, self.stop, self.half = output, shard, start, stop, half
+        self.vector_TH, _ = output.weight.parts[shard].rows(start, stop)
+        self.length_T1 = None if output.spec.cosine is None else lengths(self.vector_TH)
+        if self.length_T1 is not None:
+            self.vector_TH = self.vector_TH / self.length_T1
+        self.operand = rounded(self.vector_TH) if half else self.vector_TH
+        self.bias_T = None if output.bias is None else output.bias.parts[shard].weight[start:stop]
 
     def wide_enough(self) -> "Tile":
         """The tile with units of zeros after its own, if they are too few for a product outside training."""
-        missing = PREDICTED_COLUMNS - len(self.vector_TH)
-        if missing <= 0:
-            return self
-        bias_T = None if self.bias_T is None else pad(self.bias_T, (0, missing))
-        return Tile(pad(self.vector_TH, (0, 0, 0, missing)), bias_T, None, self.half)
+        missing = PREDICTED_COLUMNS - len(self.operand)
+        if missing > 0:
+            self.operand = pad(self.operand, (0, 0, 0, missing))
+            self.bias_T = None if self.bias_T is None else pad(self.bias_T, (0, missing))
+        return self
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases, float32 [E, T]."""
@@ -194,10 +172,11 @@ class Tile:
 
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
-        if self.bias_T is not None and not self.half:
-            return torch.addmm(self.bias_T, direct_EH, self.operand.T)
-        logits_ET = self.products(direct_EH)
-        return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
+        if self.bias_T is None:
+            return self.products(direct_EH)
+        if self.half or self.output.features is not None:
+            return self.products(direct_EH).add_(self.bias_T)
+        return torch.addmm(self.bias_T, direct_EH, self.operand.T)
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Add the gradient to the incoming vectors to a running total."""
@@ -207,92 +186,45 @@ class Tile:
         """Return the gradient to the units' weights, float32 [T, H]; under "cosine", through their length."""
         gradient_TH = matrix_product(delta_ET.T, direct_EH)
         if self.length_T1 is not None:
-            through_lengths(gradient_TH, self.vector_TH, self.length_T1)
+            along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
+            gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
         return gradient_TH
 
 
-@dataclass
-class QuantizedTile(Tile):
-    """Some units of an output in 8 bits, outside training.
-
-    Its vectors are whole numbers, int8 [T, H].
-
-    Attributes:
-        factor_T: What the whole numbers of each unit are multiplied by, float32.
-    """
-
-    factor_T: Tensor
-
-    def wide_enough(self) -> "Tile":
-        """The tile as it is: no product of whole numbers is rounded, however narrow."""
-        return self
-
-    def products(self, direct_EH: Tensor) -> Tensor:
-        """The logits without the biases of vectors that are not rounded, float32 [E, T]."""
-        return direct_EH @ dequantized(self.vector_TH, self.factor_T).T
-
-    def logits(self, direct_EH: Tensor) -> Tensor:
-        """float32 [E, T]; see `quantized_logits`."""
-        return quantized_logits(direct_EH, self.vector_TH, self.factor_T, self.bias_T)
-
-
-@dataclass
 class FeatureTile(Tile):
-    """Some units of an output on a sparse input.
-
-    Its vectors are the weight, float32 [T, F], with each column contiguous.
-
-    Attributes:
-        features: The batch's features.
-        touched: Their columns; None outside training.
-    """
-
-    features: SparseBatch
-    touched: Touched | None
+    """Some units of an output on a sparse input, whose vectors have each column contiguous."""
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases, float32 [E, T]."""
-        features, columns_FT = self.features, self.vector_TH.T
+        features, columns_FT = self.output.features, self.vector_TH.T
+        assert features is not None
         # Of a part of a shard. Kernels would copy all columns, not those of the batch alone.
         if not columns_FT.is_contiguous():
             units_U, indices_Z = torch.unique(features.indices, return_inverse=True)
-            features, columns_FT = (
-                SparseBatch(features.indptr, indices_Z, features.values),
-                columns_FT.index_select(0, units_U),
-            )
+            features = SparseBatch(features.indptr, indices_Z, features.values)
+            columns_FT = columns_FT.index_select(0, units_U)
         return gather_sum(features, columns_FT)
-
-    def logits(self, direct_EH: Tensor) -> Tensor:
-        """float32 [E, T]."""
-        logits_ET = self.products(direct_EH)
-        return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Nothing: no hidden vector comes in."""
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> RowGradient:
         """The gradient to the columns that the batch touches, as rows [T]."""
-        assert self.touched is not None
-        return self.touched.by(delta_ET)
+        assert self.output.touched is not None
+        return self.output.touched[self.shard].by(delta_ET)
 
 
-@dataclass
 class WeightlessTile(Tile):
-    """Some units of an output that takes its source's units; its weight is empty, float32 [T, 0].
+    """Some units of an output that takes its source's units [E, L]; its weight is empty, float32 [T, 0]."""
 
-    Attributes:
-        units: Their places among the source's units [E, L].
-    """
-
-    units: slice
+    @property
+    def units(self) -> slice:
+        """Their places among the source's units."""
+        return as_slice(self.output.weight.shards.units(self.shard)[self.start : self.stop])
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """Return the logits [E, T]: a copy, because slopes replace logits, and backward needs the source."""
         return direct_EH[:, self.units].clone(memory_format=torch.contiguous_format)
-
-    def logits(self, direct_EH: Tensor) -> Tensor:
-        """float32 [E, T]."""
-        return self.products(direct_EH)
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Add the gradient to the source's units to a running total."""
