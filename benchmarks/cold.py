@@ -14,7 +14,7 @@ from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, Model, ingest, train
 from widenet.baselines.evaluate import truths
 from widenet.metrics.ranking import Metrics, RankingMetrics
-from widenet.predict.dataset_rows import Histories, known_parts
+from widenet.predict.restrictions import Histories, known_parts
 from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

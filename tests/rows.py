@@ -1,4 +1,4 @@
-"""The rows of wide weights, as they lie in shards."""
+"""The rows of wide weights, as they lie in shards, and sparse rows as a matrix."""
 
 import torch
 
@@ -10,3 +10,10 @@ def all_rows(wide):
     for shard, part in wide.parts.items():
         rows[shard :: wide.shards.count] = part.weight
     return rows
+
+
+def dense_rows(batch, width):
+    """The matrix of a SparseBatch, float32 [E, width]; duplicates add up."""
+    positions = batch.example_of_entry(), batch.indices.long()
+    dense = torch.zeros(batch.num_examples, width, device=batch.indices.device)
+    return dense.index_put_(positions, batch.values_or_ones(), accumulate=True)

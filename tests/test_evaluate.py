@@ -95,7 +95,7 @@ def test_an_output_is_chosen_by_name(data):
 
 def test_the_metrics_do_not_depend_on_blocks(data, monkeypatch):
     whole = evaluate(fixed(data, SCORES), data, ks=[1, 3])
-    monkeypatch.setattr("widenet.predict.dataset_rows.RANKED_TOGETHER", 1)
+    monkeypatch.setattr("widenet.predict.restrictions.RANKED_TOGETHER", 1)
     steps = []
     assert evaluate(fixed(data, SCORES), data, ks=[1, 3], advance=steps.append) == whole
     assert steps == [1, 1, 1]

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mistakes import mistake
+from tests.rows import dense_rows
 from widenet.errors import DataError
 from widenet.sparse import SparseBatch
 
@@ -25,13 +26,13 @@ def test_a_batch_of_lists_counts_and_names_the_owner_of_every_entry():
 
 def test_without_values_every_entry_is_one_and_duplicates_add_up():
     assert SparseBatch.from_lists(ROWS).values_or_ones().tolist() == [1.0] * 6
-    assert SparseBatch.from_lists(ROWS).to_dense(5).tolist() == [
+    assert dense_rows(SparseBatch.from_lists(ROWS), 5).tolist() == [
         [0, 1, 0, 1, 0],
         [0] * 5,
         [1, 0, 0, 0, 0],
         [0, 0, 1, 0, 2],
     ]
-    assert SparseBatch.from_lists(ROWS, VALUES).to_dense(5)[3].tolist() == [0, 0, 3, 0, 3]
+    assert dense_rows(SparseBatch.from_lists(ROWS, VALUES), 5)[3].tolist() == [0, 0, 3, 0, 3]
 
 
 def test_each_index_counts_once_ascending_or_where_it_occurs_last():

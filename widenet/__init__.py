@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from widenet.data.split import split
     from widenet.data.statistics import describe
     from widenet.errors import WidenetError
-    from widenet.knn.batched import BatchedNeighbours
-    from widenet.knn.neighbours import Neighbours
+    from widenet.knn.neighbours import BatchedNeighbours, Neighbours
     from widenet.report.listing import list_runs
     from widenet.report.write import write_report
     from widenet.runs import Model, train
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from widenet.tuning.tune import tune
 
 _HOME = {
-    "BatchedNeighbours": "widenet.knn.batched:BatchedNeighbours",
+    "BatchedNeighbours": "widenet.knn.neighbours:BatchedNeighbours",
     "Dataset": "widenet.data.dataset:Dataset",
     "Model": "widenet.runs:Model",
     "Neighbours": "widenet.knn.neighbours:Neighbours",

@@ -74,6 +74,13 @@ class Argument:
     is_repeated: bool = False
 
 
+def check_choice(option: str, value: object, choices: Sequence[str]) -> None:
+    """Raise OptionError if an argument's value is not one of the choices; None stands for none."""
+    if value is not None and value not in choices:
+        rule = f"must be one of {', '.join(choices)}; got {value!r}.{nearest(str(value), choices)}"
+        raise OptionError(rule, option=option)
+
+
 def declared(owner: type) -> dict[str, tuple[Any, Argument]]:
     """Types (with marks) and `Argument` of the fields of a class that have one; resolves no quoted type."""
     annotations = {

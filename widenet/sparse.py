@@ -111,12 +111,6 @@ class SparseBatch:
         values = None if self.values is None else sent(self.values, device)
         return SparseBatch(sent(self.indptr, device), sent(self.indices, device), values)
 
-    def to_dense(self, width: int) -> Tensor:
-        """The batch as a matrix, float32 [E, width]; duplicates add up. For tests and small fields."""
-        dense = torch.zeros(self.num_examples, width, device=self.indices.device)
-        positions = self.example_of_entry(), self.indices.long()
-        return dense.index_put_(positions, self.values_or_ones(), accumulate=True)
-
     def checked(self, width: int, name: str = "batch") -> "SparseBatch":
         """Return this batch if it is valid; otherwise raise DataError that names the first broken rule."""
         if self.indptr.dtype != torch.int64 or self.indptr.dim() != 1 or len(self.indptr) < 1:

@@ -18,7 +18,7 @@ from widenet.parallel.exchange import one_thread_an_operation
 from widenet.parallel.group import exchange_for
 from widenet.plan.binding import bind
 from widenet.plan.tiles import as_slice
-from widenet.predict.dataset_rows import Histories, known_parts
+from widenet.predict.restrictions import Histories, known_parts
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -67,14 +67,11 @@ def test_export_writes_an_index_and_tells_its_recall(source, widenet, inside, tm
     if source == "items.npy":
         path = tmp_path / source
         np.save(path, np.random.default_rng(4).standard_normal((9, 4)))
-    ended = widenet("knn", "export", path, "--out", tmp_path / "index", "--index", "ivf", "-k", 3)
+    ended = widenet("knn", "export", path, "--out", tmp_path / "index", "-k", 3)
     assert ended.status == 0
     first, second = ended.out.splitlines()
     assert first == f"{tmp_path / 'index'}: 9 vectors, {(tmp_path / 'index').stat().st_size:,} bytes."
-    assert (
-        second
-        == "recall@3 1.0000 over 9 of its vectors, each without itself; 1 centres, 1 visited in searching."
-    )
+    assert second == "recall@3 1.0000 over 9 of its vectors, each without itself."
 
 
 @pytest.mark.usefixtures("vectors")

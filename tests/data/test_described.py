@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.mistakes import mistake
+from tests.rows import dense_rows
 from widenet.data.contents import verify
 from widenet.data.described import Described, described_file
 from widenet.data.held_users import split_users
@@ -44,7 +45,7 @@ def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
     described = made(tmp_path / "data").described("items")
     assert described.categories == {"kind": ["b", "a", "c"], "new": ["true", "false"]}
     assert described.normalizations == {}
-    rows = described.rows(["kind", "new", "size"]).to_dense(7)
+    rows = dense_rows(described.rows(["kind", "new", "size"]), 7)
     assert rows.tolist() == [
         [0, 0, 0, 0, 0, 3, 4],
         [0, 0, 0, 0, 0, 0, 0],
@@ -52,14 +53,14 @@ def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
         [1, 0, 1, 1, 0, 4, 0],
         [1, 1, 0, 1, 0, 1, 9],
     ]
-    assert described.rows(["size"]).to_dense(2)[:, 0].tolist() == [3, 0, 2, 4, 1]
+    assert dense_rows(described.rows(["size"]), 2)[:, 0].tolist() == [3, 0, 2, 4, 1]
 
 
 def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
     described = made(tmp_path / "data", normalize=True).described("items")
     found = described.normalizations["size"]
     assert (found.mean, found.deviation) == ((2.5, 3.0), (0.5, 1.0))
-    numbers = described.rows(["size"]).to_dense(2)
+    numbers = dense_rows(described.rows(["size"]), 2)
     assert numbers.tolist() == [[1, 1], [0, 0], [-1, -1], [3, 0], [-3, 6]]
 
 
@@ -79,8 +80,8 @@ def test_splits_keep_descriptions(tmp_path):
         verify(part.path, part.manifest)
         assert part.field("items").described == whole.field("items").described
         assert np.array_equal(
-            part.described_rows("items", ["kind", "size"]).to_dense(5),
-            whole.described_rows("items", ["kind", "size"]).to_dense(5),
+            dense_rows(part.described_rows("items", ["kind", "size"]), 5),
+            dense_rows(whole.described_rows("items", ["kind", "size"]), 5),
         )
 
 
@@ -88,7 +89,7 @@ def test_a_vocabulary_that_does_not_grow_takes_no_new_items(tmp_path):
     ingest(LOG, tmp_path / "before")
     kept = made(tmp_path / "kept", vocabulary=tmp_path / "before")
     assert kept.vocabulary("items").ids(range(3)) == ["w", "x", "y"]
-    assert kept.described_rows("items", ["size"]).to_dense(2).tolist() == [[3, 4], [0, 0], [2, 2]]
+    assert dense_rows(kept.described_rows("items", ["size"]), 2).tolist() == [[3, 4], [0, 0], [2, 2]]
     grown = made(tmp_path / "grown", vocabulary=tmp_path / "before", grow=True)
     assert grown.vocabulary("items").ids(range(5)) == ["w", "x", "y", "v", "z"]
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.dsstne.files import dense_set, sparse_set
 from tests.mistakes import mistake
+from tests.rows import dense_rows
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.dsstne import data_set
@@ -26,7 +27,7 @@ def imported(path, tmp_path, **options):
 
 def dense_of(dataset, field, part="train"):
     width = dataset.field(field).width
-    return dataset.sparse(field, slice(0, None), part).to_dense(width).numpy()
+    return dense_rows(dataset.sparse(field, slice(0, None), part), width).numpy()
 
 
 def one_hot(rows, values=None, width=8):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.rows import dense_rows
 from widenet.data.dataset import Dataset
 from widenet.dsstne.data import import_data
 from widenet.dsstne.text import generate
@@ -98,8 +99,13 @@ def test_files_of_one_index_of_samples_go_together():
     )
     dataset = Dataset.open("data")
     assert dataset.ids(slice(0, None)) == ["u1", "u2", "u3", "u4"]
-    assert dataset.sparse("output", slice(0, None)).to_dense(2).tolist() == [[0, 0], [0, 0], [0, 1], [1, 0]]
-    assert dataset.sparse("input", slice(0, None)).to_dense(3).tolist() == [
+    assert dense_rows(dataset.sparse("output", slice(0, None)), 2).tolist() == [
+        [0, 0],
+        [0, 0],
+        [0, 1],
+        [1, 0],
+    ]
+    assert dense_rows(dataset.sparse("input", slice(0, None)), 3).tolist() == [
         [1, 0, 0],
         [0, 1, 0],
         [0, 0, 1],

@@ -3,15 +3,14 @@ no longer.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from threading import Condition, Event
 
 import numpy as np
 import pytest
 
 from widenet.errors import DataError, FitError, OptionError
-from widenet.knn import batched as module
-from widenet.knn.batched import BatchedNeighbours
-from widenet.knn.neighbours import Neighbours
+from widenet.knn import neighbours as module
+from widenet.knn.neighbours import BatchedNeighbours, Neighbours
 
 RANDOM = np.random.default_rng(1)
 VECTORS = RANDOM.standard_normal((50, 4)).astype(np.float32)
@@ -48,23 +47,17 @@ def test_a_full_batch_is_answered_at_once(collection):
 
 
 def test_queries_that_came_before_the_time_is_over_are_answered_together(collection, monkeypatch):
-    """The clock is an event: time is over when all six have come."""
-    waiting, over = Event(), Event()
+    """Time is over when all six have come."""
+    waiting = Event()
 
-    class Clock(Event):
-        def wait(self, timeout=None):
+    class Clock(Condition):
+        def wait_for(self, is_closed, timeout):
             assert timeout == 0.25
             waiting.set()
-            return over.wait(60)
+            while not is_closed() and len(batched._open.queries) < 6:
+                self.wait(0.01)
 
-    class Queries(list):
-        def append(self, query):
-            super().append(query)
-            if len(self) == 6:
-                over.set()
-
-    batch = module._Batch
-    monkeypatch.setattr(module, "_Batch", lambda: batch(Queries(), Clock()))
+    monkeypatch.setattr(module, "Condition", Clock)
     batched = BatchedNeighbours(collection, 3, size=100, timeout_seconds=0.25)
     with ThreadPoolExecutor(6) as pool:
         first = pool.submit(batched.nearest, QUERIES[0])
@@ -72,7 +65,7 @@ def test_queries_that_came_before_the_time_is_over_are_answered_together(collect
         others = [pool.submit(batched.nearest, query) for query in QUERIES[1:]]
         assert_right([first.result(), *(other.result() for other in others)])
     assert collection.sizes == [6]
-    assert batched._open is None
+    assert not batched._open.queries
 
 
 def test_a_query_that_is_refused_spoils_no_other(collection):

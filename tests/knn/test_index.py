@@ -12,18 +12,16 @@ from tests.mistakes import mistake
 from widenet.errors import DataError, OptionError
 from widenet.knn import index as module
 from widenet.knn.index import export_index
-from widenet.knn.measures import MEASURES
-from widenet.knn.neighbours import Neighbours
+from widenet.knn.neighbours import MEASURES, Neighbours
 
 VECTORS = np.random.default_rng(3).standard_normal((900, 8)).astype(np.float32)
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
 @pytest.mark.parametrize("measure", MEASURES)
-def test_the_recall_is_that_of_the_index_that_was_written(kind, measure, tmp_path, monkeypatch):
+def test_the_recall_is_that_of_the_index_that_was_written(measure, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "NUM_QUERIES", 100)
     collection = Neighbours.of(VECTORS, measure=measure)
-    found = export_index(collection, tmp_path / "index", kind, 5)
+    found = export_index(collection, tmp_path / "index", 5)
     index = faiss.read_index(str(tmp_path / "index"))
     queries = VECTORS[::9] / (
         np.linalg.norm(VECTORS[::9], axis=1, keepdims=True) if measure == "cosine" else 1
@@ -39,13 +37,11 @@ def test_the_recall_is_that_of_the_index_that_was_written(kind, measure, tmp_pat
     assert found.recall > 0.3
     assert (tmp_path / "index.keys").read_text() == "".join(f"{position}\n" for position in range(900))
     first = (tmp_path / "index").read_bytes()
-    export_index(collection, tmp_path / "new" / "again", kind, 5)
+    export_index(collection, tmp_path / "new" / "again", 5)
     assert (tmp_path / "new" / "again").read_bytes() == first
 
 
 def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
-    with mistake(OptionError, option="index"):
-        export_index(Neighbours.of(VECTORS), tmp_path / "index", "tree")
     with mistake(DataError, option="keys"):
         export_index(Neighbours.of(VECTORS[:2], ["a", "b\nc"]), tmp_path / "index")
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -58,7 +54,7 @@ def test_both_files_appear_or_neither(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))  # room for the keys, and not for the index
     try:
         with pytest.raises(OSError, match="File too large") as raised:
-            export_index(Neighbours.of(VECTORS), tmp_path / "index", "hnsw", 5)
+            export_index(Neighbours.of(VECTORS), tmp_path / "index", 5)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert raised.value.filename == str(tmp_path / "index")

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.knn.measures import MEASURES, approach, ceiling, lengths, nearness, shown
-from widenet.knn.neighbours import Part
+from widenet.knn.neighbours import MEASURES, Part, approach, ceiling, lengths, nearness, shown
 
 RANDOM = np.random.default_rng(2)
 PAIRS = [RANDOM.standard_normal((2, 40, 33)).astype(np.float32) * scale for scale in (1, 1e-20, 1e18)]

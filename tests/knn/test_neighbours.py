@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.mistakes import mistake
 from widenet.errors import DataError, FitError, OptionError
 from widenet.knn import neighbours as module
-from widenet.knn.measures import MEASURES
-from widenet.knn.neighbours import Neighbours
+from widenet.knn.neighbours import MEASURES, Neighbours
 
 RANDOM = np.random.default_rng(0)
 VECTORS = RANDOM.standard_normal((700, 12)).astype(np.float32)

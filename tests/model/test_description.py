@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.rows import all_rows
+from tests.rows import all_rows, dense_rows
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.exchange import Exchange
@@ -121,7 +121,7 @@ class Real:
 
 def twin_loss(spec, weights, num_known, stands=None):
     """The loss of the batch by dense formulas; `weights` are those of the real network, by name."""
-    x = batch().to_dense(WIDTH).double()
+    x = dense_rows(batch(), WIDTH).double()
     h = torch.tanh(x @ weights["taste/history"] + weights["taste bias"])
     output = spec.outputs[0]
     rows = weights["taste/history" if output.weights else "next"][:num_known]
@@ -155,7 +155,7 @@ def stands_of(network, random):
 
 def expected_step(real):
     """The loss, and every weight after a step of plain descent of own vectors and of those of attributes."""
-    x, before = attributes().to_dense(GENRES + 1).double(), real.weights()
+    x, before = dense_rows(attributes(), GENRES + 1).double(), real.weights()
     x = torch.cat([x, x.new_zeros(2, GENRES + 1)])
     described = {
         name: real.network.layout.weights[name].describes for name in before if "description" in name
@@ -204,7 +204,7 @@ def test_threads_move_no_bit(which):
 
 def test_rows_of_items_without_interactions_are_sums_of_their_attributes_for_ever():
     real = Real(NETWORKS["tied"], {"optimizer": {"kind": "adam", "learning_rate": 0.05}})
-    x = attributes().to_dense(GENRES + 1).double()
+    x = dense_rows(attributes(), GENRES + 1).double()
     start = real.weights()["taste/history description"]
     for number in range(1, 6):
         real.step(number)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.rows import all_rows
+from tests.rows import all_rows, dense_rows
 from widenet.kernels import native, reference
 from widenet.kernels.bags import RowGradient, row_gradient
 from widenet.model.optimizers import Optimizer, StepNumbers
@@ -263,7 +263,7 @@ def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
         step = StepNumbers(number, rates, 0.5)
         own_state = {name: tensor[touched.features_U] for name, tensor in state.items()}
         weight = one[touched.features_U]
-        rule.apply(weight, batch.to_dense(40).T[touched.features_U] @ gradient_EH, own_state, step)
+        rule.apply(weight, dense_rows(batch, 40).T[touched.features_U] @ gradient_EH, own_state, step)
         one[touched.features_U] = weight
         for name, tensor in own_state.items():
             state[name][touched.features_U] = tensor

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rows import dense_rows
 from widenet.kernels.bags import split
 from widenet.model.targets import ByUnit, joined
 from widenet.plan.tiles import Shards
@@ -63,9 +64,9 @@ def test_joined_parts_have_an_example_for_each_shard_and_example(held):
     parts = split(batch, shards.count)
     found = joined(parts, shards, held)
     assert found.indices.dtype == torch.int64
-    dense = found.to_dense(len(held) * shards.room).view(len(held), 3, len(held), shards.room)
+    dense = dense_rows(found, len(held) * shards.room).view(len(held), 3, len(held), shards.room)
     for place, shard in enumerate(held):
         assert torch.equal(
-            dense[place, :, place, : shards.size(shard)], parts[shard].to_dense(shards.size(shard))
+            dense[place, :, place, : shards.size(shard)], dense_rows(parts[shard], shards.size(shard))
         )
     assert dense.sum() == sum(parts[shard].values.sum() for shard in held)

@@ -10,7 +10,7 @@ import torch
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
-from widenet.predict.filters import PerUser, read_ids, read_weights
+from widenet.predict.restrictions import PerUser, read_ids, read_weights
 from widenet.predict.top_k import joined
 from widenet.sparse import SparseBatch
 

@@ -7,9 +7,8 @@ import torch
 from widenet.model.build import build
 from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.plan.binding import bind
-from widenet.predict import filtered_lists as module
-from widenet.predict.filtered_lists import Limit, ListRules, best_lists
-from widenet.predict.top_k import Filter, Only, top_k
+from widenet.predict import top_k as module
+from widenet.predict.top_k import Filter, Limit, ListRules, Only, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -97,7 +96,7 @@ def greedy(ranked, k, limits):
 
 
 def marginal(scores, ranked, k, limits, diversity, cosines):
-    """The formula of `best_lists`, unit by unit, over pools of the ranked units that limits leave."""
+    """The formula of `top_k`, unit by unit, over pools of the ranked units that limits leave."""
     pool_size, limits = max(100, 5 * k), as_lists(limits)
     score_of, chosen = dict(zip(ranked, scores, strict=True)), []
     while len(chosen) < k:
@@ -133,7 +132,7 @@ def test_limits_give_the_list_of_a_search_through_all_units(network, seed):
     fields, k = {"items": BATCH}, int(random.integers(1, 60))
     scores, ranked = top_k(network, fields, "out", WIDTH, BATCH, allowed)
     rules = ListRules([limit(*each) for each in limits])
-    found = best_lists(network, fields, "out", k, BATCH, allowed, rules)
+    found = top_k(network, fields, "out", k, BATCH, allowed, rules=rules)
     assert shown(found) == [greedy(row, k, limits) for row in ranked.tolist()]
     for row, units, own in zip(ranked.tolist(), found[1].tolist(), range(NUM), strict=True):
         score_of = dict(zip(row, scores[own].tolist(), strict=True))
@@ -146,7 +145,7 @@ def test_an_output_straight_on_the_items_has_limits_too(monkeypatch):
     monkeypatch.setattr(module, "_COUNTS", 9 * 11)
     network, limits = made_of([LAYERS[0], LAYERS[2]], 3), [(np.arange(WIDTH) % 10, 2)]
     _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
-    found = best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, ListRules([limit(*limits[0])]))
+    found = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=ListRules([limit(*limits[0])]))
     assert shown(found) == [greedy(row, 12, limits) for row in ranked.tolist()]
 
 
@@ -156,13 +155,13 @@ def test_equal_scores_are_taken_from_the_lower_unit_on(network):
             part.weight.zero_()
     categories = np.arange(WIDTH) // 10
     rules = ListRules([limit(categories, 2)])
-    found = best_lists(network, {"items": BATCH}, "out", 7, None, None, rules)
+    found = top_k(network, {"items": BATCH}, "out", 7, rules=rules)
     assert shown(found) == [[0, 1, 10, 11, 20, 21, 30]] * NUM
 
 
 def test_a_list_that_cannot_be_filled_ends_early(network):
     rules = ListRules([limit(np.arange(WIDTH) % 2, 3)])
-    found = best_lists(network, {"items": BATCH}, "out", 50, None, None, rules)
+    found = top_k(network, {"items": BATCH}, "out", 50, rules=rules)
     assert [len(row) for row in shown(found)] == [6] * NUM
 
 
@@ -170,16 +169,16 @@ def test_lists_do_not_depend_on_the_batch_or_on_how_many_are_sought_together(net
     random = np.random.default_rng(1)
     for diversity in (0.0, 0.4):
         rules = ListRules([limit(*each) for each in random_limits(random)], diversity)
-        together = best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, rules)
+        together = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=rules)
         monkeypatch.setattr(module, "_COUNTS", 200)
         monkeypatch.setattr(module, "_VECTOR_NUMBERS", 3_000)
         assert all(
-            map(torch.equal, best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, rules), together)
+            map(torch.equal, top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=rules), together)
         )
         monkeypatch.undo()
         for row in (0, 11):
             alone = BATCH.take(torch.tensor([row]))
-            found = best_lists(network, {"items": alone}, "out", 12, alone, None, rules)
+            found = top_k(network, {"items": alone}, "out", 12, alone, rules=rules)
             assert torch.equal(found[1][0], together[1][row])
             assert torch.equal(found[0][0], together[0][row])
 
@@ -190,7 +189,7 @@ def test_units_to_choose_from_keep_their_limits(network):
     only = Only(SparseBatch.from_lists([some] * NUM), torch.arange(NUM) % 2 == 0)
     _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, None, None, only=only)
     rules = ListRules([limit(*each) for each in limits])
-    found = best_lists(network, {"items": BATCH}, "out", 20, None, None, rules, only)
+    found = top_k(network, {"items": BATCH}, "out", 20, rules=rules, only=only)
     assert shown(found) == [greedy(row, 20, limits) for row in ranked.tolist()]
 
 
@@ -211,11 +210,11 @@ def test_diversity_is_maximal_marginal_relevance_in_float64(network, diversity, 
         marginal(own.tolist(), row, k, limits, diversity, cosines)
         for own, row in zip(scores.double(), ranked.tolist(), strict=True)
     ]
-    found = shown(best_lists(network, {"items": BATCH}, "out", k, BATCH, None, rules))
+    found = shown(top_k(network, {"items": BATCH}, "out", k, BATCH, rules=rules))
     assert found == expected
     assert found != [greedy(row, k, limits) for row in ranked.tolist()]
 
 
 def test_no_rule_is_the_plain_ranking(network):
     plain = top_k(network, {"items": BATCH}, "out", 9, BATCH)
-    assert all(map(torch.equal, best_lists(network, {"items": BATCH}, "out", 9, BATCH), plain))
+    assert all(map(torch.equal, top_k(network, {"items": BATCH}, "out", 9, BATCH, rules=ListRules()), plain))

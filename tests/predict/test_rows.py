@@ -8,7 +8,7 @@ from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import activate, definition
-from widenet.predict import dataset_rows as module
+from widenet.predict import restrictions as module
 from widenet.runs import train
 from widenet.spec.activations import ROW_WISE, Activation
 

@@ -108,4 +108,4 @@ def test_threads_share_the_shards_and_give_the_same(monkeypatch, threads):
 )
 def test_other_divisors_and_outputs_on_features_are_ranked_tile_by_tile(layers):
     tiles = Tiles.of_batch(network(layers), batch("deep", range(NUM)), "out")
-    assert not tiles.are_whole(tiles.activation.kind == "relu_max")
+    assert tiles.whole(tiles.activation.kind == "relu_max") is None

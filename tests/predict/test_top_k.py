@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.rows import all_rows
+from tests.rows import all_rows, dense_rows
 from widenet.model.build import build
 from widenet.model.storage import Scratch, put_rows
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
@@ -89,7 +89,7 @@ def scores_of(built, activation):
         return all_rows(built.wide[name]).double().numpy()
 
     hidden = np.tanh(
-        BATCH.to_dense(20).double().numpy() @ weight("mid/in")
+        dense_rows(BATCH, 20).double().numpy() @ weight("mid/in")
         + built.trunk["mid bias"].tensor.double().numpy()
     )
     vectors, spec = weight("out"), built.outputs["out"].spec

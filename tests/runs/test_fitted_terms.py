@@ -11,7 +11,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.report.listing import list_runs
 from widenet.runs import Model, train
 from widenet.runs.documents import documents
-from widenet.runs.term_search import words_of
+from widenet.runs.made_of import words_of
 from widenet.training.state import Report
 
 EVALUATED = {**TRAINING, "evaluation": {"metric": "ndcg@5"}}

@@ -5,8 +5,9 @@ from threading import Event
 
 import pytest
 
-from widenet.serve.batches import Measurements, ModelThread, Rhythm
+from widenet.serve.batches import Measurements, ModelThread
 from widenet.serve.requests import Answer, RefusedError, Similar
+from widenet.serve.serve_arguments import ServeArguments
 
 
 class Stopped:
@@ -48,9 +49,9 @@ def run(engine, steps, **rhythm):
     """Run the steps of a test with a thread of a model, and end it; the model is in a batch of "a"."""
 
     async def all_steps():
-        times = {"max_wait_seconds": 60, "deadline_seconds": 60}
-        chosen = {"max_batch": 3, "max_delay_seconds": 0, "queue": 5, **times, **rhythm}
-        thread = ModelThread(engine, Rhythm(**chosen), Measurements())
+        times = {"max_wait_ms": 60_000, "deadline_ms": 60_000}
+        chosen = {"max_batch": 3, "max_delay_ms": 0, "queue": 5, **times, **rhythm}
+        thread = ModelThread(engine, ServeArguments("run", **chosen), Measurements())
         thread.start()
         try:
             first = await offer(thread, "a")
@@ -85,7 +86,7 @@ def test_a_batch_waits_for_those_who_were_just_answered():
         await first
         await asyncio.gather(second, await offer(thread, 2))
 
-    assert run(engine, steps, max_delay_seconds=3600) == [["a"], ["1", "2"]]
+    assert run(engine, steps, max_delay_ms=60_000) == [["a"], ["1", "2"]]
 
 
 def test_who_asks_alone_waits_for_nobody():
@@ -97,7 +98,7 @@ def test_who_asks_alone_waits_for_nobody():
         for item in range(3):
             await (await offer(thread, item))
 
-    assert run(engine, steps, max_delay_seconds=3600) == [["a"], ["0"], ["1"], ["2"]]
+    assert run(engine, steps, max_delay_ms=60_000) == [["a"], ["0"], ["1"], ["2"]]
 
 
 def test_a_full_queue_refuses_at_once_and_takes_all_or_none():
@@ -133,7 +134,7 @@ def test_no_more_rows_wait_than_the_model_answers_in_time(monkeypatch):
         engine.go.set()
         assert len(await asyncio.gather(*waiting)) == 6
 
-    run(engine, steps, max_wait_seconds=1, queue=100)
+    run(engine, steps, max_wait_ms=1000, queue=100)
 
 
 def test_after_the_deadline_a_request_is_refused_and_not_computed():
@@ -149,7 +150,7 @@ def test_after_the_deadline_a_request_is_refused_and_not_computed():
         engine.go.set()
         assert names([await (await offer(thread, 3))]) == ["first 3"]
 
-    assert run(engine, steps, deadline_seconds=0.2) == [["a"], ["3"]]
+    assert run(engine, steps, deadline_ms=200) == [["a"], ["3"]]
 
 
 def test_a_swap_comes_between_two_batches():

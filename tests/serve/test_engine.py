@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.described import TRAINING, described, network
 from tests.mistakes import mistake
 from tests.serve.conftest import NETWORK, WIDTH, answered, pairs
 from widenet.data.lists import dataset_from_lists
@@ -158,18 +157,6 @@ def test_an_answer_says_whether_anything_is_known_of_the_person(engine, world):
     assert "is_personal" not in json.loads(msgspec.json.encode(*answered(engine, Similar(item="i1"))))
 
 
-def test_items_that_nobody_had_in_training_tell_nothing_of_a_person(tmp_path):
-    """i18 to i23 are described, and have no interactions."""
-    data = described(tmp_path / "data")
-    plain = network()
-    del plain["layers"][1]["described_by"]
-    for name, document, knows in (("plain", plain, False), ("described", network(), True)):
-        train(document, TRAINING | {"epochs": 1}, data, tmp_path / name)
-        engine = Engine.load(tmp_path / name, data, "cpu", None)
-        asks = [Recommend(items=["i18", "i23"]), Recommend(items=["i18", "i0"]), Recommend(user="u0")]
-        assert [answer.is_personal for answer in answered(engine, *asks)] == [knows, True, True]
-
-
 @pytest.mark.parametrize("unknown", ["refuse", "skip"])
 def test_unknown_ids_of_an_allow_list_have_no_effect_as_in_the_library(unknown, engine, model):
     ask = Recommend(items=["i1"], only=["i9", "newer", "i4"], unknown=unknown)
@@ -252,7 +239,6 @@ def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
         {"at_most": {"genre": 0}},
         {"where": {"genre": "other"}},
         {"diversity": -0.1},
-        {"weights": {"i1": -0.5}},
         {"attributes": ["genre", "gnre"]},
     ],
 )

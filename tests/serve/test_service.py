@@ -1,7 +1,7 @@
 """A service's beginning and end: a full queue, SIGTERM, nothing lost, and models that follow each other."""
 
 import shutil
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,19 +13,9 @@ from widenet.serve.service import serve as start
 
 STUCK = """
 import sys
-from threading import Event
-from widenet.serve.catalogue import Catalogue
-from widenet.serve.engine import Engine
+from widenet.serve.engine import Catalogue
 
-load, search, loaded = Engine.load, Catalogue.search, []
-
-
-def stuck(*words):
-    if loaded:
-        print("loading", flush=True)
-        Event().wait()
-    loaded.append(load(*words))
-    return loaded[0]
+search = Catalogue.search
 
 
 def stopped(*words):
@@ -33,10 +23,10 @@ def stopped(*words):
     return search(*words)
 
 
-Engine.load, Catalogue.search = stuck, stopped
+Catalogue.search = stopped
 from widenet.cli import main; main()
 """
-"""A service whose searches wait for a line each, and whose later loads never end."""
+"""A service whose searches wait for a line each."""
 
 
 def tokens(folder):
@@ -55,8 +45,6 @@ def tokens(folder):
     [
         ({"host": "0.0.0.0"}, "host"),
         *(({"token_file": name}, "token_file") for name in ("short", "tab", "accent", "none")),
-        ({"runs": "."}, "runs"),
-        ({"runs": "none", "token_file": "good"}, "runs"),
     ],
 )
 def test_wrong_options_are_told_before_the_model_is_read(options, option, world, tmp_path, monkeypatch):
@@ -91,27 +79,15 @@ def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_
         assert running.process.wait(timeout=60) == 0
 
 
-def test_searches_and_loads_have_bounds_and_hold_up_neither_answers_nor_the_end(world, tmp_path):
-    (tmp_path / "token").write_text(TOKEN)
-    given = {"Authorization": f"Bearer {TOKEN}"}
-    words = "--token-file", tmp_path / "token", "--runs", world.folder / "runs", "--deadline-ms", 60_000
+def test_searches_come_one_by_one_and_hold_up_no_answers(world):
+    words = "--deadline-ms", 60_000
     with service(world.run("first"), *words, script=STUCK) as running, ThreadPoolExecutor(40) as pool:
-
-        def ask(path, body):
-            return running.post(path, body, **given)
-
-        searches = [pool.submit(running.get, "/v1/items?search=Title", **given) for _ in range(20)]
-        refused = [future.result() for _, future in zip(range(4), as_completed(searches), strict=False)]
-        assert [reply.status for reply in refused] == [503] * 4
-        load = pool.submit(ask, "/v1/admin/load", {"run": "second"})
-        assert running.process.stdout.readline() == "loading\n"
-        assert ask("/v1/admin/load", {"run": "first"}).status == 503
-        assert ask("/v1/recommend", {"items": ["i1"]}).status == 200
-        running.process.stdin.write("go\n" * 16)
+        searches = [pool.submit(running.get, "/v1/items?search=Title") for _ in range(20)]
+        assert running.recommend(items=["i1"]).status == 200
+        running.process.stdin.write("go\n" * 20)
         running.process.stdin.flush()
-        assert sorted(future.result().status for future in searches) == [200] * 16 + [503] * 4
+        assert {future.result().status for future in searches} == {200}
         assert running.end() == (0, "")
-        assert load.result().status == 503
 
 
 def test_a_request_whose_deadline_passes_gets_504_and_a_stuck_model_does_not_hold_up_the_end(world):

@@ -14,7 +14,7 @@ from widenet.metrics.groups import GroupedMetrics
 from widenet.metrics.propensity import PropensityScored
 from widenet.metrics.ranking import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
-from widenet.predict.dataset_rows import Histories, known_parts, rows_a_block
+from widenet.predict.restrictions import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
 from widenet.spec.metric_names import DEFAULT_KS

@@ -11,7 +11,7 @@ from widenet.baselines.evaluate import truths
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.metrics.ranking import Metrics, RankingMetrics
-from widenet.predict.dataset_rows import known_parts, seen_entries
+from widenet.predict.restrictions import known_parts, seen_entries
 from widenet.sparse import SparseBatch
 
 Lists = Callable[[SparseBatch, SparseBatch, int], NDArray[np.int64]]

@@ -139,10 +139,6 @@ def export(
     out: Annotated[
         Path, typer.Option(help="The faiss index to write; beside it OUT.keys gets the keys, one a line.")
     ],
-    index: Annotated[
-        Literal["hnsw", "ivf"],
-        typer.Option(help="Kind of index. hnsw: a graph of neighbours. ivf: lists around centres."),
-    ] = "hnsw",
     layer: Layer = None,
     measure: By = "cosine",
     k: Annotated[
@@ -166,11 +162,11 @@ def export(
         collection = Neighbours.of_model(Model.load(source, device), layer, measure)
     else:
         collection = Neighbours.of(source, measure=measure, device=device)
-    exported = export_index(collection, out, index, k, overwrite)
+    exported = export_index(collection, out, k, overwrite)
     print_result(
         as_json,
         {"out": out, "num_vectors": len(collection), **asdict(exported)},
         f"{out}: {len(collection):,} vectors, {exported.num_bytes:,} bytes.",
         f"recall@{exported.k} {exported.recall:.4f} over {exported.num_queries:,} of its vectors, each"
-        f" without itself; {exported.settings}.",
+        " without itself.",
     )

@@ -11,8 +11,8 @@ from widenet.cli.processes import speaks
 from widenet.runs.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 
 if TYPE_CHECKING:
+    from widenet.runs.made_of import Choice, Found
     from widenet.runs.model import Model
-    from widenet.runs.term_search import Choice, Found
 
 
 def quantize(
@@ -77,7 +77,7 @@ def neighbourhood(
 
 def _print(model: "Model", found: "Found", run: Path, out: Path, metric: str, as_json: bool) -> None:
     """Print what was found, and what users say of it who did not choose it."""
-    from widenet.runs.term_search import words_of
+    from widenet.runs.made_of import words_of
 
     before, best = found.before, found.best
     gain, lower, upper = best.gain_over(before)

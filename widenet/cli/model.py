@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from widenet.metrics.ranking import Metrics
-    from widenet.predict.dataset_rows import Block
     from widenet.predict.files import Writer
+    from widenet.predict.restrictions import Block
 
 
 Ks = Annotated[

@@ -23,7 +23,7 @@ from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.plan.layout import Layout
-from widenet.predict.dataset_rows import rows_a_block
+from widenet.predict.restrictions import rows_a_block
 from widenet.predict.top_k import top_k
 from widenet.randomness import StepRandom
 from widenet.spec.document import Document

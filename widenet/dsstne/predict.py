@@ -15,7 +15,7 @@ from widenet.dsstne.text import files_of, numbered
 from widenet.errors import DataError, OptionError, nearest
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader
-from widenet.predict.dataset_rows import rows_a_block
+from widenet.predict.restrictions import rows_a_block
 from widenet.predict.top_k import Filter, layer_values, top_k
 from widenet.regular_files import check_regular
 from widenet.runs import Model

@@ -8,7 +8,6 @@ examples and units beside it, or on threads.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -105,7 +104,7 @@ class Units:
         )
 
 
-class NativeTopK:
+class NativeTopK(reference.RunningTopK):
     """See `reference.RunningTopK`; tiles may come in any order."""
 
     def __init__(self, k: int, floor_E: Tensor) -> None:
@@ -127,17 +126,7 @@ class NativeTopK:
         return torch.from_numpy(self._state_NE[2:].reshape(self._num, self._size)[:, : self.k])
 
 
-class Running(Protocol):
-    """A running search for the k best units."""
-
-    def add(self, logits_ET: Tensor, units: range) -> None:
-        """See `reference.RunningTopK.add`."""
-
-    def result(self) -> Tensor:
-        """See `reference.RunningTopK.result`."""
-
-
-def running_top_k(k: int, floor_E: Tensor) -> Running:
+def running_top_k(k: int, floor_E: Tensor) -> reference.RunningTopK:
     """Return a search for the k best units: the largest logits, or the lower of equal units.
 
     Args:

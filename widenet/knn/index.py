@@ -1,40 +1,33 @@
-"""Exports approximate faiss indexes of a collection, and measures their recall against the exact answer."""
+"""Exports an approximate faiss index of a collection, and measures its recall against the exact answer."""
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widenet.errors import DataError, OptionError
-from widenet.knn.neighbours import Neighbours, check_choice, others_of
+from widenet.knn.neighbours import Neighbours, others_of
 from widenet.late_imports import optional
 from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import num_processes
 from widenet.regular_files import check_new
 from widenet.stores.durable import appearing_together
 
-Kind: TypeAlias = Literal["hnsw", "ivf"]
-
 NUM_QUERIES = 1000
 """Largest number of the collection's vectors that are used as queries to measure an index."""
 
 _LINKS = 32
-"""For "hnsw": links of each vector."""
+"""Links of each vector in the graph."""
 _BUILD_CANDIDATES, _SEARCH_CANDIDATES = 200, 64
-"""For "hnsw": candidates kept while the graph is built, and while it is searched."""
-
-_VECTORS_A_CENTRE = 39
-"""For "ivf": smallest number of vectors for each centre; faiss warns below this."""
-_CENTRES_A_VISIT = 16
-"""For "ivf": a search visits one centre in so many."""
+"""Candidates kept while the graph is built, and while it is searched."""
 
 _VECTORS_AT_ONCE = 8192
 
-_KINDS, _COUNT = (b"IHNf", b"IwFl"), slice(8, 16)
-"""First bytes of faiss files of both kinds, and where they have the number of vectors."""
+_BEGINNING, _COUNT = b"IHNf", slice(8, 16)
+"""First bytes of faiss files of this kind, and where they have the number of vectors."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +39,16 @@ class Exported:
         recall: Share of the k exact nearest neighbours that the index finds; a query itself does not count.
         num_queries: Number of queries of the measurement.
         num_bytes: Size of the file.
-        settings: The index's settings in words.
     """
 
     k: int
     recall: float
     num_queries: int
     num_bytes: int
-    settings: str
 
 
-def export_index(
-    collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int = 10, overwrite: bool = False
-) -> Exported:
-    """Write a faiss index of a collection, and measure it.
+def export_index(collection: Neighbours, out: Path, k: int = 10, overwrite: bool = False) -> Exported:
+    """Write a faiss index of a collection, a graph of near neighbours (HNSW), and measure it.
 
     Also writes the keys to `out` with ".keys" appended, one a line, in order of positions. Either both files
     appear or neither. For "cosine" the index holds vectors of length 1, and its queries must have length 1
@@ -68,7 +57,6 @@ def export_index(
     Args:
         collection: The vectors.
         out: The index file.
-        kind: "hnsw" or "ivf".
         k: Number of neighbours for which to measure the recall.
         overwrite: Whether to replace an earlier index and its keys.
 
@@ -76,7 +64,6 @@ def export_index(
         DataError: A key contains a line break.
         OptionError: An argument is wrong, a file exists, faiss is missing, or there are several processes.
     """
-    check_choice("index", kind, get_args(Kind))
     k = checked_k(k)
     if num_processes() > 1:
         raise OptionError("an index is built by one process")
@@ -94,13 +81,16 @@ def export_index(
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
-        index, settings = _built(faiss, collection, vectors, kind)
+        metric = faiss.METRIC_L2 if collection.measure == "l2" else faiss.METRIC_INNER_PRODUCT
+        index = faiss.IndexHNSWFlat(collection.columns, _LINKS, metric)
+        index.hnsw.efConstruction, index.hnsw.efSearch = _BUILD_CANDIDATES, _SEARCH_CANDIDATES
+        index.add(vectors)
         queries = positions[:: math.ceil(len(collection) / NUM_QUERIES)]
         recall = _recall(collection, index, queries, vectors[queries], k)
         _write(faiss, index, out, names)
     finally:
         faiss.omp_set_num_threads(threads)
-    return Exported(k, recall, len(queries), out.stat().st_size, settings)
+    return Exported(k, recall, len(queries), out.stat().st_size)
 
 
 def _prepared(collection: Neighbours) -> NDArray[np.float32]:
@@ -116,28 +106,6 @@ def _prepared(collection: Neighbours) -> NDArray[np.float32]:
             length = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
             block[:] = np.divide(block, length, out=np.zeros(block.shape), where=length > 0)
     return vectors
-
-
-def _built(faiss: Any, collection: Neighbours, vectors: NDArray[np.float32], kind: str) -> tuple[Any, str]:
-    """Build an index of vectors; returns it and its settings in words."""
-    metric = faiss.METRIC_L2 if collection.measure == "l2" else faiss.METRIC_INNER_PRODUCT
-    if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(collection.columns, _LINKS, metric)
-        index.hnsw.efConstruction, index.hnsw.efSearch = _BUILD_CANDIDATES, _SEARCH_CANDIDATES
-        settings = (
-            f"{_LINKS} links, {_BUILD_CANDIDATES} looked at in building, {_SEARCH_CANDIDATES} in searching"
-        )
-    else:
-        centres = max(1, min(round(4 * math.sqrt(len(vectors))), len(vectors) // _VECTORS_A_CENTRE))
-        centre_index = faiss.IndexFlat(collection.columns, metric)
-        index = faiss.IndexIVFFlat(centre_index, collection.columns, centres, metric)
-        index.nprobe = math.ceil(centres / _CENTRES_A_VISIT)
-        # Otherwise faiss warns of few vectors on standard error.
-        index.cp.min_points_per_centroid = 1
-        index.train(vectors)
-        settings = f"{centres:,} centres, {index.nprobe:,} visited in searching"
-    index.add(vectors)
-    return index, settings
 
 
 def _recall(
@@ -160,7 +128,7 @@ def _is_index(out: Path) -> bool:
         return False
     with out.open("rb") as file, _keys_path(out).open("rb") as keys:
         head = file.read(_COUNT.stop)
-        return head[:4] in _KINDS and sum(1 for _ in keys) == int.from_bytes(head[_COUNT], "little")
+        return head.startswith(_BEGINNING) and sum(1 for _ in keys) == int.from_bytes(head[_COUNT], "little")
 
 
 def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:

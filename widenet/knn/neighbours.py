@@ -1,7 +1,10 @@
 """Exact k nearest neighbours: float32 products select candidates, which are then compared exactly."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Condition, Lock
 from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import numpy as np
@@ -11,22 +14,117 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.arguments import checked_positions, typed
+from widenet.arguments import check_choice, checked_positions, typed
 from widenet.data.vectors import Source, source_of
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError
-from widenet.errors import nearest as nearest_name
 from widenet.kernels import best_units
 from widenet.kernels.best_units import running_top_k
+from widenet.kernels.fixed_point import from_fixed, peaks_of, scales_for, to_fixed
 from widenet.kernels.native import runner
 from widenet.kernels.reference import unpacked
-from widenet.knn.measures import MEASURES, Measure, approach, ceiling, lengths, nearness, shown
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.parallel.group import by_all, device_for, exchange_for, join
 from widenet.plan.tiles import Shards, searched_tiles
 from widenet.spec.layers import InputLayer, OutputLayer
+
+Measure: TypeAlias = Literal["dot", "cosine", "l2"]
+"""The product of two vectors, the cosine of their angle, or their Euclidean distance."""
+
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+
+_ROUNDING = 2.0**-24
+"""Largest relative error of rounding to float32."""
+
+_SMALLEST = 2.0**-125
+"""Bound on the underflow of a term: twice the smallest normal float32."""
+_LARGEST = 2.0**126
+"""A product below this is finite."""
+
+_FURTHER_ROUNDINGS = 16
+"""Roundings besides those of a product: of lengths, of divisions, and of the last additions."""
+
+
+def nearness(measure: Measure, queries_PD: Tensor, vectors_PD: Tensor) -> Tensor:
+    """Compute the nearness of P pairs of vectors, float64 [P]; larger is nearer.
+
+    It is the product, the cosine, or for "l2" minus the squared distance. Each result depends on its two
+    vectors alone, not on other pairs or on the machine: float64 holds the product of two float32 exactly, and
+    the sum over D is in fixed point, where each term loses at most the largest term times D 2^-60. The cosine
+    is the product divided by both lengths, and 0 if a length is 0.
+    """
+    queries_PD, vectors_PD = queries_PD.double(), vectors_PD.double()
+    if measure == "l2":
+        return -_row_sums((queries_PD - vectors_PD).square())
+    product_P = _row_sums(queries_PD * vectors_PD)
+    if measure == "dot":
+        return product_P
+    lengths_P = _root(_row_sums(queries_PD.square())) * _root(_row_sums(vectors_PD.square()))
+    return torch.where(lengths_P > 0, product_P / lengths_P, 0.0)
+
+
+def _row_sums(terms_PD: Tensor) -> Tensor:
+    peaks_P1 = peaks_of(terms_PD)
+    scales_P1 = scales_for(peaks_P1, terms_PD.shape[1])
+    total_P1 = to_fixed(terms_PD, scales_P1).sum(dim=1, keepdim=True)
+    return from_fixed(total_P1, scales_P1, peaks_P1, torch.float64)[:, 0]
+
+
+def shown(measure: Measure, nearness_EK: Tensor) -> Tensor:
+    """Convert nearness to the scores that users see: the distance for "l2"."""
+    return _root(-nearness_EK) if measure == "l2" else nearness_EK
+
+
+def _root(values: Tensor) -> Tensor:
+    """Correctly rounded square roots, float64; those of torch are not, on some CPUs."""
+    return torch.from_numpy(np.sqrt(values.numpy())) if values.device.type == "cpu" else values.sqrt()
+
+
+def lengths(vectors_ND: Tensor) -> Tensor:
+    """Euclidean lengths, float64 [N]."""
+    return vectors_ND.double().square().sum(dim=1).sqrt()
+
+
+def approach(measure: Measure, queries_ED: Tensor) -> Tensor:
+    """Operands of the float32 products, float32 [E, D]: the queries, scaled to length 1 for "cosine"."""
+    if measure != "cosine":
+        return queries_ED
+    length_E1 = lengths(queries_ED)[:, None]
+    return torch.where(length_E1 > 0, queries_ED / length_E1, 0.0).float()
+
+
+def ceiling(
+    measure: Measure, product_E: Tensor, direct_ED: Tensor, longest: float, shortest: float
+) -> Tensor:
+    """Bound the nearness of all vectors whose float32 product is at most `product_E`.
+
+    The error of a float32 product of D numbers, added in any order, is at most D u / (1 - D u) |x| |y| with
+    u = 2^-24 (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). The few further roundings
+    count as more numbers.
+
+    Args:
+        measure: The measure.
+        product_E: Largest product, as `Part.products` computes it, float32 [E].
+        direct_ED: The result of `approach`.
+        longest: Length of the longest vector.
+        shortest: Length of the shortest vector, apart from those of length 0.
+
+    Returns:
+        float64 [E]; infinite if a product may have left the range of float32.
+    """
+    length_E, numbers = lengths(direct_ED), direct_ED.shape[1]
+    unit = (numbers + _FURTHER_ROUNDINGS) * _ROUNDING
+    underflow_E = numbers * _SMALLEST * (1 + length_E + longest)
+    if measure == "cosine":
+        largest_E = torch.full_like(length_E, longest + 1 / shortest)
+        error_E = unit / (1 - unit) + underflow_E / shortest
+    else:
+        largest_E = length_E * longest if measure == "dot" else (length_E + longest).square()
+        error_E = unit / (1 - unit) * largest_E + underflow_E
+    nearness_E = product_E.double() if measure != "l2" else 2 * product_E.double() - length_E.square()
+    return torch.where(largest_E < _LARGEST, nearness_E + error_E, torch.inf)
 
 
 @runtime_checkable
@@ -42,7 +140,7 @@ class Trained(Protocol):
         """The run, whose `vocabulary(field)` has the names of a field's features."""
 
 
-_BLOCK_NUMBERS = 2**22
+_BLOCK_NUMBERS = 2**20
 """Numbers of vectors that are converted to float64 at once."""
 
 
@@ -71,18 +169,15 @@ class Part:
     def rows(self, positions_P: Tensor) -> Tensor:
         """The vectors at some positions, float32 [P, D]; zeros for those of other shards."""
         rows_PD = torch.zeros(len(positions_P), self.vectors_ND.shape[1], device=positions_P.device)
-        own_P = self._has(positions_P)
-        rows_PD[own_P] = self._vectors(positions_P[own_P]).float()
+        row_P, is_own_P = self._places(positions_P)
+        rows_PD[is_own_P] = self.vectors_ND[row_P[is_own_P]].float()
         return rows_PD
 
-    def _has(self, positions: Tensor) -> Tensor:
-        first, step = self.positions.start, self.positions.step
-        is_between = (positions >= first) & (positions < self.positions.stop)
-        return is_between & ((positions - first) % step == 0)
-
-    def _vectors(self, positions_P: Tensor) -> Tensor:
-        """The vectors at some positions of this shard, [P, D]."""
-        return self.vectors_ND[(positions_P - self.positions.start) // self.positions.step]
+    def _places(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows of positions, and which of them this shard has."""
+        start, stop, step = self.positions.start, self.positions.stop, self.positions.step
+        behind = positions - start
+        return behind // step, (behind >= 0) & (positions < stop) & (behind % step == 0)
 
     def products(self, direct_ED: Tensor, start: int, stop: int) -> Tensor:
         """Products of queries with a tile of vectors, float32 [E, stop - start]; larger is nearer.
@@ -101,31 +196,27 @@ class Part:
         if runner("ranking", direct_ED.device) == "native":
             query, search = best_units.Query.of(direct_ED), best_units.NativeTopK(number, floor_E)
             for start, stop in tiles:
-                best_units.rank(query, [self._units(start, stop)], [search])
+                factor_T = None if self.factor_N is None else self.factor_N[start:stop]
+                offset_T = None if self.offset_N is None else self.offset_N[start:stop]
+                vector_TD, numbers = self.vectors_ND[start:stop].float(), self.positions[start:stop]
+                units = best_units.Units(vector_TD, numbers, factor_T, offset_T)
+                best_units.rank(query, [units], [search])
             return search.result()
         running = running_top_k(number, floor_E)
         for start, stop in tiles:
             running.add(self.products(direct_ED, start, stop), self.positions[start:stop])
         return running.result()
 
-    def _units(self, start: int, stop: int) -> best_units.Units:
-        """A tile of vectors, for the native library; see `products`."""
-        factor_T, offset_T = (
-            None if each is None else each[start:stop] for each in (self.factor_N, self.offset_N)
-        )
-        vector_TD = self.vectors_ND[start:stop].float()
-        return best_units.Units(vector_TD, self.positions[start:stop], factor_T, offset_T)
-
     def nearness(self, queries_ED: Tensor, positions_EC: Tensor) -> Tensor:
         """Exact nearness of the candidates in this shard, float64 [E, C]; -inf for those of other shards."""
         nearness_EC = torch.full(
             positions_EC.shape, -torch.inf, dtype=torch.float64, device=positions_EC.device
         )
-        rows_P, columns_P = self._has(positions_EC).nonzero().unbind(1)
+        row_EC, is_own_EC = self._places(positions_EC)
         step = max(1, _BLOCK_NUMBERS // queries_ED.shape[1])
-        for row_P, column_P in zip(torch.split(rows_P, step), torch.split(columns_P, step), strict=True):
-            vectors_PD = self._vectors(positions_EC[row_P, column_P])
-            nearness_EC[row_P, column_P] = nearness(self.measure, queries_ED[row_P], vectors_PD)
+        for example_P, place_P in (cells.unbind(1) for cells in torch.split(is_own_EC.nonzero(), step)):
+            vectors_PD = self.vectors_ND[row_EC[example_P, place_P]]
+            nearness_EC[example_P, place_P] = nearness(self.measure, queries_ED[example_P], vectors_PD)
         return nearness_EC
 
 
@@ -138,10 +229,10 @@ def check_layer(network: Network, layer: str | None) -> str:
     wide = [spec.name for spec in network.spec.layers if _weights(network, spec.name)]
     name = next(iter(network.outputs)) if layer is None and len(network.outputs) == 1 else layer
     if name not in wide:
-        problem = "has several outputs" if name is None else f'has no sparse input or output called "{name}"'
-        if name in network.outputs:
-            problem = f'has no vectors at its weightless output "{name}"'
-        raise FitError(f"the network {problem}; {', '.join(wide) or 'no layer'} can be named")
+        rule = (
+            f"must be a sparse input or an output with vectors, of {', '.join(wide) or 'which there is none'}"
+        )
+        raise FitError(rule, option="layer", value=name)
     return name
 
 
@@ -319,7 +410,10 @@ class Neighbours:
             Scores float64 [E, K] and positions int64 [E, K], K = min(k, N). Scores are products, cosines or
             distances, according to the measure.
         """
-        number, queries_ED = min(checked_k(k), len(self)), self.check_queries(source_of(queries, None))
+        return self._search(self.check_queries(source_of(queries, None)), k)
+
+    def _search(self, queries_ED: Tensor, k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        number = min(checked_k(k), len(self))
         num_candidates = min(number + max(_SPARE, number // _SPARE_SHARE), len(self))
         with fixed_arithmetic(), torch.no_grad():
             nearness_EK, positions_EK = self._nearest(queries_ED, number, num_candidates)
@@ -348,23 +442,18 @@ class Neighbours:
         """
         for start in range(0, len(queries), size):
             stop = min(start + size, len(queries))
-            block = queries.rows(start, stop)
-            _check_finite(torch.from_numpy(block), queries, start, "float32")
-            scores, positions = self.search(block, k)
+            scores, positions = self._search(self.check_queries(queries, start, stop), k)
             nearest = [self.keys.take(pa.array(row)).to_pylist() for row in positions]
             yield queries.keys[start:stop].to_pylist(), nearest, scores
 
-    def check_queries(self, source: Source) -> Tensor:
-        """Return queries as float32 [E, D] on the vectors' device; raise FitError or DataError if invalid."""
+    def check_queries(self, source: Source, start: int = 0, stop: int | None = None) -> Tensor:
+        """Return queries, float32 [E, D], on the vectors' device; raises FitError, DataError."""
         if source.columns != self.columns:
-            raise FitError(
-                f"must have {self.columns:,} numbers, as the vectors have",
-                option="queries",
-                value=source.columns,
-            )
-        queries_ED = torch.from_numpy(source.rows(0, len(source))).to(self.device)
-        _check_finite(queries_ED, source, 0, "float32")
-        return queries_ED
+            rule = f"must have {self.columns:,} numbers, as the vectors have"
+            raise FitError(rule, option="queries", value=source.columns)
+        queries_ED = torch.from_numpy(source.rows(start, len(source) if stop is None else stop))
+        _check_finite(queries_ED, source, start, "float32")
+        return queries_ED.to(self.device)
 
     def vectors(self, positions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float32]:
         """The vectors at some positions, float32 [len(positions), D], as they are stored.
@@ -434,10 +523,69 @@ def _check_finite(vectors_ND: Tensor, source: Source, start: int, stored: str) -
         raise DataError(f"{source.place(start + row)}: numbers must be finite in {stored}", value=number)
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Raise OptionError if an argument's value is not one of the choices."""
-    if value not in choices:
-        raise OptionError(
-            f"must be one of {', '.join(choices)}; got {value!r}.{nearest_name(str(value), choices)}",
-            option=name,
-        )
+Answer = tuple[NDArray[np.float64], NDArray[np.int64]]
+"""Scores and positions."""
+
+
+@dataclass
+class _Batch:
+    """Queries that wait for one search."""
+
+    queries: list[NDArray[np.float32]] = field(default_factory=list)
+    answer: "Future[Answer]" = field(default_factory=Future)
+
+
+class BatchedNeighbours:
+    """Answers single queries from any number of threads, in batches of up to `size`.
+
+    A query waits until the batch is full, or until `timeout_seconds` have passed since its first query. The
+    thread of the first query then searches for the whole batch. Batching changes no answer. Use it in one
+    process only: the processes of a group would form different batches.
+    """
+
+    @typed
+    def __init__(
+        self, neighbours: Neighbours, k: int = 10, size: int = 128, timeout_seconds: float = 0.01
+    ) -> None:
+        if size < 1 or not timeout_seconds >= 0:
+            raise OptionError(
+                f"size must be at least 1 and timeout_seconds at least 0; got {size} and {timeout_seconds}"
+            )
+        self.neighbours, self.k = neighbours, checked_k(k)
+        self.size, self.timeout_seconds = size, timeout_seconds
+        self._open, self._changed, self._searching = _Batch(), Condition(), Lock()
+
+    def nearest(self, query: ArrayLike) -> Answer:
+        """Return scores float64 [K] and positions int64 [K] of the vectors nearest to a query [D].
+
+        See `Neighbours.search`; raises what a search for this query alone would raise.
+        """
+        query_1D = self.neighbours.check_queries(source_of(np.asarray(query)[None], None)).cpu().numpy()
+        with self._changed:
+            batch, row = self._open, len(self._open.queries)
+            batch.queries.append(query_1D)
+            if row + 1 == self.size:
+                self._close(batch)
+        if row == 0:
+            self._answer(batch)
+        scores_EK, positions_EK = batch.answer.result()
+        return scores_EK[row], positions_EK[row]
+
+    def _answer(self, batch: _Batch) -> None:
+        """Wait until the batch is closed and search for it; an error is passed to all its queries."""
+        try:
+            with self._changed:
+                try:
+                    self._changed.wait_for(lambda: self._open is not batch, self.timeout_seconds)
+                finally:
+                    self._close(batch)
+            with self._searching:
+                batch.answer.set_result(self.neighbours.search(np.concatenate(batch.queries), self.k))
+        except BaseException as error:
+            batch.answer.set_exception(error)
+
+    def _close(self, batch: _Batch) -> None:
+        """Let no more queries join a batch."""
+        if self._open is batch:
+            self._open = _Batch()
+            self._changed.notify_all()

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widenet.errors import DataError, OptionError, nearest
+from widenet.arguments import check_choice
+from widenet.errors import DataError, OptionError
 from widenet.regular_files import check_new
 from widenet.stores.durable import appearing
 from widenet.stores.publish import file_out
@@ -139,17 +140,12 @@ def _known_format(path: Path, file_format: str | None) -> str:
         raise OptionError("recommendations go to a file, not to standard output")
     if not is_uri(path) and path.is_dir():
         raise OptionError("must be a file; got a directory", place=path)
-    if file_format is not None:
-        if file_format not in _FORMATS:
-            raise OptionError(
-                f"must be one of {', '.join(_FORMATS)}.{nearest(file_format, _FORMATS)}", option="file_format"
-            )
-        return file_format
+    check_choice("file_format", file_format, [*_FORMATS])
     extension = path.suffix.lower()
-    if extension not in _EXTENSIONS:
+    if file_format is None and extension not in _EXTENSIONS:
         known = ", ".join(_EXTENSIONS)
         raise OptionError(f"the extension must be one of {known}", place=path, value=extension)
-    return _EXTENSIONS[extension]
+    return file_format or _EXTENSIONS[extension]
 
 
 def _is_of_recommendations(path: Path) -> bool:

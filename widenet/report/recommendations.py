@@ -7,7 +7,7 @@ import numpy as np
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.parallel.exchange import fixed_arithmetic
-from widenet.predict.dataset_rows import Histories, known_parts, rows_a_block, seen_entries
+from widenet.predict.restrictions import Histories, known_parts, rows_a_block, seen_entries
 from widenet.predict.top_k import Filter
 from widenet.runs import Model
 

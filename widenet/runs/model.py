@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.arguments import method_with_fields_of, typed, with_fields_of
+from widenet.arguments import check_choice, method_with_fields_of, typed, with_fields_of
 from widenet.baselines.evaluate import check_part, evaluate, output_name
 from widenet.baselines.measure import measured
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.overlap import known_before, trained_on
 from widenet.errors import FitError, OptionError, WidenetError, warn_user
-from widenet.knn.measures import Measure
+from widenet.knn.neighbours import Measure
 from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.kept import Evaluated, keep
 from widenet.metrics.propensity import Propensity
@@ -25,8 +25,7 @@ from widenet.model.optimizers import Optimizer
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader, device_for, exchange_for, join
 from widenet.pictures.html import tag
-from widenet.predict.dataset_rows import Block, history, known_parts
-from widenet.predict.filters import existing
+from widenet.predict.restrictions import Block, existing, history, known_parts
 from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.recommending import (
@@ -34,14 +33,10 @@ from widenet.runs.recommending import (
     Format,
     alike,
     answered,
-    are_many,
-    check_format,
     predicted,
     read_once,
     reasons,
     understood,
-    units_of_ids,
-    warn_of_ambiguous,
     with_items,
 )
 from widenet.runs.run_arguments import (
@@ -325,12 +320,8 @@ class Model:
             FitError: The network reads no items, or the dataset does not fit or is gone.
             OptionError: An argument is wrong.
         """
-        check_format(arguments.format)
+        check_choice("format", arguments.format, get_args(Format))
         arguments = read_once(arguments)
-        if arguments.users is None and not are_many(arguments.items):
-            name = output_name(self.network, arguments.output)
-            said = with_items(self.run, name, arguments.items, arguments.fields)
-            warn_of_ambiguous(self.run, said)
         with fixed_arithmetic():
             answers, is_one = answered(self.run, self.network, self._dataset, arguments)
         return answers.shown(arguments.format, is_one)
@@ -366,7 +357,7 @@ class Model:
             FitError: The layer does not exist, or has no such vectors.
             OptionError: An argument is wrong.
         """
-        check_format(format)
+        check_choice("format", format, get_args(Format))
         answers, is_one = alike(self.run, self, items, checked_k(k), layer, measure)
         return answers.shown(format, is_one, "item", "similar")
 
@@ -409,7 +400,7 @@ class Model:
             FitError: The network is not linear, or the dataset does not fit or is gone.
             OptionError: An argument is wrong.
         """
-        check_format(format)
+        check_choice("format", format, get_args(Format))
         items = list(items) if isinstance(items, Iterator) else items
         if user is not None and (len(items) or values is not None):
             raise OptionError("goes without items and values", option="user")
@@ -425,19 +416,13 @@ class Model:
         They are those of its first field with names; without such a field, the list is empty.
         By default, the dataset is that of the training.
         """
-        dataset = self._dataset(data)
-        fields = (
-            layer.field
-            for layer in self.run.network.inputs
-            if self.run.fields[layer.field].vocabulary_digest is not None
-        )
-        if (field := next(fields, None)) is None:
+        dataset, run = self._dataset(data), self.run
+        read = [layer.field for layer in run.network.inputs]
+        field = next((name for name in read if run.fields[name].vocabulary_digest is not None), None)
+        if field is None:
             return []
-        rows, parts = np.array([dataset.row_of(user)]), dataset.field(field).parts
-        batch = history(dataset, field, rows, parts)
-        if not isinstance(batch, SparseBatch):
-            return []
-        return self.run.vocabulary(field).titles(batch.indices.numpy())
+        batch = history(dataset, field, np.array([dataset.row_of(user)]), dataset.field(field).parts)
+        return run.vocabulary(field).titles(batch.indices.numpy()) if isinstance(batch, SparseBatch) else []
 
     @typed
     def attributes_of(
@@ -457,7 +442,7 @@ class Model:
         """
         field = self.network.outputs[output_name(self.network, output)].spec.field
         attributes = existing(self.run.attributes(field), "attributes_of")
-        units = units_of_ids(self.run.vocabulary(field), items)
+        units = self.run.vocabulary(field).index_of([str(item) for item in items])
         return attributes.of(units, names)
 
     def understood(

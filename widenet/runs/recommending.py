@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
@@ -15,17 +16,15 @@ from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, nearest, warn_user
-from widenet.knn.measures import Measure
-from widenet.knn.neighbours import Neighbours, Trained, check_layer, field_of
+from widenet.knn.neighbours import Measure, Neighbours, Trained, check_layer, field_of
 from widenet.late_imports import installed
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
-from widenet.parallel.exchange import fixed_arithmetic
-from widenet.plan.descriptions import described_weights
-from widenet.predict.dataset_rows import Block, Restrictions, recommendations
-from widenet.predict.filters import (
+from widenet.predict.restrictions import (
     LARGEST,
+    Block,
     PerUser,
+    Restrictions,
     banned_by,
     check_order,
     checked_items,
@@ -33,13 +32,13 @@ from widenet.predict.filters import (
     checked_values,
     filter_of,
     is_list,
-    named_history,
     ordered_history,
+    recommendations,
     rules_of,
 )
-from widenet.predict.shares import shares
+from widenet.predict.terms import shares
 from widenet.runs.run_arguments import PredictArguments, RecommendArguments
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, from_rows
 from widenet.spec.layers import OutputLayer
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory, WeightsFacts
@@ -49,7 +48,6 @@ Inputs: TypeAlias = Mapping[str, SparseBatch | Tensor]
 
 Format: TypeAlias = Literal["pandas", "polars", "arrow"]
 _LARGEST_INT64 = 2**63 - 1
-FORMATS = ("pandas", "polars", "arrow")
 
 
 @dataclass(frozen=True)
@@ -135,23 +133,12 @@ class Answers:
         return in_format(pa.table(columns), form)
 
 
-def check_format(form: str | None) -> None:
-    """Raise OptionError for an unknown kind of table."""
-    if form is not None and form not in FORMATS:
-        raise OptionError(f"must be one of {', '.join(FORMATS)}", option="format", value=form)
-
-
 def in_format(table: pa.Table, form: Format) -> Any:
     """Return an Arrow table as a DataFrame of another library, which must be installed."""
-    if form == "pandas":
-        with installed("pandas"):
-            return table.to_pandas()
-    if form == "polars":
-        with installed("polars"):
-            import polars
-
-            return polars.from_arrow(table)
-    return table
+    if form == "arrow":
+        return table
+    with installed(form):
+        return table.to_pandas() if form == "pandas" else import_module(form).from_arrow(table)
 
 
 def _array(names: Sequence[Any]) -> pa.Array:
@@ -199,35 +186,21 @@ def predicted(
 ) -> Iterator[Block]:
     """Check what `Model.predict` gets, and return the blocks that it yields."""
     k, name = checked_k(arguments.k), output_name(network, arguments.output)
-    output = network.outputs[name]
-    names = run.vocabulary(output.spec.field)
+    output = network.outputs[name].spec
     if arguments.part is not None:
         check_part(arguments.part)
-        dataset.sparse_field(output.spec.field, arguments.part)
-    chosen = restrictions_of(run, output.spec, arguments)
-    return _one_thread_a_block(
-        recommendations(
-            network,
-            dataset,
-            names,
-            name,
-            k,
-            arguments.exclude_seen,
-            chosen,
-            arguments.say,
-            part=arguments.part,
-        )
+        dataset.sparse_field(output.field, arguments.part)
+    return recommendations(
+        network,
+        dataset,
+        run.vocabulary(output.field),
+        name,
+        k,
+        arguments.exclude_seen,
+        restrictions_of(run, output, arguments),
+        arguments.say,
+        part=arguments.part,
     )
-
-
-def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Yield the blocks; the caller has torch's threads between two of them."""
-    while True:
-        with fixed_arithmetic():
-            block = next(blocks, None)
-        if block is None:
-            return
-        yield block
 
 
 def is_table_of_baskets(items: Any) -> bool:
@@ -258,7 +231,7 @@ def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
     Raises:
         OptionError: They have no order, or one of them is neither a text nor a whole number.
     """
-    check_order(name, ids, "the answers come in the same order")
+    check_order(name, ids)
     is_one = isinstance(ids, str | Integral)
     if is_table_of_baskets(ids) or not (is_one or is_list(ids)):
         raise OptionError("must be an id or a list of ids", option=name, value=ids)
@@ -286,8 +259,8 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
         return baskets_of(items, columns)
     if columns:
         raise OptionError("is for tables", option="columns")
-    for basket in items:
-        _check_basket(basket, values, is_sequence)
+    for basket in items if is_sequence or values is not None else ():
+        check_order("items", basket)
     rows = [checked_items(row, f"items[{place}]") for place, row in enumerate(items)]
     owners = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     flat = [item for row in rows for item in row]
@@ -298,14 +271,6 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
     pairs = zip(listed, rows, strict=True)
     numbers = [number for each, row in pairs for number in checked_values(each, len(row))]
     return Baskets(pa.array(range(len(rows))), owners, flat, np.array(numbers), may_be_titles=True)
-
-
-def _check_basket(basket: Any, values: Any, is_sequence: bool) -> None:
-    """Raise OptionError for a set where the order of a basket's items counts."""
-    if is_sequence:
-        check_order("items", basket, OF_SEQUENCES)
-    if values is not None:
-        check_order("items", basket, "each has a value")
 
 
 def answered(
@@ -352,13 +317,14 @@ def answered(
         asked, is_one = known.keys, False
         size = chosen.rows_a_block(k, network.outputs[output].width)
         batches = _basket_inputs(run, output, known, size)
-        blocks = _listed(run, network, output, k, arguments, chosen, batches)
+        blocks = _listed(run, network, output, k, arguments.exclude_seen, chosen, batches)
     else:
         _check_unused(arguments, ["data", "columns", "never_for", "only_for"], "one basket")
         asked, is_one = [0], True
-        blocks = _listed(
-            run, network, output, k, arguments, chosen, [(asked, _inputs(run, output, arguments))]
-        )
+        known_fields = with_items(run, output, arguments.items, arguments.fields, arguments.values)
+        warn_of_ambiguous(run, known_fields)
+        alone = [(asked, batches_of(run, known_fields, arguments.values))]
+        blocks = _listed(run, network, output, k, arguments.exclude_seen, chosen, alone)
     return Answers.of_blocks(asked, list(blocks), names, run.fields[target].whole_numbers), is_one
 
 
@@ -368,14 +334,6 @@ def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str
         value = getattr(arguments, name)
         if value is not None and not (isinstance(value, tuple) and not value):
             raise OptionError(f"does not go with {what}", option=name)
-
-
-def _inputs(run: RunDirectory, output: str, arguments: RecommendArguments) -> Inputs:
-    """Return what is known of one basket, and of what else an argument says."""
-    for items in (arguments.items, *(arguments.fields or {}).values()):
-        _check_basket(items, arguments.values, is_sequence=False)  # `with_items` knows of sequences
-    known = with_items(run, output, arguments.items, arguments.fields)
-    return batches_of(run, known, arguments.values)
 
 
 def alike(
@@ -430,9 +388,7 @@ def reasons(
     if dataset is not None:
         example = dataset.sparse(field, dataset.rows_of([str(user)]))
     else:
-        _check_basket(items, values, is_sequence=False)
-        inputs = with_items(run, output, items, None)
-        batch = batches_of(run, inputs, values)[field]
+        batch = batches_of(run, with_items(run, output, items, None, values), values)[field]
         assert isinstance(batch, SparseBatch), "the field is sparse"
         example = batch
     [wanted], _ = listed_ids("item", [item])
@@ -457,7 +413,7 @@ def _listed(
     network: Network,
     output: str,
     k: int,
-    arguments: RecommendArguments,
+    exclude_seen: bool,
     chosen: Restrictions,
     batches: Iterable[tuple[Sequence[Any], Inputs]],
 ) -> Iterator[Block]:
@@ -468,7 +424,7 @@ def _listed(
         network: Its network; all its processes must call this.
         output: Name of the output.
         k: Number of items for each basket.
-        arguments: Whether items of a basket are left out.
+        exclude_seen: Whether items of a basket are left out.
         chosen: Which items may be recommended.
         batches: Keys of baskets, with what is known of them; nothing is known of the other input fields.
     """
@@ -480,7 +436,7 @@ def _listed(
             for layer in run.network.inputs
         }
         network.exchange.at(f"{len(keys):,} baskets")
-        own = fields.get(target) if arguments.exclude_seen else None
+        own = fields.get(target) if exclude_seen else None
         seen = own if isinstance(own, SparseBatch) else None
         yield chosen.block(network, fields, output, k, [str(key) for key in keys], names, seen)
 
@@ -493,54 +449,37 @@ def _basket_inputs(
     Raises:
         DataError: An item is unknown.
         FitError: The network reads no items.
-    """
-    field = field_of_items(run, output)
-    rows, values = _rows(run, field, known)
-    for start in range(0, len(rows), size):
-        block = slice(start, start + size)
-        batch = SparseBatch.from_lists(rows[block], None if values is None else values[block])
-        yield known.keys[block].to_pylist(), {field: batch}
-
-
-def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]], list[list[float]] | None]:
-    """The features of every basket, and their values if there are any.
-
-    A sequence keeps its order. Otherwise each feature of a basket occurs once, with its last value.
-
-    Raises:
-        DataError: An item is unknown.
         OptionError: There are values for a sequence.
     """
+    field = field_of_items(run, output)
+    vocabulary, is_sequence = run.vocabulary(field), run.fields[field].kind == "sequence"
+    if known.may_be_titles:
+        features = [found[0] for found in vocabulary.find_each(known.items)]
+    else:
+        features = vocabulary.index_of([str(item) for item in known.items]).tolist()
+    numbers = None
     if known.values is not None:
         check_reads_values(run, field, known.values)
-    is_sequence = run.fields[field].kind == "sequence"
-    named: list[list[int]] = [[] for _ in range(len(known.keys))]
-    values: list[list[float]] = [[] for _ in named]
-    numbers = np.ones(len(known.owners)) if known.values is None else known.values
-    features = _features(run.vocabulary(field), known)
-    for owner, feature, number in zip(
-        known.owners.tolist(), features.tolist(), numbers.tolist(), strict=True
-    ):
-        named[owner].append(feature)
-        values[owner].append(number)
-    if known.values is None:
-        return [ordered_history(row, None, is_sequence)[0] for row in named], None
-    pairs = [ordered_history(row, own, is_sequence) for row, own in zip(named, values, strict=True)]
-    return [row for row, _ in pairs], [own or [] for _, own in pairs]
-
-
-def _features(vocabulary: Vocabulary, known: Baskets) -> np.ndarray:
-    """The features of all items, int64 [Z]; raises DataError for an unknown one."""
-    if not known.may_be_titles:
-        return vocabulary.index_of([str(item) for item in known.items])
-    return np.array([found[0] for found in vocabulary.find_each(known.items)], dtype=np.int64)
+        numbers = known.values.tolist()
+    entries: list[list[int]] = [[] for _ in range(len(known.keys))]
+    for entry, owner in enumerate(known.owners.tolist()):
+        entries[owner].append(entry)
+    for start in range(0, len(entries), size):
+        rows = [
+            ordered_history(
+                [features[entry] for entry in own],
+                None if numbers is None else [numbers[entry] for entry in own],
+                is_sequence,
+            )
+            for own in entries[start : start + size]
+        ]
+        values = None if numbers is None else [own or [] for _, own in rows]
+        batch = from_rows([units for units, _ in rows], values)
+        yield known.keys[start : start + size].to_pylist(), {field: batch}
 
 
 Fields = Mapping[str, Any]
 """By input field: ids or titles of its features, or the numbers of a dense field; one value or a list."""
-
-OF_SEQUENCES = "the network reads a sequence"
-"""Why the order of items counts, for `check_order`."""
 
 
 def item_field(run: RunDirectory, output: str) -> str | None:
@@ -594,9 +533,9 @@ def field_to_explain(run: RunDirectory, output: str) -> str:
 
 
 def with_items(
-    run: RunDirectory, output: str, items: Sequence[str | int], fields: Fields | None
+    run: RunDirectory, output: str, items: Sequence[str | int], fields: Fields | None, values: Any = None
 ) -> dict[str, list[Any]]:
-    """Return the inputs by field, items first; raises OptionError, FitError."""
+    """Return the inputs by field, items first, which may have values; raises OptionError, FitError."""
     inputs = {name: list(value) if is_list(value) else [value] for name, value in (fields or {}).items()}
     known = list(dict.fromkeys(layer.field for layer in run.network.inputs))
     if unknown := next((name for name in inputs if name not in known), None):
@@ -605,26 +544,14 @@ def with_items(
             option="fields",
         )
     for name, value in (fields or {}).items():
-        if run.fields[name].kind != "sparse":
-            check_order(name, value, f"it is a {run.fields[name].kind} field")
-    is_empty = isinstance(items, list | tuple) and not items
-    named = [] if inputs and is_empty else checked_items(items)
-    if named:
-        field = field_of_items(run, output)
-        if run.fields[field].kind == "sequence":
-            check_order("items", items, OF_SEQUENCES)
-        inputs = {field: [*named, *inputs.pop(field, [])], **inputs}
-    return inputs
-
-
-def units_of_ids(vocabulary: Vocabulary, items: Sequence[str | int]) -> np.ndarray:
-    """Return the units of ids, int64; raises DataError for anything else, such as a title."""
-    ids = [str(item) for item in items]
-    units = vocabulary.places_of(ids)
-    if (units < 0).any():
-        rule = f"must be ids of the {len(vocabulary):,} that the run knows"
-        raise DataError(rule, option="items", value=ids[int(np.argmin(units))])
-    return units
+        if run.fields[name].kind != "sparse" or values is not None:
+            check_order(name, value)
+    if inputs and isinstance(items, list | tuple) and not items:
+        return inputs
+    named, field = checked_items(items), field_of_items(run, output)
+    if run.fields[field].kind == "sequence" or values is not None:
+        check_order("items", items)
+    return {field: [*named, *inputs.pop(field, [])], **inputs}
 
 
 def batches_of(
@@ -651,9 +578,9 @@ def batches_of(
         numbers = None if item_values is None or position else checked_values(item_values, len(values))
         if numbers is not None:
             check_reads_values(run, name, numbers)
-        by_field[name] = named_history(
-            run.vocabulary(name), checked_names(name, values), numbers, record.kind == "sequence"
-        )
+        found = run.vocabulary(name).find_each(checked_names(name, values))
+        units, own = ordered_history([first for first, *_ in found], numbers, record.kind == "sequence")
+        by_field[name] = from_rows([units], None if own is None else [own])
     return by_field
 
 
@@ -703,24 +630,3 @@ def numbers_of(field: str, values: Sequence[Any], width: int) -> list[float]:
         if not is_number or not abs(value) <= LARGEST:
             raise DataError("must be finite numbers of float32", place=f'field "{field}"', value=value)
     return [float(value) for value in values]
-
-
-def unlearnt(run: RunDirectory) -> dict[str, np.ndarray]:
-    """Return which features of the input fields a network has learnt nothing of, bool [width], by field.
-
-    They had no training interactions, and the network does not read what they are. A field without such
-    features is left out. So is every field where nothing is known of them: after a start from another run,
-    and without counts.
-    """
-    found = {}
-    for name in {layer.field for layer in run.network.inputs if run.start is None}:
-        if run.fields[name].kind != "dense" and run.fields[name].vocabulary_digest is not None:
-            counts = run.vocabulary(name).counts
-            if counts.any() and not counts.all():
-                found[name] = counts == 0
-    if found:
-        layout = run.layout
-        for name, own in described_weights(layout).items():
-            if layout.weights[name].input is not None:
-                found.pop(own.field, None)
-    return found

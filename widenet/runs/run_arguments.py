@@ -281,14 +281,9 @@ class CompareArguments(_Checked):
 
 
 @dataclass(frozen=True)
-class PredictArguments(_Checked):
-    """The arguments of `widenet.Model.predict`."""
+class _RankingArguments(_Checked):
+    """What `widenet.Model.predict` and `recommend` rank, and what they leave out."""
 
-    data: Annotated[
-        "Dataset | str | Path",
-        Argument("The dataset directory; every user in it gets recommendations."),
-    ]
-    k: Annotated[int, Argument("Number of recommendations for each user.", at_least=1)] = 100
     _: KW_ONLY
     output: Output = None
     exclude_seen: ExcludeSeen = True
@@ -300,6 +295,18 @@ class PredictArguments(_Checked):
     at_most: AtMost = None
     where: Where = None
     diversity: Diversity = 0.0
+
+
+@dataclass(frozen=True)
+class PredictArguments(_RankingArguments):
+    """The arguments of `widenet.Model.predict`."""
+
+    data: Annotated[
+        "Dataset | str | Path",
+        Argument("The dataset directory; every user in it gets recommendations."),
+    ]
+    k: Annotated[int, Argument("Number of recommendations for each user.", at_least=1)] = 100
+    _: KW_ONLY
     say: Annotated[
         Callable[[str], None] | None,
         Argument(
@@ -316,7 +323,7 @@ class PredictArguments(_Checked):
 
 
 @dataclass(frozen=True)
-class RecommendArguments(_Checked):
+class RecommendArguments(_RankingArguments):
     """The arguments of `widenet.Model.recommend`."""
 
     items: Annotated[Any, Argument("An id, a title or part of a title.", is_repeated=True)] = ()
@@ -342,9 +349,6 @@ class RecommendArguments(_Checked):
         Mapping[str, str] | None,
         Argument('The columns of a table of baskets: "user", "item" and "value". Default: guessed.', flag=""),
     ] = None
-    exclude_seen: ExcludeSeen = True
-    never: Never = None
-    only: Only = None
     never_for: Annotated[
         str | Path | Mapping[Any, Any] | None,
         Argument(
@@ -360,11 +364,6 @@ class RecommendArguments(_Checked):
             flag="",
         ),
     ] = None
-    weights: Weights = None
-    at_most: AtMost = None
-    where: Where = None
-    diversity: Diversity = 0.0
-    output: Output = None
     format: Annotated[
         Literal["pandas", "polars", "arrow"] | None,
         Argument("Return a table of this kind, with a row for each recommendation.", flag=""),

@@ -45,10 +45,10 @@ from widenet.predict.terms import count_neighbours
 from widenet.runs.cutting import Cut, making
 from widenet.runs.documents import path_of, prepared, run_of, start_of
 from widenet.runs.machines import fetch, ready
+from widenet.runs.made_of import fit_terms
 from widenet.runs.model import Model
 from widenet.runs.progress import IngestReport, TrainingReport
 from widenet.runs.run_arguments import TrainArguments
-from widenet.runs.term_search import fit_terms
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -1,13 +1,12 @@
-"""The routes: read a request, ask the model's thread, write the answer."""
+"""The routes: read a request, ask the model's thread, write the answer; and their OpenAPI document."""
 
 import asyncio
+import inspect
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from pathlib import Path
-from threading import Thread
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -15,29 +14,29 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from widenet.errors import WidenetError, nearest, worded
-from widenet.serve.batches import ModelThread, tell, too_late
-from widenet.serve.following import Follower
-from widenet.serve.guard import Guard
-from widenet.serve.openapi import document
+from widenet.errors import WidenetError, worded
+from widenet.serve import requests
+from widenet.serve.batches import Follower, ModelThread, tell, too_late
 from widenet.serve.page import PLACES, Page
 from widenet.serve.requests import (
-    LONGEST_SEARCH,
+    About,
+    Answer,
+    Answers,
     Ask,
-    Bounds,
     Explain,
     Finding,
-    Load,
+    Guard,
     Mistake,
     RecommendMany,
     Refusal,
     RefusedError,
     Score,
+    Search,
     Similar,
+    malformed,
     unavailable,
 )
 
-_T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]
 
 _ASKED: dict[str, msgspec.json.Decoder[Any]] = {
@@ -47,9 +46,7 @@ _ASKED: dict[str, msgspec.json.Decoder[Any]] = {
     "/v1/explain": msgspec.json.Decoder(Explain),
 }
 """The routes whose requests wait for the model, and what reads their bodies."""
-_LOAD = msgspec.json.Decoder(Load)
-_MOST_FOUND, _MOST_SEARCHES = 50, 16
-_PARAMETERS = "search", "attributes"
+_MOST_FOUND = 50
 
 _encode = msgspec.json.Encoder().encode
 
@@ -61,18 +58,11 @@ class Service:
         model: The thread of the model.
         follower: Loads newer models.
         guard: Who may ask.
-        bounds: What a request may ask for.
-        runs: Folder of runs that may be loaded by name; None: no such route.
     """
 
-    def __init__(
-        self, model: ModelThread, follower: Follower, guard: Guard, bounds: Bounds, runs: Path | None
-    ) -> None:
-        self._model, self._follower, self._guard, self._bounds = model, follower, guard, bounds
-        self._runs = runs if guard.token is not None else None
-        self._searches, self._searching = 0, asyncio.Lock()
-        self._loading: asyncio.Task[str] | None = None
-        self._works: set[Future[Any]] = set()
+    def __init__(self, model: ModelThread, follower: Follower, guard: Guard) -> None:
+        self._model, self._follower, self._guard = model, follower, guard
+        self._searching = asyncio.Lock()
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -86,7 +76,6 @@ class Service:
             self._route("/metrics", self.metrics),
             self._route("/openapi.json", self.openapi),
             *(self._route(path, page.answer, is_open=True) for path in PLACES),
-            *([] if self._runs is None else [self._route("/v1/admin/load", self.load, "POST")]),
         ]
         app = Starlette(
             routes=routes,
@@ -104,15 +93,6 @@ class Service:
         self._follower.close()
         await asyncio.to_thread(self._model.close)
 
-    def end_loads(self) -> None:
-        """Refuse a load that is under way; the event loop calls it."""
-        if self._loading is not None:
-            self._loading.cancel()
-
-    def is_working(self) -> bool:
-        """Return whether a thread still works, after the end."""
-        return bool(self._works) or self._follower.is_alive() or self._model.is_alive()
-
     def _route(self, path: str, handler: _Handler, method: str = "GET", is_open: bool = False) -> Route:
         name = "page" if path in PLACES else path
 
@@ -123,6 +103,8 @@ class Service:
                 response = await handler(request)
             except WidenetError as error:
                 response = _refused(error)
+            except msgspec.ValidationError as error:
+                response = _refused(malformed(error))
             except ClientDisconnect:
                 response = Response(status_code=400)
             except Exception as error:
@@ -138,7 +120,9 @@ class Service:
 
         async def handler(request: Request) -> Response:
             asks, are_many = _asks_of(await self._guard.decoded(request, decoder))
-            self._bounds.check(asks)
+            if len(asks) > self._model.max_rows:
+                rule = f"must hold at most {self._model.max_rows:,}"
+                raise RefusedError(422, "too_many", rule, option="requests", value=len(asks))
             answers = await self._model.answers(asks)
             for place, answer in enumerate(answers):
                 if isinstance(answer, WidenetError):
@@ -149,61 +133,15 @@ class Service:
 
     async def items(self, request: Request) -> Response:
         """The items whose id or title a text finds, and attributes of them."""
-        for name in request.query_params:
-            if name not in _PARAMETERS:
-                raise RefusedError(
-                    422,
-                    "malformed",
-                    f"is no parameter of the route{nearest(name, _PARAMETERS)}",
-                    option=name[:100],
-                )
-        text = request.query_params.get("search", "")
-        if not 1 <= len(text) <= LONGEST_SEARCH:
-            rule = f"must have 1 to {LONGEST_SEARCH} characters"
-            raise RefusedError(422, "out_of_bounds", rule, option="search", value=len(text))
-        names = [name for name in request.query_params.get("attributes", "").split(",") if name]
-        if self._searches >= _MOST_SEARCHES:
-            raise unavailable("busy", "too many searches wait")
+        wanted = msgspec.convert(dict(request.query_params), Search)
+        names = [name for name in wanted.attributes.split(",") if name]
         engine = self._model.engine
-        self._searches += 1
         try:
-            async with asyncio.timeout(self._model.rhythm.deadline_seconds), self._searching:
-                found = await self._in_thread(lambda: engine.catalogue.search(text, _MOST_FOUND, names))
+            async with asyncio.timeout(self._model.deadline_seconds), self._searching:
+                found = await asyncio.to_thread(engine.catalogue.search, wanted.search, _MOST_FOUND, names)
         except TimeoutError:
             raise too_late() from None
-        finally:
-            self._searches -= 1
         return _json(Finding(engine.fingerprint, found))
-
-    async def load(self, request: Request) -> Response:
-        """Serve another run of the folder."""
-        assert self._runs is not None
-        run = run_below(self._runs, (await self._guard.decoded(request, _LOAD)).run)
-        if self._loading is not None:
-            raise unavailable("busy", "another load is under way")
-        self._loading = asyncio.ensure_future(self._in_thread(lambda: self._follower.load(run)))
-        try:
-            return _json({"fingerprint": await self._loading})
-        except asyncio.CancelledError:
-            raise unavailable("ending", "the service ends") from None
-        finally:
-            self._loading = None
-
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        """Return what work gives in a thread of its own, for which the end of the service does not wait."""
-        future: Future[_T] = Future()
-
-        def run() -> None:
-            future.set_running_or_notify_cancel()
-            try:
-                future.set_result(work())
-            except Exception as error:
-                future.set_exception(error)
-
-        self._works.add(future)
-        future.add_done_callback(self._works.discard)
-        Thread(target=run, daemon=True).start()
-        return await asyncio.wrap_future(future)
 
     async def about(self, _: Request) -> Response:
         """Which model answers."""
@@ -227,19 +165,7 @@ class Service:
 
     async def openapi(self, _: Request) -> Response:
         """The OpenAPI document."""
-        return _json(document(self._bounds, self._runs is not None, self._guard.token is not None))
-
-
-def run_below(folder: Path, name: str) -> Path:
-    """Return a run of a folder by its name.
-
-    Raises:
-        RefusedError: There is no such run directly below the folder.
-    """
-    known = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
-    if name not in known or not (folder / name / "network.json").is_file():
-        raise RefusedError(404, "no_run", "there is no run of this name")
-    return folder / name
+        return _json(_document(self._model.max_rows, self._guard.token is not None))
 
 
 def _asks_of(post: Ask) -> tuple[Sequence[Ask], bool]:
@@ -271,3 +197,96 @@ async def _no_route(_: Request, __: Exception) -> Response:
 async def _wrong_method(_: Request, error: Exception) -> Response:
     headers = getattr(error, "headers", None)
     return _refused(RefusedError(405, "wrong_method", "the route takes another method", headers))
+
+
+_TYPES = (RecommendMany, Score, Similar, Explain, Search, Answer, Answers, Finding, About, Refusal)
+_REFERENCE = "#/components/schemas/{name}"
+_ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+"""A field of a docstring of Google's style: its name and sentences."""
+
+
+def _document(most_rows: int, with_token: bool) -> dict[str, Any]:
+    """Return the OpenAPI document.
+
+    Args:
+        most_rows: Largest number of requests in a body.
+        with_token: Whether requests need the token.
+    """
+    _, components = msgspec.json.schema_components(_TYPES, ref_template=_REFERENCE)
+    _describe(components)
+    search = components.pop("Search")
+    parameters = [
+        {"name": name, "in": "query", "required": name in search["required"], "schema": schema}
+        for name, schema in search["properties"].items()
+    ]
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "widenet",
+            "version": "1",
+            "description": f"A body holds at most {most_rows:,} requests.",
+        },
+        "security": [{"token": []}] if with_token else [],
+        "paths": _paths(parameters),
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _paths(parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what each route takes and answers."""
+    answer, basket = _of(Answer), ["1", "2"]
+    found = {"oneOf": [answer, _of(Answers)]}
+    several = "Items for a basket, for a user, or for several of them."
+    shares = "What each item of a history adds to the logit of an item, if the network is linear."
+    paths: dict[str, Any] = {
+        "/v1/recommend": _post(several, RecommendMany, {"items": basket, "k": 10}, found),
+        "/v1/score": _post(
+            "Scores of some items.", Score, {"items": basket, "candidates": ["3", "4"]}, answer
+        ),
+        "/v1/similar": _post("Items most similar to one.", Similar, {"item": "1"}, answer),
+        "/v1/explain": _post(shares, Explain, {"items": basket, "item": "3"}, answer),
+        "/v1/items": {"get": _operation("Items by id or title.", _of(Finding)) | {"parameters": parameters}},
+        "/v1/model": {"get": _operation("The model that answers.", _of(About))},
+    }
+    for path, summary in (
+        ("/health/live", "Whether the process answers."),
+        ("/health/ready", "Whether the model answers."),
+    ):
+        paths[path] = {"get": _operation(summary, {"type": "object"}) | {"security": []}}
+    return paths
+
+
+def _describe(components: dict[str, Any]) -> None:
+    """Describe messages and their fields by the docstrings of their classes."""
+    for name, component in components.items():
+        for kind in reversed(getattr(requests, name).__mro__[:-1]):
+            summary, _, attributes = inspect.cleandoc(kind.__doc__ or "").partition("\n\nAttributes:\n")
+            component["description"] = " ".join(summary.split())
+            for field, sentence in _ATTRIBUTE.findall(attributes):
+                if field in component["properties"]:
+                    component["properties"][field]["description"] = " ".join(sentence.split())
+
+
+def _of(kind: type) -> dict[str, str]:
+    return {"$ref": _REFERENCE.format(name=kind.__name__)}
+
+
+def _post(summary: str, body: type, example: Any, answer: Any) -> dict[str, Any]:
+    content = {"application/json": {"schema": _of(body), "example": example}}
+    return {"post": _operation(summary, answer) | {"requestBody": {"required": True, "content": content}}}
+
+
+def _operation(summary: str, answer: Any) -> dict[str, Any]:
+    def content(schema: Any) -> dict[str, Any]:
+        return {"application/json": {"schema": schema}}
+
+    return {
+        "summary": summary,
+        "responses": {
+            "200": {"description": "The answer.", "content": content(answer)},
+            "default": {"description": "Why there is no answer.", "content": content(_of(Refusal))},
+        },
+    }

@@ -2,58 +2,33 @@
 
 A batch waits for as many rows as those of the batch before it and those that waited then, but not for long.
 No more rows wait than the model answers in a given time, by the time that its latest batches took.
+
+Another thread follows the run: a newer model is loaded beside the one that answers, checked, and swapped in.
 """
 
 import asyncio
 import sys
 import traceback
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from threading import Condition, Thread
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Condition, Event, Thread
 from time import monotonic
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from widenet.errors import WidenetError, in_one_line
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.serve.engine import Engine
 from widenet.serve.requests import Ask, RefusedError, Result, unavailable
+from widenet.serve.serve_arguments import ServeArguments
 
 _ROWS = PREDICTED_ROWS["cpu"]
 """Rows that take as long as one of them."""
 _SHARE = 0.2
 """Share of the latest batch in the mean of the time that batches take."""
-
-
-@dataclass(frozen=True)
-class Rhythm:
-    """When a batch begins, and how much may wait.
-
-    Attributes:
-        max_batch: Largest number of rows of a batch.
-        max_delay_seconds: How long a batch waits at most for the rows that it expects.
-        queue: Largest number of rows that wait.
-        max_wait_seconds: How long a row should wait at most for its batch.
-        deadline_seconds: After this, nobody waits for a row any more.
-    """
-
-    max_batch: int
-    max_delay_seconds: float
-    queue: int
-    max_wait_seconds: float
-    deadline_seconds: float
-
-    def rows_in_time(self, block_seconds: float) -> int:
-        """Return how many rows may wait if the rows of a block take so long; a whole batch always may."""
-        blocks = int(self.max_wait_seconds / block_seconds) if block_seconds else self.queue
-        return min(self.queue, max(self.max_batch, blocks * self.block))
-
-    @property
-    def block(self) -> int:
-        """Rows that take as long as one of them."""
-        return min(_ROWS, self.max_batch)
 
 
 _BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -102,34 +77,17 @@ class Measurements:
         return bytes(generate_latest(self.registry))
 
 
-@dataclass(eq=False, slots=True)
-class _Asked:
-    """Requests that came together, and get their results together.
+class _Waiting(NamedTuple):
+    """A row.
 
     Attributes:
-        results: The results; its event loop alone may change it and the rest.
-        found: The results so far.
-        missing: How many there are not yet.
+        ask: The request.
+        result: Its answer; the event loop alone may change it.
+        arrived: When it came.
     """
 
-    results: "asyncio.Future[list[Result | None]]"
-    found: list[Result | None]
-    missing: int
-
-    def take(self, place: int, result: Result) -> None:
-        """Take a result, for which perhaps nobody waits any more."""
-        self.found[place] = result
-        self.missing -= 1
-        if not self.missing and not self.results.done():
-            self.results.set_result(self.found)
-
-
-class _Waiting(NamedTuple):
-    """A row, and whose it is."""
-
     ask: Ask
-    asked: _Asked
-    place: int
+    result: "asyncio.Future[Result]"
     arrived: float
 
 
@@ -138,13 +96,18 @@ class ModelThread:
 
     Attributes:
         engine: The model that answers the next batch.
+        arguments: When a batch begins, and how much may wait.
+        max_rows: Largest number of rows of a request.
+        deadline_seconds: After this, nobody waits for a row any more.
     """
 
-    def __init__(self, engine: Engine, rhythm: Rhythm, measured: Measurements) -> None:
-        self.engine, self.rhythm, self.measured = engine, rhythm, measured
+    def __init__(self, engine: Engine, arguments: ServeArguments, measured: Measurements) -> None:
+        self.engine, self.arguments, self.measured = engine, arguments, measured
+        self.max_rows = min(arguments.queue, arguments.max_batch)
+        self.deadline_seconds = arguments.deadline_ms / 1000
         self._waiting: deque[_Waiting] = deque()
         self._expected, self._free_since = 1, 0.0
-        self._block_seconds, self._most = 0.0, rhythm.queue
+        self._block_seconds, self._most = 0.0, arguments.queue
         self._wanted: int | None = None  # rows that the thread waits for, if it does
         self._began: float | None = None  # when the batch that is being computed began
         self._changed, self._closing = Condition(), False
@@ -169,28 +132,30 @@ class ModelThread:
     def is_stuck(self) -> bool:
         """Whether the model computes a batch for longer than anybody waits."""
         began = self._began
-        return began is not None and monotonic() - began > self.rhythm.deadline_seconds
+        return began is not None and monotonic() - began > self.deadline_seconds
 
-    async def answers(self, asks: Sequence[Ask]) -> Sequence[Result | None]:
+    async def answers(self, asks: Sequence[Ask]) -> Sequence[Result]:
         """Return the answer to each request, or why there is none.
 
         Raises:
             RefusedError: There is no room for all, the deadline is over, or the service ends.
         """
-        asked = _Asked(asyncio.get_running_loop().create_future(), [None] * len(asks), len(asks))
-        now = monotonic()
+        loop, now = asyncio.get_running_loop(), monotonic()
+        rows = [_Waiting(ask, loop.create_future(), now) for ask in asks]
         with self._changed:
             if self._closing:
                 raise unavailable("ending", "the service ends")
             if len(self._waiting) + len(asks) > self._most:
                 raise unavailable("busy", "too many requests wait")
-            self._waiting.extend(_Waiting(ask, asked, place, now) for place, ask in enumerate(asks))
+            self._waiting.extend(rows)
             if self._wanted is not None and len(self._waiting) >= self._wanted:
                 self._changed.notify()
         try:
-            async with asyncio.timeout(self.rhythm.deadline_seconds):
-                return await asked.results
+            async with asyncio.timeout(self.deadline_seconds):
+                return [await row.result for row in rows]
         except TimeoutError:
+            for row in rows:
+                row.result.cancel()
             raise too_late() from None
 
     def swap(self, engine: Engine) -> None:
@@ -205,7 +170,7 @@ class ModelThread:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join(self.rhythm.deadline_seconds)
+        self._thread.join(self.deadline_seconds)
 
     def _run(self) -> None:
         with fixed_arithmetic():
@@ -214,18 +179,18 @@ class ModelThread:
 
     def _take(self) -> tuple[Engine, list[_Waiting]] | None:
         """Wait for a batch; None at the end."""
-        rhythm = self.rhythm
+        max_batch = self.arguments.max_batch
         with self._changed:
             self._wait_for_rows(1)
             if not self._waiting:
                 return None
             # Whoever was just answered often asks again: a batch of all takes hardly longer than one of half.
-            enough = min(rhythm.max_batch, self._expected)
+            enough = min(max_batch, self._expected)
             began = max(self._waiting[0].arrived, self._free_since)
-            left = began + rhythm.max_delay_seconds - monotonic()
+            left = began + self.arguments.max_delay_ms / 1000 - monotonic()
             if left > 0:
                 self._wait_for_rows(enough, left)
-            number = min(rhythm.max_batch, len(self._waiting))
+            number = min(max_batch, len(self._waiting))
             return self.engine, [self._waiting.popleft() for _ in range(number)]
 
     def _wait_for_rows(self, number: int, seconds: float | None = None) -> None:
@@ -235,7 +200,7 @@ class ModelThread:
         self._wanted = None
 
     def _answer(self, engine: Engine, batch: Sequence[_Waiting]) -> None:
-        awaited = [each for each in batch if not each.asked.results.done()]
+        awaited = [each for each in batch if not each.result.done()]
         if not awaited:
             return
         self._began = start = monotonic()
@@ -248,11 +213,14 @@ class ModelThread:
             results = [_alone(engine, each.ask) for each in awaited]
         end, self._began = monotonic(), None
         self.measured.busy.inc(end - start)
-        latest = (end - start) / -(-len(awaited) // self.rhythm.block)
+        queue, max_batch = self.arguments.queue, self.arguments.max_batch
+        block = min(_ROWS, max_batch)
+        latest = (end - start) / -(-len(awaited) // block)
         before = self._block_seconds or latest
         with self._changed:
-            self._block_seconds = before + _SHARE * (latest - before)
-            self._most = self.rhythm.rows_in_time(self._block_seconds)
+            self._block_seconds = mean = before + _SHARE * (latest - before)
+            blocks = int(self.arguments.max_wait_ms / 1000 / mean) if mean else queue
+            self._most = min(queue, max(max_batch, blocks * block))  # a whole batch may always wait
             self._expected, self._free_since = len(batch) + len(self._waiting), end
         _deliver(awaited, results)
 
@@ -281,6 +249,93 @@ def _deliver(rows: Sequence[_Waiting], results: Sequence[Result]) -> None:
 
     def deliver() -> None:
         for row, result in zip(rows, results, strict=True):
-            row.asked.take(row.place, result)
+            if not row.result.done():  # somebody waits for it
+                row.result.set_result(result)
 
-    rows[0].asked.results.get_loop().call_soon_threadsafe(deliver)
+    rows[0].result.get_loop().call_soon_threadsafe(deliver)
+
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+State = tuple[str, str, tuple[int, int] | None]
+
+
+def state_of(run: Path) -> State:
+    """Return what changes when a run's path leads to another model: its place, its pointer, its weights."""
+    place, pointer, weights = run.resolve(), "", None
+    try:
+        status = (place / "model" / "manifest.json").stat()
+        weights = status.st_ino, status.st_mtime_ns
+    except OSError:
+        try:
+            pointer = (place / "checkpoints" / "latest").read_text("utf-8", errors="replace")
+        except OSError:
+            pointer = ""
+    return str(place), pointer, weights
+
+
+class Follower:
+    """Replaces the model of a thread when its run has a newer one.
+
+    Args:
+        run: The run that is followed.
+        state: Its state before the model that answers was loaded.
+        model: The thread of the model.
+        load: Loads the model of a run.
+    """
+
+    def __init__(self, run: Path, state: State, model: ModelThread, load: Callable[[Path], Engine]) -> None:
+        self.run, self._model, self._load = run, model, load
+        self._state, self._told = state, ""
+        self._is_ending = Event()
+        self._thread = Thread(target=self._follow, name="follower", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End; a load that has begun is not waited for."""
+        self._is_ending.set()
+
+    def is_alive(self) -> bool:
+        """Return whether it still looks or loads."""
+        self._thread.join(0.1)
+        return self._thread.is_alive()
+
+    def look(self) -> None:
+        """Swap the model in if the run has another one; a failure is told once, and the old one stays."""
+        state = None
+        try:
+            state = state_of(self.run)
+            if state == self._state:
+                return
+            engine = self._load(self.run)
+        except Exception as error:
+            self._model.measured.failed_loads.inc()
+            if state is not None and not is_of_system(error):  # the same files may be readable later
+                self._state = state
+            sentence = str(error) if isinstance(error, WidenetError) else f"{type(error).__name__}: {error}"
+            if self._told != sentence and not self._is_ending.is_set():  # the end may have caused it
+                self._told = sentence
+                _say(f"{self.run}: the model that answers stays: {sentence}")
+            return
+        self._state, self._told = state, ""
+        if engine.fingerprint != self._model.engine.fingerprint:
+            self._model.swap(engine)
+            _say(f"{self.run}: a newer model answers: {engine.fingerprint}")
+
+    def _follow(self) -> None:
+        while not self._is_ending.wait(_SECONDS_BETWEEN_LOOKS):
+            self.look()
+
+
+def is_of_system(error: BaseException) -> bool:
+    """Return whether the system caused an error: a disk was away, or too many files were open."""
+    return any(isinstance(each, OSError) for each in (error, error.__cause__, error.__context__))
+
+
+def _say(sentence: str) -> None:
+    """Print a line to standard error; control characters become escapes."""
+    print(f"widenet: {in_one_line(sentence)}", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,31 +1,53 @@
-"""Answers batches of requests with one loaded model; only one thread at a time may call it."""
+"""Answers batches of requests with one loaded model; only one thread at a time may call it.
+
+Requests name people, whom the network is fed with, and items, which have titles and attributes.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cached_property
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import torch
+from torch import Tensor
 
 from widenet.baselines.evaluate import output_name
+from widenet.data.attributes import Attributes
 from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError, WidenetError
 from widenet.knn.neighbours import Neighbours
+from widenet.model.network import Network
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.predict.filtered_lists import ListRules, best_lists
-from widenet.predict.filters import banned_by, check_weighable, checked_factor, names_none, rules_of
-from widenet.predict.shares import shares, why_no_shares
-from widenet.predict.top_k import Filter, Only, top_k
+from widenet.predict.restrictions import (
+    banned_by,
+    check_weighable,
+    checked_values,
+    existing,
+    history,
+    known_parts,
+    names_none,
+    ordered_history,
+    rules_of,
+    seen_entries,
+)
+from widenet.predict.terms import shares, why_no_shares
+from widenet.predict.top_k import Filter, ListRules, Only, top_k
 from widenet.runs import Model
-from widenet.runs.recommending import field_to_explain, item_field, reads_values, unlearnt
-from widenet.serve.catalogue import Catalogue, Names, Scored
-from widenet.serve.people import Inputs, People
+from widenet.runs.recommending import (
+    check_reads_values,
+    field_to_explain,
+    item_field,
+    numbers_of,
+    reads_values,
+)
 from widenet.serve.requests import (
     About,
     Answer,
@@ -38,15 +60,311 @@ from widenet.serve.requests import (
     HeldPart,
     Item,
     Measure,
+    Person,
     Recommend,
     RefusedError,
     Result,
     Score,
     Similar,
+    Unknown,
 )
-from widenet.sparse import SparseBatch, from_rows
-from widenet.spec.network import NetworkSpec
-from widenet.training.run_directory import FieldRecord, in_8_bits
+from widenet.sparse import SparseBatch, from_rows, stacked
+from widenet.training.run_directory import RunDirectory, in_8_bits
+
+_SHOWN = 5
+
+Scored = Sequence[tuple[int, float]]
+"""Units with their scores."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Places of ids.
+
+    Attributes:
+        what: What the ids name, for messages: "item".
+        place_of: Place of every id.
+    """
+
+    what: str
+    place_of: dict[str, int]
+
+    @classmethod
+    def of(cls, what: str, ids: Sequence[str]) -> "Names":
+        """Index ids; of equal ones the first counts."""
+        return cls(what, {name: place for place, name in reversed([*enumerate(ids)])})
+
+    def unit(self, name: str) -> int:
+        """Return the place of an id; raises RefusedError if nothing has it."""
+        (place,) = self.places([name], "refuse", [])
+        assert place is not None
+        return place
+
+    def places(self, ids: Sequence[str], unknown: Unknown, skipped: list[str]) -> list[int | None]:
+        """Return the place of every id, None for a skipped one.
+
+        Args:
+            ids: The ids.
+            unknown: What to do with those that nothing has.
+            skipped: These, out.
+
+        Raises:
+            RefusedError: An id is unknown, and none may be.
+        """
+        places = [*map(self.place_of.get, ids)]
+        if None not in places:
+            return places
+        missing = [name for name, place in zip(ids, places, strict=True) if place is None]
+        if unknown == "refuse":
+            shown = ", ".join(repr(name) for name in missing[:_SHOWN])
+            more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+            raise RefusedError(422, f"unknown_{self.what}", f"no {self.what} has the id {shown}{more}")
+        skipped[:] = dict.fromkeys([*skipped, *missing])
+        return places
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The items of an output.
+
+    Attributes:
+        vocabulary: Their ids and titles.
+        attributes: Their attributes, if they have any.
+    """
+
+    vocabulary: Vocabulary
+    attributes: Attributes | None
+
+    def checked(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names of attributes that a request asks for, once each; raises WidenetError."""
+        distinct = tuple(dict.fromkeys(names or ()))
+        for name in distinct:
+            existing(self.attributes, "attributes").check(name)
+        return distinct
+
+    def items(self, answers: Sequence[Scored], names: Sequence[tuple[str, ...]]) -> list[list[Item]]:
+        """Return the items of several answers, which are read together.
+
+        Args:
+            answers: Units and scores of each.
+            names: The attributes that its items have; see `checked`.
+        """
+        titles = iter(self.vocabulary.named([unit for scored in answers for unit, _ in scored]))
+        found = [
+            [Item(*title, score) for title, (_, score) in zip(islice(titles, len(each)), each, strict=True)]
+            for each in answers
+        ]
+        for together in dict.fromkeys(each for each in names if each):
+            asked = [place for place, own in enumerate(names) if own == together]
+            units = [unit for place in asked for unit, _ in answers[place]]
+            items = [item for place in asked for item in found[place]]
+            assert self.attributes is not None
+            for item, own in zip(items, self.attributes.of(units, together), strict=True):
+                item.attributes = own
+        return found
+
+    def search(self, text: str, most: int, names: Sequence[str] = ()) -> list[Found]:
+        """Return the items that a text finds by id or title, best first; any thread may call it.
+
+        Args:
+            text: The text.
+            most: Largest number of items.
+            names: Attributes to return.
+
+        Raises:
+            WidenetError: There is no such attribute.
+        """
+        distinct = self.checked(names)
+        units = self.vocabulary.search(text, most)
+        found = self.listed(units)
+        if self.attributes is not None and distinct:
+            for each, own in zip(found, self.attributes.of(units, distinct), strict=True):
+                each.attributes = own
+        return found
+
+    def listed(self, units: Sequence[int]) -> list[Found]:
+        """Return items without scores."""
+        return [Found(*each) for each in self.vocabulary.named(units)]
+
+
+History = tuple[list[int], list[float] | None]
+"""A person's features of a sparse field in the network's order, and their values; None: all are 1."""
+_NO_HISTORY: History = ([], None)
+
+
+@dataclass
+class Inputs:
+    """What the network is fed with for one person.
+
+    Attributes:
+        row: Row of a user of the dataset; None for a basket.
+        histories: Histories of a basket, by field.
+        numbers: Its numbers, by dense field.
+        skipped: Unknown ids.
+    """
+
+    row: int | None = None
+    histories: dict[str, History] = field(default_factory=dict)
+    numbers: dict[str, list[float]] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class People:
+    """Makes batches of people for one network.
+
+    Attributes:
+        run: The run.
+        network: Its network.
+        output: The output that recommends.
+        names: Ids of the features, by field with a vocabulary.
+        dataset: Users; None without any.
+        users: Their ids.
+    """
+
+    run: RunDirectory
+    network: Network
+    output: str
+    names: Mapping[str, Names]
+    dataset: Dataset | None
+    users: Names | None
+
+    @cached_property
+    def _item_field(self) -> str | None:
+        return item_field(self.run, self.output)
+
+    @cached_property
+    def _fields(self) -> dict[str, None]:
+        """The fields that the network reads, in the order of its inputs."""
+        return dict.fromkeys(layer.field for layer in self.network.spec.inputs)
+
+    def known(self, person: Person) -> Inputs:
+        """Return what a request says of a person.
+
+        Raises:
+            RefusedError: It contradicts itself, or names what nobody has.
+        """
+        if person.user is not None:
+            if person.items is not None or person.values is not None or person.fields is not None:
+                raise RefusedError(
+                    422, "contradiction", "goes without items, values and fields", option="user"
+                )
+            if self.users is None:
+                raise RefusedError(422, "no_users", "needs a service with a dataset", option="user")
+            return Inputs(row=self.users.unit(person.user))
+        return self._basket(person)
+
+    def _basket(self, person: Person) -> Inputs:
+        known, given = Inputs(), dict(person.fields or {})
+        if not person.items and not given:
+            raise RefusedError(422, "nothing_known", "must name at least one item", option="items")
+        own = self._item_field if person.items else None
+        if person.items:
+            if own is None or own in given:
+                rule = "need a network that reads them, and go without their field"
+                raise RefusedError(422, "contradiction", rule, option="items")
+            given = {own: [*person.items], **given}
+        elif person.values is not None:
+            raise RefusedError(422, "contradiction", "need items", option="values")
+        for name, value in given.items():
+            if name not in self._fields:
+                rule = f"must name fields of {', '.join(sorted(self._fields))}"
+                raise RefusedError(422, "unknown_field", rule, option="fields", value=name)
+            listed, record = value if isinstance(value, list) else [value], self.run.fields[name]
+            if record.kind == "dense":
+                known.numbers[name] = numbers_of(name, listed, record.width)
+                continue
+            ids = [each for each in listed if isinstance(each, str)]
+            if len(ids) < len(listed):
+                raise RefusedError(422, "wrong_type", f"must hold ids as texts for {name!r}", option="fields")
+            places, numbers = self.names[name].places(ids, person.unknown, known.skipped), None
+            units = [place for place in places if place is not None]
+            if name == own and person.values is not None:
+                values = checked_values(person.values, len(ids))
+                check_reads_values(self.run, name, values)
+                numbers = [each for each, place in zip(values, places, strict=True) if place is not None]
+            known.histories[name] = ordered_history(units, numbers, record.kind == "sequence")
+        return known
+
+    def batch(self, people: Sequence[Inputs], part: Part | None = None) -> dict[str, SparseBatch | Tensor]:
+        """Return the fields of a batch; users of the dataset must come first.
+
+        Args:
+            people: The people.
+            part: Users are as they were before this part of the dataset; None: with all parts.
+        """
+        rows = np.array([known.row for known in people if known.row is not None], dtype=np.int64)
+        baskets = [known for known in people if known.row is None]
+        return {name: self._together(name, rows, baskets, part) for name in self._fields}
+
+    def _together(
+        self, name: str, rows: np.ndarray, baskets: Sequence[Inputs], part: Part | None
+    ) -> SparseBatch | Tensor:
+        parts: list[Any] = []  # all sparse, or all dense
+        if len(rows):
+            assert self.dataset is not None
+            parts.append(history(self.dataset, name, rows, known_parts(self.dataset, name, part)))
+        record = self.run.fields[name]
+        if record.kind == "dense":
+            zeros = [0.0] * record.width
+            listed = [basket.numbers.get(name, zeros) for basket in baskets]
+            numbers = torch.tensor(listed, dtype=torch.float32).view(len(baskets), record.width)
+            return torch.cat([*parts, numbers])
+        return stacked([*parts, _batch_of([basket.histories.get(name, _NO_HISTORY) for basket in baskets])])
+
+    def are_known(self, people: Sequence[Inputs], fields: Mapping[str, SparseBatch | Tensor]) -> list[bool]:
+        """Return whether the network knows anything of each person, from a batch of them."""
+        known = np.zeros(len(people), dtype=bool)
+        for name, rows in fields.items():
+            if isinstance(rows, SparseBatch):
+                known[rows.example_of_entry().numpy()] = True
+            else:
+                known |= [each.row is not None or name in each.numbers for each in people]
+        listed: list[bool] = known.tolist()
+        return listed
+
+    def parts(self) -> list[HeldPart]:
+        """Return the parts of the users' items that were set aside."""
+        name = self.network.outputs[self.output].spec.field
+        field = None if self.dataset is None else self.dataset.field(name)
+        held: tuple[HeldPart, ...] = ("validation", "heldout")
+        return [] if field is None else [part for part in held if part in field.parts]
+
+    def held_out(self, row: int, part: HeldPart) -> list[int]:
+        """Return the units of a user's items in a part."""
+        assert self.dataset is not None
+        name = self.network.outputs[self.output].spec.field
+        units: list[int] = self.dataset.sparse(name, [row], part).indices.tolist()
+        return units
+
+    def example(self, known: Inputs, name: str) -> SparseBatch:
+        """Return the history of one person in a sparse field, as `Model.explain` reads it."""
+        if known.row is not None:
+            assert self.dataset is not None
+            return self.dataset.sparse(name, [known.row])
+        return _batch_of([known.histories[name]])
+
+    def seen(self, people: Sequence[Inputs], part: Part | None = None) -> list[list[int]]:
+        """Return the units of the output's field that each person has; users must come first."""
+        name = self.network.outputs[self.output].spec.field
+        rows = np.array([known.row for known in people if known.row is not None], dtype=np.int64)
+        found: list[list[int]] = []
+        if len(rows):
+            assert self.dataset is not None
+            entries = seen_entries(self.dataset, name, rows, known_parts(self.dataset, name, part))
+            ends, units = entries.indptr.tolist(), entries.indices.tolist()
+            found = [units[start:stop] for start, stop in pairwise(ends)]
+        for known in people[len(rows) :]:
+            found.append(known.histories.get(name, _NO_HISTORY)[0])
+        return found
+
+
+def _batch_of(histories: Sequence[History]) -> SparseBatch:
+    rows = [units for units, _ in histories]
+    if all(values is None for _, values in histories):
+        return from_rows(rows)
+    return from_rows(rows, [values or [1.0] * len(units) for units, values in histories])
+
 
 _MOST_RULES, _RULES_BYTES = 32, 2**28
 _MOST_VALUES = 100
@@ -58,35 +376,22 @@ _Pairs = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class _Row:
-    """A person of a batch: which request, who, what to leave out and to choose from, and how to answer."""
+    """A person of a batch: which request, who, and what to rank and how.
+
+    A request for scores is one for its candidates alone, in their order.
+    """
 
     place: int
-    ask: Recommend | Score
     known: Inputs
-    never: list[int]
-    only: list[int] | None
-    candidates: list[int | None]
-    rules: tuple[Filter, ListRules]
+    k: int
     names: tuple[str, ...]
-    factors: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def part(self) -> HeldPart | None:
-        return self.ask.part if isinstance(self.ask, Recommend) else None
-
-    @property
-    def k(self) -> int:
-        return len(self.candidates) if isinstance(self.ask, Score) else self.ask.k
-
-
-@dataclass(frozen=True)
-class _Near:
-    """A request of a batch for the items most similar to a unit, and their attributes."""
-
-    place: int
-    ask: Similar
-    unit: int
-    names: tuple[str, ...]
+    shows_seen: bool = True
+    part: HeldPart | None = None
+    never: Sequence[int] = ()
+    only: Sequence[int] | None = None
+    is_scored: bool = False
+    rules: tuple[Filter, ListRules] = _NO_RULES
+    factors: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -154,7 +459,7 @@ class Engine:
             users = before.people.users
         else:
             users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
-        people = People(model.run, model.network, name, names, dataset, users, unlearnt(model.run))
+        people = People(model.run, model.network, name, names, dataset, users)
         run_name = Path(run).resolve().name
         catalogue = Catalogue(vocabularies[target], model.run.attributes(target))
         fingerprint = model.fingerprint()
@@ -191,69 +496,70 @@ class Engine:
 
     def answers(self, asks: Sequence[Ask]) -> list[Result]:
         """Return the answer to each request, or its refusal; within `fixed_arithmetic`."""
-        results: list[Result | None] = [None] * len(asks)
-        rows: list[_Row] = []
-        alike: dict[Measure, list[_Near]] = {}
+        results: dict[int, Result] = {}
+        by_rules: dict[tuple[object, ...], list[_Row]] = {}
+        alike: dict[Measure, dict[int, Similar]] = {}
         for place, ask in enumerate(asks):
             try:
                 if isinstance(ask, Similar):
-                    (unit,) = self.items.places([ask.item], "refuse", [])
-                    assert unit is not None
-                    names = self.catalogue.checked(ask.attributes)
-                    alike.setdefault(ask.measure, []).append(_Near(place, ask, unit, names))
+                    self.items.unit(ask.item)
+                    self.catalogue.checked(ask.attributes)
+                    alike.setdefault(ask.measure, {})[place] = ask
                 elif isinstance(ask, Explain):
                     results[place] = self._explained(ask)
                 else:
-                    rows.append(self._row(place, ask))
+                    row = self._row(place, ask)
+                    decisive_k = row.k if row.rules[1].diversity else 0
+                    together = id(row.rules), decisive_k, row.part, bool(row.factors)
+                    by_rules.setdefault(together, []).append(row)
             except WidenetError as error:
                 results[place] = error
-        rows.sort(key=lambda row: row.known.row is None)  # users of the dataset first
-        by_rules: dict[tuple[object, ...], list[_Row]] = {}
-        for row in rows:
-            decisive_k = row.k if row.rules[1].diversity else 0
-            by_rules.setdefault((id(row.rules), decisive_k, row.part, bool(row.factors)), []).append(row)
-        for together in by_rules.values():
-            for row, answer in zip(together, self._recommended(together), strict=True):
-                results[row.place] = answer
+        for rows in by_rules.values():
+            rows.sort(key=lambda row: row.known.row is None)  # users of the dataset first
+            results |= self._recommended(rows)
         for measure, asked in alike.items():
-            for near, result in zip(asked, self._nearest(measure, asked), strict=True):
-                results[near.place] = result
-        return [result for result in results if result is not None]
+            results |= self._nearest(measure, asked)
+        return [results[place] for place in range(len(asks))]
 
     def _row(self, place: int, ask: Recommend | Score) -> _Row:
         known, names = self.people.known(ask), self.catalogue.checked(ask.attributes)
         if isinstance(ask, Score):
-            candidates = self.items.places(ask.candidates, ask.unknown, known.skipped)
-            only = [unit for unit in candidates if unit is not None]
-            return _Row(place, ask, known, [], only, candidates, _NO_RULES, names)
+            places = self.items.places(ask.candidates, ask.unknown, known.skipped)
+            only = [unit for unit in places if unit is not None]
+            return _Row(place, known, len(ask.candidates), names, only=only, is_scored=True)
         if ask.part is not None and (known.row is None or ask.part not in self.people.parts()):
             raise RefusedError(422, "no_part", f"needs a user with {ask.part} items", option="part")
-        never = [unit for unit in self._units("never", ask.never or [], ask, known) if unit is not None]
-        rules, factors = self._rules_of(ask), self._factors(ask, known)
-        return _Row(place, ask, known, never, self._only(ask, known), [], rules, names, factors)
+        if ask.weights:
+            check_weighable(self.model.network.outputs[self.output].spec)
+        return _Row(
+            place,
+            known,
+            ask.k,
+            names,
+            ask.include_seen,
+            ask.part,
+            [*self._units("never", ask, known)] if ask.never else (),
+            None if ask.only is None else [*self._units("only", ask, known)],
+            rules=self._rules_of(ask),
+            factors=dict(sorted(self._units("weights", ask, known).items())) if ask.weights else {},
+        )
 
-    def _units(self, name: str, ids: Sequence[str], ask: Recommend, known: Inputs) -> list[int | None]:
-        """Return the units of a filter's ids, None for unknown ones, which have no effect, as in the library.
+    def _units(self, name: str, ask: Recommend, known: Inputs) -> dict[int, float]:
+        """Return the known units of a filter, and their weights; unknown ids have no effect.
 
         Raises:
-            DataError: All are unknown, and the request does not say that it knows.
+            DataError: All are unknown, and the request does not say that it knows, or may have nothing else.
         """
-        units = self.items.places(ids, "skip", known.skipped)
-        if ids and not any(unit is not None for unit in units) and ask.unknown == "refuse":
-            raise names_none(name, self.catalogue.vocabulary, ids[0])
-        return units
-
-    def _only(self, ask: Recommend, known: Inputs) -> list[int] | None:
-        """Return the units to choose from, None for all; raises DataError if no id is known."""
-        if ask.only is None:
-            return None
-        units = [unit for unit in self._units("only", ask.only, ask, known) if unit is not None]
-        if not units:
-            raise names_none("only", self.catalogue.vocabulary, next(iter(ask.only), None))
+        ids: Sequence[str] | Mapping[str, float] = getattr(ask, name) or {}
+        weights = ids.values() if isinstance(ids, Mapping) else [1.0] * len(ids)
+        places = self.items.places([*ids], "skip", known.skipped)
+        units = {unit: weight for unit, weight in zip(places, weights, strict=True) if unit is not None}
+        if not units and (name == "only" or ask.unknown == "refuse"):
+            raise names_none(name, self.catalogue.vocabulary, next(iter(ids), None))
         return units
 
     def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:
-        """Return a request's rules, one object for equal rules; raises WidenetError for wrong ones."""
+        """Return a request's rules, one object for equal ones; raises WidenetError for wrong ones."""
         if not (ask.at_most or ask.where or ask.diversity):
             return _NO_RULES
         key = msgspec.json.encode((ask.at_most, ask.where, ask.diversity))
@@ -267,91 +573,60 @@ class Engine:
             self._rules[key] = allowed.to(device), rules
         return self._rules[key]
 
-    def _factors(self, ask: Recommend, known: Inputs) -> dict[int, float]:
-        """Return the weights of known units, in order; raises WidenetError for wrong ones."""
-        if not ask.weights:
-            return {}
-        check_weighable(self.model.network.outputs[self.output].spec)
-        numbers = [checked_factor(*pair) for pair in ask.weights.items()]
-        pairs = zip(self._units("weights", [*ask.weights], ask, known), numbers, strict=True)
-        return dict(sorted((unit, number) for unit, number in pairs if unit is not None))
-
-    def _recommended(self, rows: Sequence[_Row]) -> list[Result]:
-        people = [row.known for row in rows]
-        hides = [isinstance(row.ask, Recommend) and not row.ask.include_seen for row in rows]
-        part = rows[0].part
-        seen = self.people.seen(people, part) if any(hides) else [[] for _ in rows]
+    def _recommended(self, rows: Sequence[_Row]) -> dict[int, Result]:
+        """Return the answers to rows with the same rules, by place; users of the dataset must come first."""
+        people, part, width = [row.known for row in rows], rows[0].part, max(row.k for row in rows)
+        shows_all = all(row.shows_seen for row in rows)
+        seen = [[] for _ in rows] if shows_all else self.people.seen(people, part)
         excluded = [
-            [*(own if hidden else []), *row.never] for own, hidden, row in zip(seen, hides, rows, strict=True)
+            [*([] if row.shows_seen else own), *row.never] for own, row in zip(seen, rows, strict=True)
         ]
         only = None
         if any(row.only is not None for row in rows):
-            only = Only(
-                from_rows([sorted(set(row.only or [])) for row in rows]),
-                torch.tensor([row.only is not None for row in rows]),
-            )
-        factors = [row.factors for row in rows]
+            units = from_rows([sorted(set(row.only or ())) for row in rows])
+            only = Only(units, torch.tensor([row.only is not None for row in rows]))
+        factors, (allowed, rules) = [row.factors for row in rows], rows[0].rules
         network, fields = self.model.network, self.people.batch(people, part)
-        allowed, rules = rows[0].rules
-        scores_EK, units_EK = best_lists(
+        scores_EK, units_EK = top_k(
             network,
             fields,
             self.output,
-            max(row.k for row in rows),
+            width,
             from_rows(excluded) if any(excluded) else None,
             allowed.within(len(self.catalogue.vocabulary), network.outputs[self.output]),
-            rules,
-            only,
-            from_rows([[*own] for own in factors], [[*own.values()] for own in factors])
+            factors=from_rows([[*own] for own in factors], [[*own.values()] for own in factors])
             if any(factors)
             else None,
+            only=only,
+            rules=rules,
         )
-        found: list[_Pairs | None] = []
         are_finite = ((units_EK < 0) | scores_EK.isfinite()).all(dim=1).tolist()
+        found: list[_Pairs] = []
         lists = zip(rows, units_EK.tolist(), scores_EK.tolist(), are_finite, strict=True)
         for row, units, scores, is_finite in lists:
-            if not is_finite:
-                found.append(None)
-                continue
             pairs = [pair for pair in zip(units, scores, strict=True) if pair[0] >= 0]
-            if isinstance(row.ask, Score):
+            if row.is_scored and is_finite:
                 score_of = dict(pairs)
-                pairs = [(unit, score_of[unit]) for unit in row.candidates if unit is not None]
+                pairs = [(unit, score_of[unit]) for unit in row.only or ()]
             found.append(pairs[: row.k])
-        return self._named(rows, found, self.people.are_known(people, fields))
-
-    def _named(
-        self,
-        rows: Sequence[_Row],
-        found: Sequence[Scored | None],
-        are_known: Sequence[bool],
-    ) -> list[Result]:
-        items = self.catalogue.items([pairs or [] for pairs in found], [row.names for row in rows])
-        return [
-            RefusedError(422, "overflow", "the scores are not finite")
-            if pairs is None
-            else Answer(
-                self.fingerprint,
-                named,
-                row.known.skipped,
-                self._held_out(row),
-                is_known,
-            )
-            for row, pairs, named, is_known in zip(rows, found, items, are_known, strict=True)
-        ]
-
-    def _held_out(self, row: _Row) -> list[Found] | msgspec.UnsetType:
-        if row.part is None or row.known.row is None:
-            return msgspec.UNSET
-        return self.catalogue.listed(self.people.held_out(row.known.row, row.part))
+        results: dict[int, Result] = {}
+        items = self.catalogue.items(found, [row.names for row in rows])
+        are_known = self.people.are_known(people, fields)
+        for row, named, is_finite, is_known in zip(rows, items, are_finite, are_known, strict=True):
+            if not is_finite:
+                results[row.place] = RefusedError(422, "overflow", "the scores are not finite")
+                continue
+            answer = Answer(self.fingerprint, named, row.known.skipped, is_personal=is_known)
+            if row.part is not None and row.known.row is not None:
+                answer.held_out = self.catalogue.listed(self.people.held_out(row.known.row, row.part))
+            results[row.place] = answer
+        return results
 
     def _explained(self, ask: Explain) -> Answer:
         """Return what each item of a history adds to a logit, the largest first; raises as `people.known`."""
         run, field = self.model.run, field_to_explain(self.model.run, self.output)
         known = self.people.known(ask)
-        (unit,) = self.items.places([ask.item], "refuse", [])
-        assert unit is not None
-        example = self.people.example(known, field)
+        example, unit = self.people.example(known, field), self.items.unit(ask.item)
         share_Z = shares(self.model.network, example, self.output, unit).numpy()
         order, vocabulary = np.argsort(-share_Z, kind="stable"), run.vocabulary(field)
         features = example.indices.numpy().astype(np.int64)[order]
@@ -359,21 +634,21 @@ class Engine:
         items = [Item(*each, score=score) for each, score in zip(names, share_Z[order].tolist(), strict=True)]
         return Answer(self.fingerprint, items, known.skipped)
 
-    def _nearest(self, measure: Measure, asked: Sequence[_Near]) -> Sequence[Result]:
-        """Return the items nearest to some."""
+    def _nearest(self, measure: Measure, asked: Mapping[int, Similar]) -> dict[int, Result]:
+        """Return the items nearest to some, by place."""
         try:
             if measure not in self._similar:
                 self._similar[measure] = Neighbours.of_model(self.model, self.output, measure)
         except WidenetError as error:
-            return [error] * len(asked)
-        collection, units = self._similar[measure], np.array([near.unit for near in asked])
-        rows = zip(*collection.others(units, max(near.ask.k for near in asked)), strict=True)
-        found: list[Scored] = []
-        for near, (scores, others, is_kept) in zip(asked, rows, strict=True):
-            kept = is_kept.nonzero()[0][: near.ask.k]
+            return dict.fromkeys(asked, error)
+        asks, found = asked.values(), list[Scored]()
+        units = np.array([self.items.unit(ask.item) for ask in asks])
+        nearest = self._similar[measure].others(units, max(ask.k for ask in asks))
+        for ask, scores, others, is_kept in zip(asks, *nearest, strict=True):
+            kept = is_kept.nonzero()[0][: ask.k]
             found.append([*zip(others[kept].tolist(), scores[kept].tolist(), strict=True)])
-        items = self.catalogue.items(found, [near.names for near in asked])
-        return [Answer(self.fingerprint, each) for each in items]
+        items = self.catalogue.items(found, [self.catalogue.checked(ask.attributes) for ask in asks])
+        return {place: Answer(self.fingerprint, each) for place, each in zip(asked, items, strict=True)}
 
 
 def _names(model: Model, before: Engine | None, name: str, what: str, vocabulary: Vocabulary) -> Names:
@@ -393,6 +668,10 @@ def about_model(model: Model, people: People, fingerprint: str, run_name: str, n
     if items is not None and run.fields[items].kind == "dense":
         items = None
     is_sparse = items is not None and run.fields[items].kind == "sparse"
+    attributes = run.attributes(model.network.outputs[people.output].spec.field)
+    frequent = {} if attributes is None else attributes.frequent(_MOST_VALUES)
+    shapes = {layer.field: [*layer.shape] for layer in reversed(spec.inputs) if layer.shape is not None}
+    read = {layer.field: run.fields[layer.field] for layer in spec.inputs if layer.field != items}
     return About(
         fingerprint=fingerprint,
         run=run_name,
@@ -401,27 +680,14 @@ def about_model(model: Model, people: People, fingerprint: str, run_name: str, n
         has_users=people.users is not None,
         parts=[*people.parts()],
         can_explain=is_sparse and why_no_shares(spec) is None,
-        attributes=_categories(model, people.output),
+        attributes={name: Category(kind, values) for name, (kind, values) in frequent.items()},
         reads_items=items is not None,
         reads_values=items is not None and reads_values(run, items),
         fields=[
-            _asked(spec, name, run.fields[name])
-            for name in dict.fromkeys(layer.field for layer in spec.inputs)
-            if name != items
+            AskedField(name, own.kind, own.width, shapes.get(name, []), own.min_value, own.max_value)
+            for name, own in read.items()
         ],
     )
-
-
-def _categories(model: Model, output: str) -> dict[str, Category]:
-    attributes = model.run.attributes(model.network.outputs[output].spec.field)
-    frequent = {} if attributes is None else attributes.frequent(_MOST_VALUES)
-    return {name: Category(kind, values) for name, (kind, values) in frequent.items()}
-
-
-def _asked(spec: NetworkSpec, name: str, record: FieldRecord) -> AskedField:
-    shapes = (layer.shape for layer in spec.inputs if layer.field == name and layer.shape is not None)
-    shape = [*next(shapes, ())]
-    return AskedField(name, record.kind, record.width, shape, record.min_value, record.max_value)
 
 
 def sample_of(people: People) -> dict[str, FieldValue]:

@@ -1,18 +1,34 @@
-"""Requests and answers, as JSON has them, and the bounds that a request must keep."""
+"""Requests and answers, as JSON has them, refusals, and who may ask."""
 
+import hmac
+import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
+from starlette.datastructures import Headers
+from starlette.requests import Request
 
-from widenet.errors import WidenetError
+from widenet.errors import OptionError, WidenetError
 
 Unknown = Literal["refuse", "skip"]
 Measure = Literal["cosine", "dot", "l2"]
 HeldPart = Literal["validation", "heldout"]
 FieldValue = str | float | list[str | float]
-Condition = bool | int | float | str | list[bool | int | float | str]
+"""The numbers of a dense field are as many as it is wide; the size of a body bounds them."""
+_SHORT = Meta(max_length=10_000)
+_LARGEST = 3.4028234663852886e38
+"""The largest float32."""
+Ids = Annotated[list[str], _SHORT]
+Number = Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)]
+Factor = Annotated[float, Meta(ge=0, le=_LARGEST)]
+Length = Annotated[int, Meta(ge=1, le=1000)]
+Condition = bool | int | float | str | Annotated[list[bool | int | float | str], _SHORT]
 
 
 class Person(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -27,8 +43,8 @@ class Person(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
             ids alone refuse the request, with "skip" those of `only` alone.
     """
 
-    items: list[str] | None = None
-    values: list[float] | None = None
+    items: Ids | None = None
+    values: Annotated[list[Number], _SHORT] | None = None
     fields: dict[str, FieldValue] | None = None
     user: str | None = None
     unknown: Unknown = "refuse"
@@ -51,16 +67,16 @@ class Recommend(Person, kw_only=True):
         attributes: Attributes that each item of the answer has beside its title, by name.
     """
 
-    k: int = 10
-    never: list[str] | None = None
-    only: list[str] | None = None
+    k: Length = 10
+    never: Ids | None = None
+    only: Ids | None = None
     include_seen: bool = False
     at_most: dict[str, int] | None = None
     where: dict[str, Condition] | None = None
-    weights: dict[str, float] | None = None
-    diversity: float = 0.0
+    weights: Annotated[dict[str, Factor], _SHORT] | None = None
+    diversity: Annotated[float, Meta(ge=0, le=1)] = 0.0
     part: HeldPart | None = None
-    attributes: list[str] | None = None
+    attributes: Ids | None = None
 
 
 class RecommendMany(Recommend, kw_only=True):
@@ -70,7 +86,7 @@ class RecommendMany(Recommend, kw_only=True):
         requests: The requests; then no other field is allowed beside it.
     """
 
-    requests: list[Recommend] | None = None
+    requests: Annotated[list[Recommend], Meta(min_length=1)] | None = None
 
 
 class Score(Person, kw_only=True):
@@ -81,8 +97,8 @@ class Score(Person, kw_only=True):
         attributes: Attributes that each item of the answer has beside its title, by name.
     """
 
-    candidates: list[str]
-    attributes: list[str] | None = None
+    candidates: Annotated[list[str], Meta(min_length=1, max_length=1000)]
+    attributes: Ids | None = None
 
 
 class Similar(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -96,9 +112,9 @@ class Similar(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
     item: str
-    k: int = 10
+    k: Length = 10
     measure: Measure = "cosine"
-    attributes: list[str] | None = None
+    attributes: Ids | None = None
 
 
 class Explain(Person, kw_only=True):
@@ -111,14 +127,16 @@ class Explain(Person, kw_only=True):
     item: str
 
 
-class Load(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A request to serve another run.
+class Search(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A search for items.
 
     Attributes:
-        run: Name of a run in the folder of runs.
+        search: A part of a title, or the beginning of an id.
+        attributes: Attributes of the items to return, with commas between them.
     """
 
-    run: str
+    search: Annotated[str, Meta(min_length=1, max_length=200)]
+    attributes: str = ""
 
 
 class Item(msgspec.Struct, gc=False):
@@ -306,50 +324,113 @@ def unavailable(code: str, rule: str) -> RefusedError:
     return RefusedError(503, code, rule, {"Retry-After": "1"})
 
 
+def malformed(error: Exception) -> RefusedError:
+    """Return the refusal of what is no request, from the error of its reader."""
+    field = _FIELD.search(str(error))
+    rule = f"the request is malformed: {error}" if field is None else f"is malformed: {error}"
+    return RefusedError(422, "malformed", rule, option=field and field[field.lastindex or 1])
+
+
+_FIELD = re.compile(r"field `(\w+)`$|`\$\.(\w+)")
+"""Where an error of msgspec names a field of a request."""
 Ask = Recommend | Score | Similar | Explain
 Result = Answer | WidenetError
 """An answer, or why there is none."""
 
-LISTS = "items", "values", "never", "only", "attributes"
-"""Fields of requests that are lists, and bounded."""
-LONGEST_SEARCH = 200
-"""Most characters of a text that is looked for in titles."""
+
+_T = TypeVar("_T")
+
+_LEAST_TOKEN = 16
+_LONGEST_TOKEN = 4096
+_FOREIGN = frozenset(("cross-site", "same-site"))
+_HOST = re.compile(r"(?:\[([^]]*)\]|([^:\[]*))(?::[0-9]*)?")
+"""A Host header: an address in brackets, or another address or a name, and perhaps a port."""
+
+
+def read_token(path: str | Path) -> bytes:
+    """Read a token from a file; raises OptionError."""
+    try:
+        with Path(path).open("rb") as file:
+            token = file.read(_LONGEST_TOKEN + 1).strip()
+    except OSError as error:
+        rule = f"cannot be read: {error.strerror}"
+        raise OptionError(rule, place=path, option="token_file") from None
+    if not _LEAST_TOKEN <= len(token) <= _LONGEST_TOKEN or not all(33 <= byte <= 126 for byte in token):
+        rule = f"must hold a token of at least {_LEAST_TOKEN} ASCII characters without blanks"
+        raise OptionError(rule, place=path, option="token_file")
+    return token
+
+
+@lru_cache(64)
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def guard_of(host: str, token_file: str | Path | None, allow_host: Sequence[str], max_bytes: int) -> "Guard":
+    """Return the guard of an address; raises OptionError without a token where other machines may ask."""
+    address = _address(host)
+    if token_file is None and host != "localhost" and not (address is not None and address.is_loopback):
+        raise OptionError("of other machines needs token_file", option="host", value=host)
+    token = None if token_file is None else read_token(token_file)
+    return Guard(token, frozenset(name.lower() for name in allow_host), max_bytes)
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """The largest lists and numbers of a request."""
+class Guard:
+    """Refuses requests before they are read.
 
-    max_items: int
-    max_k: int
-    max_rows: int
+    Attributes:
+        token: The token that requests must carry; None: none.
+        names: Names of the host, in lower case, beside localhost and addresses.
+        max_bytes: Largest size of a body.
+    """
 
-    def check(self, asks: Sequence[Ask]) -> None:
-        """Raise RefusedError for a request beyond the bounds."""
-        if not 1 <= len(asks) <= self.max_rows:
-            code = "too_many" if asks else "out_of_bounds"
-            rule = f"must hold 1 to {self.max_rows:,} requests"
-            raise RefusedError(422, code, rule, option="requests", value=len(asks))
-        for ask in asks:
-            self._check(ask)
+    token: bytes | None
+    names: frozenset[str]
+    max_bytes: int
 
-    def _check(self, ask: Ask) -> None:
-        name, k = (
-            ("candidates", len(ask.candidates)) if isinstance(ask, Score) else ("k", getattr(ask, "k", 1))
-        )
-        if not 1 <= k <= self.max_k:
-            what = "hold 1 to" if isinstance(ask, Score) else "be 1 to"
-            raise RefusedError(422, "out_of_bounds", f"must {what} {self.max_k:,}", option=name, value=k)
-        lists = {name: getattr(ask, name, None) for name in (*LISTS, "weights")}
-        fields = getattr(ask, "fields", None) or {}
-        # Numbers of dense fields are as many as the field is wide, and bounded by the bytes of the body.
-        named = [("fields", _texts(value)) for value in fields.values()]
-        named += [("where", value) for value in (getattr(ask, "where", None) or {}).values()]
-        for name, listed in [*lists.items(), *named]:
-            if isinstance(listed, list | dict) and len(listed) > self.max_items:
-                rule = f"must hold at most {self.max_items:,} entries"
-                raise RefusedError(422, "out_of_bounds", rule, option=name, value=len(listed))
+    def check(self, headers: Headers, is_open: bool) -> None:
+        """Raise RefusedError for a request that must not be read.
 
+        Args:
+            headers: The headers of the request.
+            is_open: Whether it needs no token.
+        """
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_own(hosts[0]):
+            # A page of another site can give its name the address of this machine, but not change the name.
+            raise RefusedError(
+                421, "wrong_host", "Host must be an address, localhost, or an allowed name of this service"
+            )
+        own = f"http://{hosts[0]}", f"https://{hosts[0]}"
+        is_foreign = any(origin.lower() not in own for origin in headers.getlist("origin"))
+        if is_foreign or not _FOREIGN.isdisjoint(headers.getlist("sec-fetch-site")):
+            raise RefusedError(403, "cross_site", "pages of other sites may not ask this service")
+        if self.token is None or is_open:
+            return
+        given = headers.get("authorization", "").encode("latin-1", "replace")
+        if not hmac.compare_digest(given, b"Bearer " + self.token):
+            rule = "Authorization must be Bearer with the token of this service"
+            raise RefusedError(401, "no_token", rule, {"WWW-Authenticate": "Bearer"})
 
-def _texts(value: FieldValue) -> list[str]:
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    def _is_own(self, host: str) -> bool:
+        found = _HOST.fullmatch(host.lower())
+        name = "" if found is None else found[1] or found[2]
+        return name == "localhost" or name in self.names or _address(name) is not None
+
+    async def decoded(self, request: Request, decoder: "msgspec.json.Decoder[_T]") -> _T:
+        """Read the JSON body of a request as what a decoder gives; raises RefusedError."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise RefusedError(415, "wrong_type", "Content-Type must be application/json")
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > self.max_bytes:
+                raise RefusedError(413, "too_large", f"the body must have at most {self.max_bytes:,} bytes")
+        try:
+            return decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise malformed(error) from None

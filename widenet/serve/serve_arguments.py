@@ -34,10 +34,6 @@ class ServeArguments:
         Sequence[str],
         Argument("Name under which requests may address the service.", form="NAME", is_repeated=True),
     ] = ()
-    runs: Annotated[
-        str | Path | None,
-        Argument("Folder of runs that requests with the token may load by name."),
-    ] = None
     device: Device = None
     output: Output = None
     max_batch: Annotated[int, Argument("Largest number of rows that are computed together.", at_least=1)] = 64
@@ -73,10 +69,6 @@ class ServeArguments:
             "Largest size of a request's body. Default: 1 MiB, or more if dense fields need it.", at_least=1
         ),
     ] = None
-    max_items: Annotated[int, Argument("Largest number of items in each list of a request.", at_least=1)] = (
-        10_000
-    )
-    max_k: Annotated[int, Argument("Largest k of a request.", at_least=1)] = 1000
 
     def __post_init__(self) -> None:
         check_bounds(self)

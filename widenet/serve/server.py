@@ -45,7 +45,7 @@ def answer(
     listening: socket.socket,
     seconds_to_end: int,
     ready: Callable[[str], None],
-    at_end: Callable[[], None],
+    at_end: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer requests until SIGTERM or Ctrl-C.
 

@@ -8,14 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
-from widenet.errors import OptionError
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.serve.app import Service
-from widenet.serve.batches import Measurements, ModelThread, Rhythm
+from widenet.serve.batches import Follower, Measurements, ModelThread, state_of
 from widenet.serve.engine import Engine
-from widenet.serve.following import Follower, state_of
-from widenet.serve.guard import guard_of
-from widenet.serve.requests import Bounds
+from widenet.serve.requests import guard_of
 from widenet.serve.serve_arguments import ServeArguments
 from widenet.serve.server import answer, bound
 from widenet.training.run_path import check_run
@@ -39,15 +36,10 @@ def serve(arguments: ServeArguments, url: Callable[[str], None]) -> None:
         WidenetError: The run, the dataset, the token or the port cannot be used.
     """
     run = Path(arguments.run)
-    runs = None if arguments.runs is None else Path(arguments.runs)
     guard = guard_of(
         arguments.host, arguments.token_file, arguments.allow_host, arguments.max_bytes or _BYTES
     )
     check_run(run)
-    if runs is not None and guard.token is None:
-        raise OptionError("needs token_file", option="runs")
-    if runs is not None and not runs.is_dir():
-        raise OptionError("must be a folder of runs", option="runs", value=str(runs))
     with bound(arguments.host, arguments.port) as listening, fixed_arithmetic():
         dataset = None if arguments.data is None else Dataset.open(arguments.data)
         state = state_of(run)  # before the load, so that no model that is published meanwhile is missed
@@ -55,26 +47,18 @@ def serve(arguments: ServeArguments, url: Callable[[str], None]) -> None:
         if arguments.max_bytes is None:
             widest = max((field.width for field in engine.about.fields if field.kind == "dense"), default=0)
             guard = replace(guard, max_bytes=_BYTES + widest * _BYTES_A_NUMBER)
-        rhythm = Rhythm(
-            arguments.max_batch,
-            arguments.max_delay_ms / 1000,
-            arguments.queue,
-            arguments.max_wait_ms / 1000,
-            arguments.deadline_ms / 1000,
-        )
-        model = ModelThread(engine, rhythm, Measurements())
+        model = ModelThread(engine, arguments, Measurements())
 
         def load(another: Path) -> Engine:
             return Engine.load(another, dataset, arguments.device, arguments.output, model.engine)
 
-        bounds = Bounds(arguments.max_items, arguments.max_k, min(arguments.queue, arguments.max_batch))
-        service = Service(model, Follower(run, state, model, load), guard, bounds, runs)
+        follower = Follower(run, state, model, load)
         # Walking through all that was imported and loaded would hold up all requests.
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(_SECONDS_IN_TURN)
-        seconds_to_end = int(rhythm.deadline_seconds) + _SECONDS_TO_ANSWER
-        answer(service.app(), listening, seconds_to_end, url, service.end_loads)
-        if service.is_working():  # native code must not meet the end of the interpreter
+        seconds_to_end = int(model.deadline_seconds) + _SECONDS_TO_ANSWER
+        answer(Service(model, follower, guard).app(), listening, seconds_to_end, url)
+        if follower.is_alive() or model.is_alive():  # native code must not meet the end of the interpreter
             sys.stderr.flush()
             os._exit(0)

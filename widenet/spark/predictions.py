@@ -21,8 +21,8 @@ from widenet.metrics.ranking import checked_k
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import check_device
 from widenet.parallel.launch import leave_launcher
-from widenet.predict.dataset_rows import Restrictions
 from widenet.predict.files import table_of
+from widenet.predict.restrictions import Restrictions
 from widenet.runs.model import Model
 from widenet.runs.recommending import output_layer, restrictions_of
 from widenet.runs.run_arguments import (

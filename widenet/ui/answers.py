@@ -10,8 +10,7 @@ from starlette.responses import Response
 import widenet.serve.page as shared
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html, tag
-from widenet.serve.guard import Guard
-from widenet.serve.requests import RefusedError
+from widenet.serve.requests import Guard, RefusedError
 from widenet.ui.pages import page
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
-from widenet.serve.guard import guard_of
+from widenet.serve.requests import guard_of
 from widenet.serve.server import answer, bound
 from widenet.ui.answers import Session
 from widenet.ui.known_runs import KnownRuns

@@ -18,8 +18,7 @@ from widenet.pictures.html import Html, tag
 from widenet.report.listing import ListedRun
 from widenet.report.sections import note
 from widenet.runs.documents import documents
-from widenet.serve.guard import Guard
-from widenet.serve.requests import RefusedError
+from widenet.serve.requests import Guard, RefusedError
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -13,7 +13,7 @@ from tests.parallel.copied import command
 from tests.parallel.workers import commanded
 from widenet.dsstne import predict
 from widenet.plan.tiles import SEARCHED_CELLS
-from widenet.predict import dataset_rows as rows
+from widenet.predict import restrictions as rows
 from widenet.predict import top_k
 
 logits = top_k.Tiles.logits

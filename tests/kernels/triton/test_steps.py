@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.rows import dense_rows
 from widenet.kernels import native
 from widenet.kernels.bags import RowGradient, row_gradient
 from widenet.model.optimizers import Optimizer, StepNumbers
@@ -106,7 +107,7 @@ def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(
         touched = row_gradient(batch.to(place), gradient.to(place))
         if dtype == torch.float64:
             touched = RowGradient.of_rows(
-                touched.features_U, (batch.to_dense(31).double().T @ gradient.double())[touched.features_U]
+                touched.features_U, (dense_rows(batch, 31).double().T @ gradient.double())[touched.features_U]
             )
         moved = since.to(place, copy=True)
         rule.apply_to_rows(own[0], touched, own[1], moved, step)

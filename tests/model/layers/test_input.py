@@ -9,6 +9,7 @@ import torch
 from tests.model.test_network import BATCH as EXAMPLES
 from tests.model.test_network import FIELDS, TOWER_FIELDS, WIDTH, items, network
 from tests.model.twin import assert_step_matches_twin
+from tests.rows import dense_rows
 from widenet.model.preparation import damping, hide, scaled, scaled_dense
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
@@ -81,7 +82,7 @@ def test_what_is_hidden_and_what_stays_are_the_batch_once():
         assert sorted(parts[0] + parts[1]) == sorted(
             BATCH.indices[BATCH.indptr[example] : BATCH.indptr[example + 1]].tolist()
         )
-    assert torch.equal(stays.to_dense(6) + hidden.to_dense(6), BATCH.to_dense(6))
+    assert torch.equal(dense_rows(stays, 6) + dense_rows(hidden, 6), dense_rows(BATCH, 6))
 
 
 def test_ignored_values_stay_out_of_the_input_and_in_what_was_hidden():

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from widenet.kernels import reference
 from widenet.kernels.reference import MISSING
 
 LARGEST = 1024
@@ -75,7 +76,7 @@ def _running_top_k_kernel(
     tl.store(floors + example, tl.where(below > floor, below, floor))
 
 
-class RunningTopK:
+class RunningTopK(reference.RunningTopK):
     """See `kernels.reference.RunningTopK`; k is at most `LARGEST`.
 
     Each example has room for at least 2 k keys. When the room is full, the kernel sorts them and keeps the k

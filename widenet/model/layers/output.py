@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
 from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
-from widenet.model.weight import WideWeight
+from widenet.model.weight import Part, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.tiles import PREDICTED_COLUMNS, Shards, as_slice
 from widenet.sparse import SparseBatch
@@ -34,6 +33,7 @@ class WideOutput:
     lists: the neighbours of its units, by shard, for rankings alone; saved with the weights.
     features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0].
         touched: in training, the same by feature, for every shard at hand.
+    ranked: the parts that `whole_shards` has packed, and what it returned.
     """
 
     spec: OutputLayer
@@ -48,6 +48,7 @@ class WideOutput:
     lists: dict[int, NeighbourLists] = field(default_factory=dict)
     features: SparseBatch | None = None
     touched: Mapping[int, Touched] | None = None
+    ranked: tuple[Mapping[int, Part], list[Units] | None] | None = None
 
     @property
     def width(self) -> int:
@@ -114,12 +115,18 @@ class WideOutput:
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
         return Units(vector_TH, self.weight.shards.units(shard)[start:stop], factor_T, bias_T, directions)
 
-    @cached_property
     def whole_shards(self) -> list[Units] | None:
-        """The units of each shard of this process, whose weights stay where they are; None: in files."""
-        if self.weight.in_file:
-            return None
-        return [self.units(shard, 0, self.weight.shards.size(shard)) for shard in self.weight.parts]
+        """Return the units of each shard of this process, whose weights stay where they are; None: in files.
+
+        They are packed once for the parts of a weight.
+        """
+        parts = self.weight.parts
+        if self.ranked is None or self.ranked[0] is not parts:
+            sizes = {shard: self.weight.shards.size(shard) for shard in parts}
+            in_file = self.weight.in_file
+            units = None if in_file else [self.units(shard, 0, size) for shard, size in sizes.items()]
+            self.ranked = parts, units
+        return self.ranked[1]
 
     def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""

@@ -32,7 +32,7 @@ function drawRoute(method, path, { summary, parameters = [], requestBody, respon
   const body = requestBody?.content["application/json"];
   const answer = responses[200].content["application/json"].schema;
   return section(id, code(`${method} ${path}`), summary,
-    parameters.length ? drawFields(parameters.map(each => [each.name, { ...each.schema, description: each.description }, each.required])) : "",
+    parameters.length ? drawFields(parameters.map(each => [each.name, each.schema, each.required])) : "",
     body ? element("p", {}, "Takes ", ...typeOf(body.schema), ".") : "",
     element("p", {}, "Answers with ", ...typeOf(answer), "."),
     drawExample(path, body?.example, security.length > 0));

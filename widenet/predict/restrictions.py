@@ -1,10 +1,10 @@
-"""Checks of what callers pass: items and values of a history, filters, and rules of lists."""
+"""Recommendations for the examples of a dataset, and checks of what callers pass."""
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -15,13 +15,17 @@ import torch
 from torch import Tensor
 
 from widenet.data.attributes import Attributes
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import PARTS, Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import definition
-from widenet.predict.filtered_lists import Limit, ListRules
-from widenet.predict.top_k import Filter, Only
+from widenet.model.network import Network
+from widenet.parallel.exchange import fixed_arithmetic
+from widenet.plan.tiles import RANKED_TOGETHER
+from widenet.predict.top_k import Filter, Limit, ListRules, Only, joined, top_k
 from widenet.regular_files import bounded_lines, check_regular
-from widenet.sparse import SparseBatch, from_rows
+from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
 
 Ids: TypeAlias = str | Path | Sequence[str | int]
@@ -46,16 +50,10 @@ def is_list(value: Any) -> bool:
     )
 
 
-def check_order(name: str, value: Any, reason: str) -> None:
-    """Raise OptionError for a set where the order of the entries counts, which a set does not keep.
-
-    Args:
-        name: What the value is, for the message.
-        value: The value.
-        reason: Why the order counts, for the message.
-    """
+def check_order(name: str, value: Any) -> None:
+    """Raise OptionError for a set where the order of the entries counts, which a set does not keep."""
     if isinstance(value, set | frozenset):
-        raise OptionError(f"must be in order, because {reason}; got a set", option=name)
+        raise OptionError("must be in order; got a set", option=name)
 
 
 def checked_items(items: Any, name: str = "items") -> list[str | int]:
@@ -66,12 +64,11 @@ def checked_items(items: Any, name: str = "items") -> list[str | int]:
         name: What it is, for messages.
     """
     if not is_list(items):
-        what = "the text " * isinstance(items, str)
-        raise OptionError(f"must be a list of ids or titles; got {what}{items!r}", option=name)
-    named = list(items)
+        raise OptionError("must be a list of ids or titles", option=name, value=items)
+    named = checked_names(name, items)
     if not named:
         raise OptionError("must name at least one item", option=name)
-    return checked_names(name, named)
+    return named
 
 
 def checked_names(option: str, names: Iterable[Any]) -> list[str | int]:
@@ -100,7 +97,7 @@ def checked_values(values: Any, number: int) -> list[float]:
         OptionError: There are more or fewer than `number` values, they have no order, or one is not a number.
         DataError: A value is not finite.
     """
-    check_order("values", values, "each belongs to an item")
+    check_order("values", values)
     listed: list[float] = list(values) if is_list(values) else [values]
     if len(listed) != number:
         raise OptionError(
@@ -112,20 +109,6 @@ def checked_values(values: Any, number: int) -> list[float]:
         if not math.isfinite(value) or abs(value) > LARGEST:
             raise DataError("must be finite numbers that a float32 can hold", option="values", value=value)
     return [float(value) for value in listed]
-
-
-def named_history(
-    vocabulary: Vocabulary, items: Sequence[str | int], numbers: Sequence[float] | None, is_sequence: bool
-) -> SparseBatch:
-    """Make a batch of one example from ids and titles; see `ordered_history`.
-
-    Raises:
-        OptionError: There are values for a sequence.
-        DataError: An item is not in the vocabulary.
-    """
-    units = [found[0] for found in vocabulary.find_each(items)]
-    units, values = ordered_history(units, numbers, is_sequence)
-    return from_rows([units], None if values is None else [values])
 
 
 def ordered_history(
@@ -179,13 +162,12 @@ def filter_of(
     allowed = Filter()
     if weights is not None:
         check_weighable(output)
+        allowed = Filter(weight_L=read_weights(weights, vocabulary, width, notes))
     if never is not None:
         allowed = allowed.without(read_ids("never", never, vocabulary, width, notes))
     if only is not None:
         allowed = allowed.without(~read_ids("only", only, vocabulary, width, notes))
-    if weights is None:
-        return allowed
-    return replace(allowed, weight_L=read_weights(weights, vocabulary, width, notes))
+    return allowed
 
 
 def check_weighable(output: OutputLayer) -> None:
@@ -211,10 +193,10 @@ def read_ids(option: str, ids: Ids, vocabulary: Vocabulary, width: int, notes: l
     Raises:
         DataError: The file cannot be read, or all ids are unknown.
     """
-    items = [item for _, (item,) in _rows(option, ids, "item")]
-    if option == "only" and not items:
-        raise names_none(_place(option, ids), vocabulary)
-    units = _units(_place(option, ids), items, vocabulary, notes)
+    place, rows = _rows(option, ids, "item")
+    if option == "only" and not rows:
+        raise names_none(place, vocabulary)
+    units = _units(place, [item for _, (item,) in rows], vocabulary, notes)
     marked = torch.zeros(width, dtype=torch.bool)
     marked[units[units >= 0]] = True
     return marked
@@ -247,11 +229,8 @@ def read_weights(weights: Weights, vocabulary: Vocabulary, width: int, notes: li
     Raises:
         DataError: The file cannot be read, all ids are unknown, or a weight is not a number from 0 on.
     """
-    place, rows = _place("weights", weights), _rows("weights", weights, "item", "weight")
-    numbers = []
-    for line, (item, weight) in rows:
-        where = {} if line is None else {"place": place, "line": line, "column": "weight"}
-        numbers.append(checked_factor(item, weight, **where))
+    place, rows = _rows("weights", weights, "item", "weight")
+    numbers = [_factor(item, weight, place, line) for line, (item, weight) in rows]
     units = _units(place, [item for _, (item, _) in rows], vocabulary, notes)
     known = np.flatnonzero(units >= 0)
     repeated = np.setdiff1d(known, known[np.unique(units[known], return_index=True)[1]])
@@ -283,7 +262,7 @@ class PerUser:
         self, by_user: IdsByUser, vocabulary: Vocabulary, notes: list[str], option: str = "never_for"
     ) -> None:
         self.units: dict[str, list[int]] = {}
-        self._name, rows = _place(option, by_user), _rows(option, by_user, "user", "item")
+        self._name, rows = _rows(option, by_user, "user", "item")
         if isinstance(by_user, Mapping):
             self.units.update((str(user), []) for user in by_user)
         units = _units(self._name, [item for _, (_, item) in rows], vocabulary, notes)
@@ -312,23 +291,23 @@ class PerUser:
         )
 
 
-def _rows(option: str, given: Any, *columns: str) -> list[_Row]:
-    """Return the rows of a filter: of its CSV file, of a list of ids, or of a dictionary.
+def _rows(option: str, given: Any, *columns: str) -> tuple[str, list[_Row]]:
+    """Return the place of a filter, for messages, and its rows: of a CSV file, a list of ids or a dictionary.
 
     Raises:
         DataError: The file cannot be read.
         OptionError: There is something else than a list of ids.
     """
     if isinstance(given, str | PathLike):
-        return list(_rows_of_file(Path(given), columns))
+        return str(given), [*_rows_of_file(Path(given), columns)]
     if columns != ("item",) and not isinstance(given, Mapping):
         raise OptionError("must be a dictionary", option=option, value=given)
-    if columns == ("user", "item"):
-        return [(None, (str(user), item)) for user, ids in given.items() for item in _listed(option, ids)]
-    items = _listed(option, given)
-    if columns == ("item",):
-        return [(None, (item,)) for item in items]
-    return [(None, pair) for pair in zip(items, given.values(), strict=True)]
+    if "user" in columns:
+        rows = [(str(user), item) for user, ids in given.items() for item in _listed(option, ids)]
+    else:
+        others = [given.values()] if "weight" in columns else []
+        rows = [*zip(_listed(option, given), *others, strict=True)]
+    return option, [(None, row) for row in rows]
 
 
 def _listed(option: str, ids: Any) -> list[str]:
@@ -361,28 +340,17 @@ def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
         raise DataError(f"cannot be read: {reason}", place=path) from None
 
 
-def checked_factor(item: object, weight: Any, **where: Any) -> float:
-    """Return a factor on scores; raises DataError unless it is a number from 0 on, or in a file its text.
-
-    Args:
-        item: Its item.
-        weight: The factor.
-        where: The file, line and column; none: it is from a dictionary.
-    """
+def _factor(item: object, weight: Any, place: str, line: int | None) -> float:
+    """Return a factor on scores; raises DataError unless it is a number from 0 on, or in a file its text."""
     number = weight.as_py() if hasattr(weight, "as_py") else weight
-    if "line" in where:
-        with suppress(ValueError):
-            number = float(weight)
+    with suppress(ValueError):
+        number = number if line is None else float(number)
     is_number = isinstance(number, Real) and not isinstance(number, bool)
     if not is_number or not 0 <= number <= LARGEST:
         rule = f"must be numbers from 0 to {LARGEST:.2g}; got {number!r} for {item!r}"
-        raise DataError(rule, **(where or {"option": "weights"}))
+        where = {"option": place} if line is None else {"place": place, "line": line, "column": "weight"}
+        raise DataError(rule, **where)
     return float(number)
-
-
-def _place(option: str, filtered: Any) -> str:
-    """The name of a filter in messages: its file, or its argument."""
-    return str(filtered) if isinstance(filtered, str | PathLike) else option
 
 
 def _units(place: str, items: Sequence[str], vocabulary: Vocabulary, notes: list[str]) -> np.ndarray:
@@ -463,3 +431,202 @@ def existing(attributes: Attributes | None, option: str) -> Attributes:
     if attributes is None:
         raise FitError("needs attributes of the items, and the run has none", option=option)
     return attributes
+
+
+_RECOMMENDATIONS_A_BLOCK = 2**21
+
+
+def rows_a_block(k: int) -> int:
+    """Number of examples to rank together, so that k units for each fit in memory."""
+    return max(1, min(RANKED_TOGETHER, _RECOMMENDATIONS_A_BLOCK // k))
+
+
+def seen_entries(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch:
+    """The entries of some examples in some parts of a field; values may be missing."""
+    entries = dataset.sparse(field, rows, parts[0])
+    for part in parts[1:]:
+        entries = joined(entries, dataset.sparse(field, rows, part))
+    return entries
+
+
+def known_parts(dataset: Dataset, field: str, part: Part | None) -> Sequence[Part]:
+    """The parts of a field that come before `part`; all parts for None."""
+    before = PARTS if part is None else PARTS[: PARTS.index(part)]
+    return [known for known in before if known in dataset.field(field).parts]
+
+
+def history(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch | Tensor:
+    """A network's input from a field: its training part; for a sequence, all of `parts` in order of time."""
+    if dataset.field(field).kind == "sequence":
+        return seen_entries(dataset, field, rows, parts)
+    return dataset.rows(field, rows)
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Feeds a network with examples of a dataset.
+
+    Attributes:
+        network: The network.
+        dataset: The examples.
+        parts: Gives the known parts of a field, by its name.
+        instead: Values of one example by field, to use in place of those of the dataset.
+    """
+
+    network: Network
+    dataset: Dataset
+    parts: Callable[[str], Sequence[Part]]
+    instead: Mapping[str, SparseBatch | Tensor] | None = None
+
+    def fields(self, rows: np.ndarray) -> dict[str, SparseBatch | Tensor]:
+        """Return the fields that the network reads, for the examples in some rows, int64 [E]."""
+        names = dict.fromkeys(layer.field for layer in self.network.spec.inputs)
+        found = {name: history(self.dataset, name, rows, self.parts(name)) for name in names}
+        return {**found, **(self.instead or {})}
+
+    def seen(self, output: str, rows: np.ndarray) -> SparseBatch:
+        """Return the units that some examples are known to have, from the dataset and from `instead`."""
+        name = self.network.outputs[output].spec.field
+        seen = seen_entries(self.dataset, name, rows, self.parts(name))
+        more = (self.instead or {}).get(name)
+        return joined(seen, more) if isinstance(more, SparseBatch) else seen
+
+    def best(
+        self,
+        output: str,
+        rows: np.ndarray,
+        k: int,
+        *,
+        exclude_seen: bool = True,
+        allowed: Filter | None = None,
+        scores: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        """Return scores and units [E, K] of the k best for some examples; see `top_k`.
+
+        Args:
+            output: Name of the output.
+            rows: The examples' rows in the dataset, int64 [E].
+            k: Number of units.
+            exclude_seen: Whether to leave out the units that an example is known to have.
+            allowed: Filter for all examples.
+            scores: As for `top_k`.
+        """
+        seen = self.seen(output, rows) if exclude_seen else None
+        return top_k(self.network, self.fields(rows), output, k, seen, allowed, scores)
+
+
+@dataclass(frozen=True)
+class Block:
+    """R recommendations of E users, user by user, best first.
+
+    Attributes:
+        users: E names.
+        counts: Number of recommendations of each user, int64 [E].
+        items: R ids.
+        scores: float32 [R].
+        units: The items' units, int64 [R].
+    """
+
+    users: list[str]
+    counts: np.ndarray
+    items: list[str]
+    scores: np.ndarray
+    units: np.ndarray
+
+
+@dataclass(frozen=True)
+class Restrictions:
+    """Which items of an output may be recommended, in the host's memory.
+
+    Attributes:
+        allowed: Filter for everybody.
+        rules: Rules for each list.
+        never_for: Items that single users must not be shown.
+        only_for: The only items that single users may be shown.
+    """
+
+    allowed: Filter = field(default_factory=Filter)
+    rules: ListRules = field(default_factory=ListRules)
+    never_for: PerUser | None = None
+    only_for: PerUser | None = None
+
+    def rows_a_block(self, k: int, width: int) -> int:
+        """Return how many lists of k of so many units to make together."""
+        return rows_a_block(min(self.rules.pool(k), width))
+
+    def block(
+        self,
+        network: Network,
+        fields: Mapping[str, SparseBatch | Tensor],
+        output: str,
+        k: int,
+        users: list[str],
+        names: Vocabulary,
+        seen: SparseBatch | None,
+    ) -> Block:
+        """Return the k best items of an output for some users.
+
+        Args:
+            network: The network; all its processes must call this.
+            fields: What it reads of the users.
+            output: Name of the output.
+            k: Number of items for each user.
+            users: Their names.
+            names: Vocabulary of the output's items.
+            seen: Units to leave out, user by user.
+        """
+        if self.never_for is not None:
+            never = self.never_for.of(users)
+            seen = never if seen is None else joined(seen, never)
+        only = None if self.only_for is None else self.only_for.only(users)
+        allowed = self.allowed.to(network.device).within(len(names), network.outputs[output])
+        scores_EK, units_EK = top_k(network, fields, output, k, seen, allowed, only=only, rules=self.rules)
+        kept_EK = units_EK >= 0
+        units, scores = units_EK[kept_EK].cpu().numpy(), scores_EK[kept_EK].cpu().to(torch.float32).numpy()
+        return Block(users, kept_EK.sum(dim=1).cpu().numpy(), names.ids(units), scores, units)
+
+
+def recommendations(
+    network: Network,
+    dataset: Dataset,
+    names: Vocabulary,
+    output: str,
+    k: int,
+    exclude_seen: bool = True,
+    restrictions: Restrictions | None = None,
+    say: Callable[[str], None] | None = None,
+    chosen: Sequence[int] | np.ndarray | None = None,
+    instead: Mapping[str, SparseBatch | Tensor] | None = None,
+    part: Part | None = None,
+) -> Iterator[Block]:
+    """Yield the k best items of an output for every example, block by block, in the dataset's order.
+
+    Args:
+        network: The network; all its processes must call this.
+        dataset: The examples.
+        names: Vocabulary of the output's items.
+        output: Name of the output.
+        k: Number of items for each example.
+        exclude_seen: Whether to leave out the items that an example is known to have.
+        restrictions: Which items may be recommended; None: all.
+        say: Called after the last block with a warning about users of `restrictions` who are not in the
+            dataset.
+        chosen: Rows of the examples; None for all.
+        instead: Values by field, to use in place of those of the dataset; for a single chosen row.
+        part: Recommend as an evaluation of this part does: neither it nor later parts are known. None: all
+            parts are known.
+    """
+    histories = Histories(network, dataset, lambda name: known_parts(dataset, name, part), instead)
+    restrictions = restrictions or Restrictions()
+    step = restrictions.rows_a_block(k, network.outputs[output].width)
+    chosen = range(dataset.num_examples) if chosen is None else chosen
+    for start in range(0, len(chosen), step):
+        rows = np.asarray(chosen[start : start + step], dtype=np.int64)
+        with fixed_arithmetic():  # the caller has torch's threads between two blocks
+            network.exchange.at(f"users {start:,} to {start + len(rows) - 1:,}")
+            seen, users = histories.seen(output, rows) if exclude_seen else None, dataset.ids(rows)
+            block = restrictions.block(network, histories.fields(rows), output, k, users, names, seen)
+        yield block
+    for personal in (restrictions.never_for, restrictions.only_for):
+        if personal is not None and say is not None and (warning := personal.warning()):
+            say(warning)
