@@ -273,7 +273,7 @@ def is_late(node: ast.stmt) -> bool:
     "module",
     [
         "widenet",
-        "widenet.plan.narrow",
+        "widenet.plan.binding",
         "widenet.spec.network",
         "widenet.spec.training",
         "widenet.cli",

@@ -109,6 +109,7 @@ ADDING = {
             "widenet/spec/gated.py",
             "widenet/spec/layers.py",
             "widenet/model/layers/gated.py",
+            "widenet/model/layers/__init__.py",
         ],
         "",
     ),

@@ -1,6 +1,6 @@
 """widenet's training step in one or several processes, with reproducible sums or with plain ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -34,14 +34,6 @@ class _PlainExchange(Exchange):
             return [part.view_as(one).to(one.dtype) for part, one in zip(parts, sums, strict=True)]
 
         return self.begin(summed, where)
-
-    def start_blocks(
-        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
-    ) -> Pending[Tensor]:
-        """Compute the whole result at once, in every process."""
-        del inner, where
-        fill(edges[0], edges[-1])
-        return at_once(result)
 
 
 def documents(

@@ -10,8 +10,7 @@ from tests.model.twin import Real
 from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH
 from widenet.kernels.reference import activation
-from widenet.model.attention import attention
-from widenet.model.layers.attention import EPSILON
+from widenet.model.layers.attention import EPSILON, attention
 from widenet.model.positions import Positions
 from widenet.sparse import SparseBatch
 

@@ -10,11 +10,10 @@ import torch
 from torch.nn import functional
 
 from tests.model.twin import assert_step_matches_twin, dense_field, random_batch, sparse
-from widenet.model.convolution import convolution
+from widenet.model.convolution import PREDICTED_FILTERS, convolution, pieces
 from widenet.model.product import Blocks
 from widenet.parallel.exchange import Exchange
-from widenet.plan import narrow as unfolding
-from widenet.plan.narrow import blocks_of_examples, examples_at_once
+from widenet.plan.tiles import UNFOLDED_NUMBERS
 from widenet.plan.windows import Place, windows_of
 from widenet.sparse import SparseBatch
 from widenet.spec.spatial import ConvolutionLayer
@@ -41,7 +40,7 @@ def operands(moves, num_examples=5, filters=3, dtype=torch.float64):
 def found(moves, values, weight, gradient, num_threads=1, half=False):
     """The sums and the gradients to both operands."""
     values, weight = values.detach().requires_grad_(), weight.detach().requires_grad_()
-    result = convolution(values, weight, moves, Blocks(Exchange(8, num_threads), 8, "", half))
+    result = convolution(values, weight, moves, Blocks(Exchange(8, num_threads), "", half))
     result.backward(gradient)
     return result.detach(), values.grad, weight.grad
 
@@ -75,8 +74,10 @@ LARGE = windows((28, 28), channels=16, kernel=3)
 
 @pytest.mark.parametrize("half", [False, True])
 def test_no_number_of_threads_moves_a_bit(half, monkeypatch):
-    monkeypatch.setitem(unfolding.UNFOLDED_NUMBERS, "cpu", 2 * LARGE.inputs * 28 * 28)
-    assert (blocks_of_examples(17, LARGE, 32, 8, "cpu"), examples_at_once(LARGE, "cpu")) == (7, 2)
+    monkeypatch.setitem(UNFOLDED_NUMBERS, "cpu", 2 * LARGE.inputs * 28 * 28)
+    blocks = pieces(17, 32, LARGE, Blocks(Exchange(8), ""), "cpu")
+    assert (len(blocks), blocks[1]) == (7, [slice(2, 4)])
+    assert blocks[-1] == [slice(14, 16), slice(16, 17)]
     given = operands(LARGE, 17, 32, torch.float32)
     alone = [result.numpy().tobytes() for result in found(LARGE, *given, half=half)]
     for num_threads in (2, 3):
@@ -209,11 +210,33 @@ def test_a_step_is_that_of_the_dense_twin(document, training):
     assert_step_matches_twin(document, FIELDS, batch(), training, torch.linspace(0.2, 2, 9))
 
 
+def predicted_examples(moves):
+    """How many examples are multiplied together outside training."""
+    ((first, *_), *_) = pieces(64, 3, moves, Blocks(Exchange(8), "", predicts=True), "cpu")
+    return first.stop
+
+
+@pytest.mark.parametrize("side", [2, 3, 5, 9, 33, 129])
+@pytest.mark.parametrize("filters", [1, 2, 3, 12])
+def test_predicted_pieces_round_every_example_alike(side, filters):
+    """A piece of equal examples, multiplied as `model.convolution` does, gives them equal bits."""
+    for kernel in (1, 3, 200, 400):
+        moves = windows((kernel + side - 1, kernel), channels=1, kernel=kernel, padding="valid")
+        examples = predicted_examples(moves)
+        assert 64 % examples == 0
+        generator = torch.Generator().manual_seed(side)
+        windows_KP = torch.rand(moves.inputs, prod(moves.positions), generator=generator)
+        weight_FK = torch.rand(filters, moves.inputs, generator=generator)
+        weight_FK = functional.pad(weight_FK, (0, 0, 0, max(0, PREDICTED_FILTERS - filters)))
+        sums_FEP = (weight_FK @ windows_KP.repeat(1, examples)).view(len(weight_FK), examples, -1)
+        assert torch.equal(sums_FEP, sums_FEP[:, :1].expand_as(sums_FEP))
+
+
 @pytest.mark.parametrize("side", [3, 5])
 def test_outside_training_a_single_filter_rounds_equal_examples_alike(side):
     moves = windows((200 + side - 1, 200), channels=1, kernel=200, padding="valid")
     values, weight, _ = operands(moves, num_examples=1, filters=1, dtype=torch.float32)
-    blocks = Blocks(Exchange(8), 8, "", rows=64)
-    assert 2 < unfolding.predicted_examples(moves, "cpu") < 16
+    blocks = Blocks(Exchange(8), "", predicts=True)
+    assert 2 < predicted_examples(moves) < 16
     result_EU = convolution(values.expand(64, -1), weight, moves, blocks)
     assert torch.equal(result_EU, result_EU[:1].expand_as(result_EU))

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from widenet.model.dropout import dropped
-from widenet.model.layers.hidden import sparseness
+from widenet.model.dropout import at_rest
+from widenet.model.layers.hidden import penalty
 from widenet.spec.network import NetworkSpec
+from widenet.spec.parts import Sparseness
 
 P = 0.3
 NUMBERS = [-2.5, -0.7, -0.01, 0.0, 0.02, 0.4, 1.9]
@@ -36,7 +37,7 @@ def layer(activation, **more):
     return NetworkSpec.of(document).hidden[0]
 
 
-def at_rest(activation, x, kept):
+def rested(activation, x, kept):
     """A unit after dropout and the slope that the way back takes, as DSSTNE's reference has them, in
     double precision.
     """
@@ -73,10 +74,10 @@ def at_rest(activation, x, kept):
 @pytest.mark.parametrize("kept", [True, False])
 def test_at_rest_unit_and_slope_are_those_of_dsstnes_formulas(activation, kept):
     z_EH = torch.tensor([NUMBERS], dtype=torch.float64, requires_grad=True)
-    found_EH = dropped(layer(activation).activation, z_EH, torch.full((1, 7), kept), P, "rest")
+    found_EH = at_rest(layer(activation).activation, z_EH, torch.full((1, 7), kept), P)
     found_EH.sum().backward()
     for position, x in enumerate(NUMBERS):
-        unit, slope = at_rest(activation, x, kept)
+        unit, slope = rested(activation, x, kept)
         assert found_EH[0, position].item() == pytest.approx(unit, rel=1e-12, abs=1e-12)
         assert z_EH.grad[0, position].item() == pytest.approx(slope, rel=1e-12, abs=1e-12)
 
@@ -86,12 +87,13 @@ def test_the_penalty_pulls_from_beyond_its_floor_if_it_is_told_to(value):
     target, weight, floor = 0.2, 2.0, 1e-6
     for pull_outside in (True, False):
         a_EH = torch.full((5, 1), value, dtype=torch.float64, requires_grad=True)
-        penalty = sparseness(a_EH, target, weight, pull_outside)
-        penalty.backward()
+        spec = Sparseness(target=target, weight=weight, pull_outside=pull_outside)
+        found = penalty(spec, a_EH)
+        found.backward()
         mean = min(max(value, floor), 1 - floor)
         pull = weight * (-target / mean + (1 - target) / (1 - mean)) / 5
         inside = floor <= value <= 1 - floor
-        assert penalty.item() == pytest.approx(
+        assert found.item() == pytest.approx(
             weight * (target * math.log(target / mean) + (1 - target) * math.log((1 - target) / (1 - mean)))
         )
         assert a_EH.grad[0, 0].item() == pytest.approx(pull if inside or pull_outside else 0.0, rel=1e-9)

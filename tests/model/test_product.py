@@ -1,9 +1,9 @@
-"""Products by blocks: the truth, forward and backward, and the same bits whoever computes a block."""
+"""Products by blocks: the truth, forward and backward, and the same bits for any number of threads."""
 
 import pytest
 import torch
 
-from widenet.model.product import Blocks, Whole, product
+from widenet.model.product import Blocks, Factor, product
 from widenet.parallel.exchange import Exchange
 
 SHAPES = [(256, 512, 512), (260, 520, 500), (131, 1030, 70), (1, 3, 2), (0, 4, 3)]
@@ -23,7 +23,7 @@ def operands(examples, inputs, units, transposed, seed=0):
 def found(values, weight, gradient, num_threads=1, half=False):
     """The product and the gradients to both operands."""
     values, weight = values.detach().requires_grad_(), weight.detach().requires_grad_()
-    result = product(values, Whole(weight, Blocks(Exchange(8, num_threads), 8, "", half)))
+    result = product(values, Factor([weight], Blocks(Exchange(8, num_threads), "", half)))
     result.backward(gradient)
     return result.detach(), values.grad, weight.grad
 

@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from tests.model.flows import flow
 from tests.model.twin import Real
 from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
-from widenet.model.layers import recurrent
+from widenet.model.layers.recurrent import forward
 from widenet.model.positions import Positions
-from widenet.model.product import Blocks, Split, Whole
+from widenet.model.product import Blocks, Factor
 from widenet.parallel.exchange import Exchange
 from widenet.plan.tiles import Shards
 from widenet.sparse import SparseBatch
@@ -19,14 +20,14 @@ from widenet.spec.network import NetworkSpec
 
 SIZES = [5, 5, 3, 1]
 UNITS, INPUTS = 4, 3
-BLOCKS = Blocks(Exchange(8), 8, "")
+BLOCKS = Blocks(Exchange(8), "")
 
 
 def factor(weight, is_split):
     """A weight, whole or in eight shards whose gradients it takes."""
     shards = Shards(len(weight), 8)
-    by_shard = {shard: weight[shard :: shards.count] for shard in range(shards.count)}
-    return Split(by_shard, shards, BLOCKS) if is_split else Whole(weight, BLOCKS)
+    leaves = [weight[shard :: shards.count] for shard in range(shards.count)]
+    return Factor(leaves, BLOCKS, shards) if is_split else Factor([weight], BLOCKS)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -59,7 +60,8 @@ def test_states_and_gradients_are_those_of_torch(is_split, cell, dtype):
     ]
     positions = SimpleNamespace(sizes=SIZES)
     weight = factor(own[2], is_split)
-    found = recurrent.forward(spec, [own[0] @ own[1].T], weight, own[3], positions, None)
+    read = flow(spec, {"bias": own[3]}, sums=[own[0] @ own[1].T], positions=positions, state=weight)
+    found = forward(spec, read)
     found.backward(away.to(dtype))
     tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-5, "atol": 1e-5}
     torch.testing.assert_close(found.detach().double(), expected.detach(), **tolerance)

@@ -5,7 +5,6 @@ import math
 import random
 from fractions import Fraction
 from functools import cache
-from itertools import product
 
 import pytest
 import torch
@@ -18,14 +17,12 @@ from tests.parallel.matrix import (
     documents,
     outcome,
     outcome_in,
-    outcome_of,
     write_data,
 )
 from tests.parallel.traffic import sent_and_planned
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.kernels.fixed_point import exact_sum
-from widenet.parallel import exchange as exchange_module
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -99,55 +96,6 @@ def test_along_sequences_too(size, apart, songs, groups):
     assert len({found[1] for found in alone.values()}) == len(names)
     for found in groups(size).outcomes():
         assert dict(zip(names, found, strict=True)) == alone
-
-
-def blocked(name, data, precision, divided, num_threads):
-    """What DEEP or PICTURES gives in this process, and how many gatherings of blocks it took part in;
-    divided: None for the usual rule.
-    """
-    here, rule = exchange(8, num_threads), exchange_module.dividing_pays
-    begin, begun = here.begin, []
-
-    def counted(work, where):
-        begun.append(work.__name__)
-        return begin(work, where)
-
-    here.begin = counted
-    exchange_module.dividing_pays = rule if divided is None else lambda *_: divided
-    try:
-        return outcome_of(name, data, here, precision), begun.count("filled")
-    finally:
-        exchange_module.dividing_pays = rule
-
-
-DIVIDED = {"deep": 2 * 3 * 2 + 3, "pictures": 2 * 3 + 5}
-"""The two large products of DEEP and the one of PICTURES, forward and twice backward, in two steps; and
-forward in the evaluation.
-"""
-BLOCKED = [*product(DIVIDED, ("float32", "bfloat16"))]
-TOGETHER = [
-    pytest.param(each, size, threads, marks=[] if (each in BLOCKED[::3]) == (size != 2) else pytest.mark.long)
-    for each, (size, threads) in product(BLOCKED, ((1, 2), (2, 1), (3, 2)))
-]
-"""Every two of a network, a precision and a number of processes meet in those that are always run."""
-
-
-@pytest.fixture(scope="module", params=BLOCKED)
-def alone(request, data):
-    """A network, a precision, and what the two give."""
-    with one_thread_an_operation():
-        return *request.param, outcome_of(request.param[0], data, Exchange(8), request.param[1])
-
-
-@pytest.mark.parametrize(("alone", "size", "threads"), TOGETHER, indirect=["alone"])
-def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, threads, data, alone, groups):
-    name, precision, expected = alone
-    for divided, gatherings in ((True, DIVIDED[name]), (False, 0)):
-        found = groups(size)(blocked, name, data, precision, divided, threads)
-        assert found == [(expected, gatherings)] * size
-    if size == 2:
-        usual = groups(2)(blocked, name, data, precision, None, threads)
-        assert [found for found, _ in usual] == [expected] * 2
 
 
 def terms_of(seed, count=8):

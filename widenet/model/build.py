@@ -12,7 +12,6 @@ from torch import Tensor
 from widenet.devices import keep_to_one_thread
 from widenet.kernels.rows import roomy
 from widenet.model.description import Description, clear_unknown, last_known
-from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.preparation import damping
@@ -282,24 +281,34 @@ class _InitialWeights:
     def _first(self, name: str, weight: Weight, rows: int, shard: int) -> Tensor:
         """Return the first numbers of a shard, in the host's memory."""
         if weight.columns is None:
-            layer, kind = self._owner(weight)
-            return kind.first_numbers(layer, name, rows)
+            return _first_numbers(self.layout.network.layer(weight.layer), name, rows)
         first = roomy((rows, weight.columns))
         self._fill(first, name, weight, shard)
         return first
-
-    def _owner(self, weight: Weight) -> tuple[Any, LayerKind[Any]]:
-        """Return the layer that owns a weight, and its kind."""
-        layer: Any = self.layout.network.layer(weight.layer)
-        return layer, LayerKind() if isinstance(layer, OutputLayer) else kind_of(layer)
 
     def _fill(self, first: Tensor, name: str, weight: Weight, shard: int) -> None:
         """Draw the first numbers of a shard, in the host's memory or in a file."""
         if not weight.columns or weight.describes is not None:
             return
-        layer, kind = self._owner(weight)
-        fans = (weight.columns, weight.rows * weight.places)
+        layer: Any = self.layout.network.layer(weight.layer)
+        fan_in, fan_out = weight.columns, weight.rows * weight.places
         if weight.rows_are_features:
-            fans = fans[::-1]
-        fans = (fans[0], kind.fan_out(layer, fans[1]))
-        fill(first, layer.initializer, *fans, self.layout.training.seed, name, shard)
+            fan_in, fan_out = fan_out, fan_in
+        if hasattr(layer, "sums"):
+            fan_out = layer.units
+        fill(first, layer.initializer, fan_in, fan_out, self.layout.training.seed, name, shard)
+
+
+def _first_numbers(layer: Any, name: str, count: int) -> Tensor:
+    """Return the first values of biases and other weights of one dimension, float32 [count].
+
+    Biases start at `bias_start`, scales and variances at 1, and others at 0. Biases of forget gates start at
+    1: Jozefowicz et al., "An empirical exploration of recurrent network architectures", ICML 2015.
+    """
+    start = float(name.endswith(("scale", "variance")))
+    if name.endswith(" bias"):
+        start = getattr(layer, "bias_start", 0.0)
+    numbers = torch.full((count,), start)
+    if getattr(layer, "cell", None) == "lstm":
+        numbers[layer.units : 2 * layer.units] = 1
+    return numbers

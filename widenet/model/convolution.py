@@ -1,6 +1,7 @@
-"""The product of a convolution: unfolds windows into columns, by blocks that threads and processes share."""
+"""Windows that move over places, and the product of a convolution, which unfolds them into columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 from math import prod
 from typing import Any
 
@@ -11,27 +12,21 @@ from torch.nn import functional
 
 from widenet.model.operands import add_product, fill_product
 from widenet.model.product import Blocks
-from widenet.plan.narrow import (
-    PREDICTED_FILTERS,
-    blocks_of_examples,
-    edges,
-    inner_of_filters,
-    inner_of_inputs,
-    pieces,
-    predicted_examples,
-)
+from widenet.plan.tiles import PREDICTED_ROWS, UNFOLDED_NUMBERS, edges, num_blocks
 from widenet.plan.windows import Axis, Windows
+
+PREDICTED_FILTERS = 2
+"""Fewest filters of every product outside training; a single one is joined by zeros.
+
+MKL rounds a product with one filter in another way for some of 4 or 8 examples (seen on an Intel Xeon with
+AMX).
+"""
 
 
 def padded(values: Tensor, axes: tuple[Axis, ...], value: float = 0.0) -> Tensor:
     """Return values [A, B, *places], padded as the windows need."""
     sides = [side for axis in reversed(axes) for side in (axis.before, axis.after)]
     return functional.pad(values, sides, value=value) if any(sides) else values
-
-
-def padded_zeros(like: Tensor, sizes: tuple[int, int], axes: tuple[Axis, ...]) -> Tensor:
-    """Return zeros [A, B, *places] with padding; sizes are A and B."""
-    return like.new_zeros(*sizes, *(axis.before + axis.places + axis.after for axis in axes))
 
 
 def cropped(values: Tensor, axes: tuple[Axis, ...]) -> Tensor:
@@ -51,24 +46,19 @@ def reached(values: Tensor, windows: Windows) -> Iterator[Tensor]:
         yield view
 
 
-def convolution(values_EN: Tensor, weight_FK: Tensor, windows: Windows, blocks: Blocks) -> Tensor:
-    """Return the sums of every filter at every position; differentiable by values and weight.
-
-    Every number of the result and of the gradient to the values belongs to one block. The gradient to the
-    weight is a sum over blocks, and within them over pieces, in order. So it does not matter who computes a
-    block.
+def scattered(pieces: Iterable[Tensor], windows: Windows, like: Tensor) -> Tensor:
+    """Add numbers at the places that windows reach, in the order of the kernel's numbers.
 
     Args:
-        values_EN: float32 or float64 [E, channels x places], channels slowest.
-        weight_FK: [F, channels x kernel].
+        pieces: For every number of a kernel, what each position adds.
         windows: How the kernel moves.
-        blocks: Computes the products.
-
-    Returns:
-        [E, F x positions], filters slowest.
+        like: [A, B, ...], as the result [A, B, *places] is.
     """
-    result: Tensor = _Convolution.apply(values_EN, weight_FK, windows, blocks)  # type: ignore[no-untyped-call]
-    return result
+    sizes = [axis.before + axis.places + axis.after for axis in windows.axes]
+    total = like.new_zeros(*like.shape[:2], *sizes)
+    for view, piece in zip(reached(total, windows), pieces, strict=True):
+        view += piece
+    return cropped(total, windows.axes)
 
 
 def unfolded(values_EN: Tensor, windows: Windows) -> Tensor:
@@ -84,10 +74,53 @@ def unfolded(values_EN: Tensor, windows: Windows) -> Tensor:
 def folded(columns_KM: Tensor, windows: Windows) -> Tensor:
     """Add the columns of all windows at the places that they cover: [E, channels x places]."""
     columns = columns_KM.view(windows.channels, prod(windows.kernel), -1, *windows.positions)
-    total = padded_zeros(columns, (windows.channels, columns.shape[2]), windows.axes)
-    for number, view in enumerate(reached(total, windows)):
-        view += columns[:, number]
-    return cropped(total, windows.axes).transpose(0, 1).reshape(columns.shape[2], -1)
+    total = scattered(columns.unbind(1), windows, columns[:, 0])
+    return total.transpose(0, 1).reshape(columns.shape[2], -1)
+
+
+def pieces(
+    num_examples: int, filters: int, windows: Windows, blocks: Blocks, device: str
+) -> list[list[slice]]:
+    """Return the blocks of a convolution's examples; shapes and the kind of the device decide.
+
+    Each block is a list of pieces, whose windows are unfolded at once.
+    """
+    positions = prod(windows.positions)
+    room = max(1, UNFOLDED_NUMBERS[device] // (windows.inputs * positions))
+    if not blocks.predicts:
+        count = num_blocks(
+            num_examples * positions, windows.inputs, filters, blocks.exchange.num_shards, device
+        )
+        starts = edges(num_examples, max(1, min(count, num_examples)))
+    else:
+        # A power of two, as `PREDICTED_ROWS` is. Never 2: MKL then rounds the second one in another way (seen
+        # with an odd number of positions).
+        size = min(PREDICTED_ROWS[device], 1 << room.bit_length() - 1)
+        starts = [*range(0, num_examples, 1 if size == 2 else size), num_examples]
+    return [
+        [slice(first, min(first + room, stop)) for first in range(start, stop, room)]
+        for start, stop in pairwise(starts)
+    ]
+
+
+def convolution(values_EN: Tensor, weight_FK: Tensor, windows: Windows, blocks: Blocks) -> Tensor:
+    """Return the sums of every filter at every position; differentiable by values and weight.
+
+    Every number of the result and of the gradient to the values belongs to one piece. The gradient to the
+    weight is a sum over blocks, and within them over pieces, in order. So it does not matter which thread
+    computes a block.
+
+    Args:
+        values_EN: float32 or float64 [E, channels x places], channels slowest.
+        weight_FK: [F, channels x kernel].
+        windows: How the kernel moves.
+        blocks: Computes the products.
+
+    Returns:
+        [E, F x positions], filters slowest.
+    """
+    result: Tensor = _Convolution.apply(values_EN, weight_FK, windows, blocks)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Convolution(torch.autograd.Function):
@@ -95,95 +128,53 @@ class _Convolution(torch.autograd.Function):
     def forward(ctx: Any, values_EN: Tensor, weight_FK: Tensor, windows: Windows, blocks: Blocks) -> Tensor:
         operand_EN, operand_FK = blocks.operand(values_EN), blocks.operand(weight_FK)
         ctx.save_for_backward(operand_EN, operand_FK)
-        ctx.work = work = _Work(len(values_EN), len(weight_FK), windows, blocks, values_EN)
-        result_EU = work.empty(work.num, work.filters * prod(windows.positions))
-        missing = 0 if blocks.rows is None else max(PREDICTED_FILTERS - work.filters, 0)
+        num, filters = len(values_EN), len(weight_FK)
+        ctx.pieces = pieces(num, filters, windows, blocks, values_EN.device.type)
+        ctx.windows, ctx.blocks = windows, blocks
+        result_EFP = values_EN.new_empty(num, filters, prod(windows.positions))
+        missing = max(PREDICTED_FILTERS - filters, 0) if blocks.predicts else 0
         filled_FK = functional.pad(operand_FK, (0, 0, 0, missing))
 
-        def fill(start: int, stop: int) -> None:
-            for first, last in work.pieces(start, stop):
-                columns_KM = unfolded(operand_EN[first:last], windows)
-                sums_FM = work.empty(len(filled_FK), columns_KM.shape[1])
-                fill_product(sums_FM, filled_FK, columns_KM)
-                sums_FEP = sums_FM[: work.filters].view(work.filters, last - first, -1)
-                result_EU[first:last] = sums_FEP.transpose(0, 1).reshape(last - first, -1)
+        def fill(piece: slice) -> None:
+            columns_KM = unfolded(operand_EN[piece], windows)
+            sums_FM = values_EN.new_empty(len(filled_FK), columns_KM.shape[1])
+            fill_product(sums_FM, filled_FK, columns_KM)
+            result_EFP[piece] = sums_FM[:filters].view(filters, -1, result_EFP.shape[2]).transpose(0, 1)
 
-        return blocks.exchange.start_blocks(
-            result_EU, work.edges, fill, windows.inputs, blocks.where
-        ).result()
+        blocks.run(fill, [*chain(*ctx.pieces)])
+        return result_EFP.flatten(1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         operand_EN, operand_FK = ctx.saved_tensors
-        gradient_EU = ctx.work.blocks.operand(gradients[0])
-        to_values = ctx.work.to_values(gradient_EU, operand_FK) if ctx.needs_input_grad[0] else None
-        to_weight = ctx.work.to_weight(gradient_EU, operand_EN) if ctx.needs_input_grad[1] else None
-        return to_values, to_weight, None, None
+        gradient_EU: Tensor = gradients[0]
+        windows, blocks, filters = ctx.windows, ctx.blocks, len(operand_FK)
+        gradient_EFP: Tensor = blocks.operand(gradient_EU).view(
+            len(gradient_EU), filters, prod(windows.positions)
+        )
+        to_values_EN, to_weight_FK = None, None
 
+        def by_filter(piece: slice) -> Tensor:
+            return gradient_EFP[piece].transpose(0, 1).reshape(filters, -1)
 
-class _Work:
-    """The blocks of a convolution of certain shapes, and its gradients."""
+        if ctx.needs_input_grad[0]:
+            to_values_EN = gradient_EU.new_empty(operand_EN.shape)
 
-    def __init__(
-        self, num_examples: int, filters: int, windows: Windows, blocks: Blocks, like: Tensor
-    ) -> None:
-        """Cut a convolution into blocks; `like` has the type and device of the result."""
-        self.num, self.filters = num_examples, filters
-        self.windows, self.blocks = windows, blocks
-        self.like, self.device = like.new_empty(0), like.device.type
-        if blocks.rows is None:
-            self.count = blocks_of_examples(num_examples, windows, filters, blocks.most, self.device)
-            self.edges = edges(num_examples, self.count)
-        else:
-            size = predicted_examples(windows, self.device)
-            self.edges = [*range(0, num_examples, size), num_examples]
-            self.count = len(self.edges) - 1
-
-    def empty(self, *shape: int) -> Tensor:
-        """Return an empty tensor of the result's type."""
-        return self.like.new_empty(shape)
-
-    def pieces(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Return the pieces (start, stop) of a block whose windows are unfolded at once."""
-        return list(pieces(start, stop, self.windows, self.device))
-
-    def by_filter(self, gradient_EU: Tensor) -> Tensor:
-        """Return gradients to the result of some examples, as [F, E x positions]."""
-        num = len(gradient_EU)
-        return gradient_EU.view(num, self.filters, -1).transpose(0, 1).reshape(self.filters, -1)
-
-    def to_values(self, gradient_EU: Tensor, operand_FK: Tensor) -> Tensor:
-        """Return the gradient to the values, [E, N]."""
-        windows = self.windows
-        result_EN = self.empty(self.num, windows.channels * prod(windows.places))
-
-        def fill(start: int, stop: int) -> None:
-            for first, last in self.pieces(start, stop):
-                gradient_FM = self.by_filter(gradient_EU[first:last])
-                columns_KM = self.empty(windows.inputs, gradient_FM.shape[1])
+            def fill(piece: slice) -> None:
+                gradient_FM = by_filter(piece)
+                columns_KM = gradient_EU.new_empty(windows.inputs, gradient_FM.shape[1])
                 fill_product(columns_KM, operand_FK.T, gradient_FM)
-                result_EN[first:last] = folded(columns_KM, windows)
+                to_values_EN[piece] = folded(columns_KM, windows)
 
-        inner = inner_of_inputs(windows, self.filters)
-        return self.blocks.exchange.start_blocks(
-            result_EN, self.edges, fill, inner, self.blocks.where
-        ).result()
+            blocks.run(fill, [*chain(*ctx.pieces)])
+        if ctx.needs_input_grad[1]:
+            parts_BFK = gradient_EU.new_zeros(len(ctx.pieces), *operand_FK.shape)
 
-    def to_weight(self, gradient_EU: Tensor, operand_EN: Tensor) -> Tensor:
-        """Return the gradient to the weight, [F, K]."""
-        parts_BW = self.empty(self.count, self.filters * self.windows.inputs).zero_()
+            def add(block: int) -> None:
+                for piece in ctx.pieces[block]:
+                    columns_MK = unfolded(operand_EN[piece], windows).T
+                    add_product(parts_BFK[block], by_filter(piece), columns_MK)
 
-        def fill(block: int, _: int) -> None:
-            total_FK = parts_BW[block].view(self.filters, -1)
-            for first, last in self.pieces(self.edges[block], self.edges[block + 1]):
-                add_product(
-                    total_FK,
-                    self.by_filter(gradient_EU[first:last]),
-                    unfolded(operand_EN[first:last], self.windows).T,
-                )
-
-        inner = inner_of_filters(self.num, self.windows, self.count)
-        self.blocks.exchange.start_blocks(
-            parts_BW, range(self.count + 1), fill, inner, self.blocks.where
-        ).result()
-        return parts_BW.sum(dim=0).view(self.filters, -1)
+            blocks.run(add, range(len(ctx.pieces)))
+            to_weight_FK = parts_BFK.sum(dim=0)
+        return to_values_EN, to_weight_FK, None, None

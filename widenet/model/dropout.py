@@ -1,7 +1,6 @@
 """Dropout: by a mask, and to the rest value of each activation."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,30 +9,6 @@ from widenet.devices import sent
 from widenet.model.activations import SELU_ALPHA, SELU_SCALE, activate, sides
 from widenet.randomness import StepRandom
 from widenet.spec.activations import Activation, Elu, LeakyRelu
-from widenet.spec.parts import DropoutForm
-
-
-def dropped(
-    activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float, form: DropoutForm
-) -> Tensor:
-    """Return the activations of sums after dropout; differentiable.
-
-    Args:
-        activation: Activation of the units.
-        z_EH: Sums, float32 [E, H].
-        kept_EH: Which units stay, bool [E, H].
-        probability: Share of the units that are dropped.
-        form: "mask" multiplies kept units by 1 / (1 - probability) and sets the others to 0. "rest" is
-            described at `HiddenLayer.dropout_form`.
-
-    Returns:
-        Units float32 [E, H].
-    """
-    if form == "mask":
-        return activate(activation, z_EH) * kept_EH / (1 - probability)
-    units_EH, slope_EH = _at_rest(activation, z_EH.detach(), kept_EH, probability)
-    through: Tensor = _Through.apply(z_EH, units_EH, slope_EH)  # type: ignore[no-untyped-call]
-    return through
 
 
 def masked(values: Tensor, random: StepRandom | None, purpose: str, probability: float) -> Tensor:
@@ -49,7 +24,20 @@ def kept(values: Tensor, random: StepRandom, purpose: str, probability: float) -
     return sent(torch.from_numpy(mask), values.device)
 
 
-def _at_rest(
+def at_rest(activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float) -> Tensor:
+    """Return the activations of sums after dropout, as `dropout_form` "rest" has it; differentiable.
+
+    Args:
+        activation: Activation of the units.
+        z_EH: Sums, float32 [E, H].
+        kept_EH: Which units stay, bool [E, H].
+        probability: Share of the units that are dropped.
+    """
+    units_EH, slope_EH = _with_slopes(activation, z_EH.detach(), kept_EH, probability)
+    return units_EH + (z_EH - z_EH.detach()) * slope_EH
+
+
+def _with_slopes(
     activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float
 ) -> tuple[Tensor, Tensor]:
     """Return the units after dropout, and their slopes by the sums."""
@@ -71,18 +59,3 @@ def _at_rest(
         return units_EH, grown * (1 - (units_EH / grown).square())
     below, above = sides(activation) if isinstance(activation, LeakyRelu) else (float(kind == "linear"), 1.0)
     return units_EH, torch.where(units_EH > 0, torch.full_like(units_EH, above), below)
-
-
-class _Through(torch.autograd.Function):
-    """Units with an explicit slope for the backward pass."""
-
-    @staticmethod
-    def forward(context: Any, z: Tensor, units: Tensor, slope: Tensor) -> Tensor:
-        del z
-        context.save_for_backward(slope)
-        return units.view_as(units)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (slope,) = context.saved_tensors
-        return gradient * slope, None, None

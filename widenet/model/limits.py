@@ -1,8 +1,5 @@
 """Limits on lengths: of the rows of a weight, and of each example's gradient to a layer's sums."""
 
-from typing import Any
-
-import torch
 from torch import Tensor
 
 from widenet.kernels.fixed_point import sum_by
@@ -37,21 +34,13 @@ def shortened(z_EH: Tensor, limit: float | None, positions: Positions | None = N
         return z_EH
     num_examples = len(z_EH) if positions is None else len(positions.ends_E)
     examples_N = None if positions is None else positions.examples_N
-    result: Tensor = _Shortened.apply(z_EH, limit / num_examples, num_examples, examples_N)  # type: ignore[no-untyped-call]
-    return result
 
-
-class _Shortened(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        context: Any, z: Tensor, limit: float, num_examples: int, examples_N: Tensor | None
-    ) -> Tensor:
-        context.limit, context.num_examples, context.examples_N = limit, num_examples, examples_N
-        return z.view_as(z)
-
-    @staticmethod
-    def backward(context: Any, gradient_NH: Tensor) -> tuple[Tensor, None, None, None]:
-        square_N, examples_N = gradient_NH.double().square().sum(dim=1), context.examples_N
+    def shorten(gradient_NH: Tensor) -> Tensor:
+        square_N = gradient_NH.double().square().sum(dim=1)
         if examples_N is not None:
-            square_N = sum_by(square_N, examples_N, context.num_examples)[examples_N]
-        return gradient_NH * shortening(square_N.sqrt(), context.limit).float()[:, None], None, None, None
+            square_N = sum_by(square_N, examples_N, num_examples)[examples_N]
+        return gradient_NH * shortening(square_N.sqrt(), limit / num_examples).float()[:, None]
+
+    same_EH = z_EH.view_as(z_EH)
+    same_EH.register_hook(shorten)  # type: ignore[no-untyped-call]
+    return same_EH

@@ -13,23 +13,23 @@ from widenet.devices import sent_together
 from widenet.kernels.bags import Touched, gather_sums, split
 from widenet.kernels.native import runner
 from widenet.model import preparation
-from widenet.model.by_examples import Stack
+from widenet.model.by_examples import divided
 from widenet.model.convolution import convolution
 from widenet.model.description import Description
-from widenet.model.layers import Flow, kind_of
+from widenet.model.flow import Flow
+from widenet.model.layers import ALONE, FORWARD
 from widenet.model.layers.output import WideOutput
-from widenet.model.normalization import Statistics, running
 from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Ends, Prepared, Values
-from widenet.model.product import Blocks, Factor, Split, Whole, leaves_of, product
+from widenet.model.product import Blocks, Factor, leaves_of, product
 from widenet.model.targets import joined
 from widenet.model.weight import WHOLE, TouchedRows, TrunkWeight, WideWeight, touched_together
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.line import Pending
 from widenet.plan.layout import Key, Layout
-from widenet.plan.narrow import edges
 from widenet.plan.picture_layers import ends_of, weights_by_examples
 from widenet.plan.tiles import PREDICTED_ROWS, Shards
+from widenet.plan.weights import FOLLOWING
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
@@ -57,7 +57,7 @@ class Activity:
     gathered: dict[Key, Tensor] = field(default_factory=dict)
     split: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     penalties: list[Tensor] = field(default_factory=list)
-    statistics: dict[str, Statistics] = field(default_factory=dict)
+    statistics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
     features: dict[str, SparseBatch] = field(default_factory=dict)
     predicts: bool = False
@@ -149,7 +149,7 @@ class Network:
         """
         rows = PREDICTED_ROWS[self.device.type]
         is_native = runner("ranking", self.device) == "native"
-        if not is_native or any(kind_of(layer).fills_rows for layer in self.spec.hidden):
+        if not is_native or any(layer.kind not in ALONE for layer in self.spec.hidden):
             return rows
         dense = [layer for layer in self.spec.inputs if self.layout.fields[layer.field].kind == "dense"]
         return rows // gcd(rows, *(self.layout.units[layer.name] for layer in (*dense, *self.spec.hidden)))
@@ -237,7 +237,10 @@ class Network:
         """Update the running statistics of batch normalizations with those of a batch."""
         for name, statistics in activity.statistics.items():
             layer: Any = self.spec.layer(name)
-            running(self.trunk, name).follow(statistics, layer.batch_normalization.momentum)
+            momentum = layer.batch_normalization.momentum
+            for part, batch_C in zip(FOLLOWING, statistics, strict=True):
+                running_C = self.trunk[f"{name} normalization {part}"].tensor
+                running_C.mul_(1 - momentum).add_(batch_C, alpha=momentum)
 
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
         """Return the vectors [E, H] that enter an output: the sources side by side.
@@ -348,26 +351,23 @@ class Network:
         """Compute some hidden layers, each after those that feed it."""
         for layer in layers:
             flow = self._flow(layer, prepared, pending, activity, random)
-            activity.values[layer.name] = kind_of(layer).forward(layer, flow)
+            activity.values[layer.name] = FORWARD[layer.kind](layer, flow)
 
     def _compute_divided(self, prepared: Prepared, activity: Activity, random: StepRandom | None) -> None:
         """Compute the layers whose examples are divided among shards, and keep what others read of them."""
         names, layout = {*self.layout.by_examples}, self.layout
         layers = [layer for layer in self._hidden if layer.name in names]
-        alone = replace(self, layout=layout.with_shards(1), exchange=Exchange(1))
+        alone = replace(self, exchange=Exchange(1))
 
-        def compute(start: int, stop: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            own = Activity({name: values[start:stop] for name, values in prepared.dense.items()})
+        def compute(part: slice, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            own = Activity({name: values[part] for name, values in prepared.dense.items()})
             trunk = self.trunk | {name: TrunkWeight(weight) for name, weight in weights.items()}
             replace(alone, trunk=trunk)._compute(layers, prepared, {}, own, random)
             return own.values
 
         num_examples = len(next(iter(prepared.dense.values())))
-        starts = edges(num_examples, layout.num_shards)
-        stack = Stack(self.exchange, compute, ends_of(layout, names), starts)
-        activity.values |= stack.values(
-            {name: self.trunk[name].tensor for name in weights_by_examples(layout)}
-        )
+        weights = {name: self.trunk[name].tensor for name in weights_by_examples(layout)}
+        activity.values |= divided(self.exchange, compute, ends_of(layout), num_examples, weights)
 
     def _flow(
         self,
@@ -412,13 +412,10 @@ class Network:
         if link.weight in self.wide:
             wide = self.wide[link.weight]
             leaves = activity.split[link.weight] = leaves_of(wide)
-            return Split(leaves, wide.shards, blocks)
+            return Factor([*leaves.values()], blocks, wide.shards)
         weight_HN = self.trunk[link.weight].tensor
-        return Whole(weight_HN.T if link.transposed else weight_HN, blocks)
+        return Factor([weight_HN.T if link.transposed else weight_HN], blocks)
 
     def _blocks(self, layer: str, activity: Activity) -> Blocks:
         half = self.layout.training.precision == "bfloat16" and torch.is_grad_enabled()
-        if not activity.predicts:
-            return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half)
-        rows, is_native = PREDICTED_ROWS[self.device.type], runner("ranking", self.device) == "native"
-        return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half, rows, is_native)
+        return Blocks(self.exchange, f'layer "{layer}"', half, activity.predicts)

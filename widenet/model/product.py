@@ -1,118 +1,84 @@
-"""Products of hidden layers: in fixed blocks, so that threads and processes share them with equal bits.
+"""Products of hidden layers: in fixed blocks, so that threads share them with equal bits.
 
 Of split layers, each shard multiplies all vectors by the rows of the weight that it holds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.best_units import Query, Units, logits
+from widenet.kernels.native import runner
 from widenet.model.operands import fill_product, filled, matrix_product, rounded, wide_enough
 from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.line import Pending
-from widenet.plan.narrow import edges, num_blocks
-from widenet.plan.tiles import Shards
+from widenet.plan.tiles import PREDICTED_ROWS, Shards, edges, num_blocks
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Blocks:
     """Computes matrix products by blocks of rows.
 
-    Each number belongs to one block, so no sum depends on who computes a block.
+    Each number belongs to one block, so no sum depends on which thread computes a block.
 
     Attributes:
-        exchange: Runs the blocks.
-        most: Largest number of blocks.
+        exchange: Runs the blocks: as many as it has shards at most.
         where: Name of the layer for messages, such as 'layer "taste"'.
         half: Whether to round operands to bfloat16.
-        rows: Rows of every block outside training, where no row may depend on how many there are; None:
-            shapes decide.
-        is_native: Whether products outside training are the native library's, whose blocks are not filled up.
+        predicts: Whether this is no step of a training, so that no row may depend on how many there are.
     """
 
     exchange: Exchange
-    most: int
     where: str
     half: bool = False
-    rows: int | None = None
-    is_native: bool = False
+    predicts: bool = False
 
     def operand(self, values: Tensor) -> Tensor:
         """Return float32 values as operands of a product."""
         return rounded(values) if self.half else values
 
-    def start(self, left_RK: Tensor, right_KC: Tensor) -> Pending[Tensor]:
-        """Start left @ right, float32 [R, C]; both come from `operand`.
+    def run(self, work: Callable[[T], None], blocks: Sequence[T]) -> None:
+        """Do some work for each block; threads share the blocks."""
+        self.exchange.workers.run(lambda number: work(blocks[number]), range(len(blocks)))
 
-        With `rows`, more rows and columns may follow, of zeros that fill up the last block or narrow ones.
+    def product(self, left_RK: Tensor, right_KC: Tensor) -> Tensor:
+        """Return left @ right, float32 [R, C]; both come from `operand`.
+
+        Outside training, rows and columns of zeros may follow, which fill up the last block or narrow ones.
+        The native library's blocks are not filled up.
         """
-        if self.rows is not None and not self.is_native:
-            left_RK, right_KC = filled(left_RK, self.rows), wide_enough(right_KC)
+        device = left_RK.device
+        is_native = self.predicts and runner("ranking", device) == "native"
+        if self.predicts and not is_native:
+            left_RK, right_KC = filled(left_RK, PREDICTED_ROWS[device.type]), wide_enough(right_KC)
         (rows, inner), columns = left_RK.shape, right_KC.shape[1]
-        units = Units(right_KC.T.contiguous(), range(columns)) if self.is_native else None
+        units = Units(right_KC.T.contiguous(), range(columns)) if is_native else None
         result_RC = left_RK.new_empty(rows, columns, dtype=torch.promote_types(left_RK.dtype, torch.float32))
 
-        def fill(start: int, stop: int) -> None:
+        def fill(block: slice) -> None:
             if units is None:
-                fill_product(result_RC[start:stop], left_RK[start:stop], right_KC)
+                fill_product(result_RC[block], left_RK[block], right_KC)
             else:
-                logits(Query.of(left_RK[start:stop]), units, result_RC[start:stop])
+                logits(Query.of(left_RK[block]), units, result_RC[block])
 
-        if self.rows is None:
-            starts = edges(rows, num_blocks(rows, inner, columns, self.most, left_RK.device.type))
+        if self.predicts:
+            starts = [*range(0, rows, PREDICTED_ROWS[device.type]), rows]
         else:
-            starts = [*range(0, rows, self.rows), rows]
-        return self.exchange.start_blocks(result_RC, starts, fill, inner, self.where)
+            starts = edges(rows, num_blocks(rows, inner, columns, self.exchange.num_shards, device.type))
+        self.run(fill, [slice(*span) for span in pairwise(starts)])
+        return result_RC
 
     def times(self, values_EN: Tensor, weight_HN: Tensor) -> Tensor:
         """Return values @ weight.T, float32 [E, H]; both are operands."""
-        product_EH = self.start(values_EN, weight_HN.T).result()
+        product_EH = self.product(values_EN, weight_HN.T)
         return product_EH[: len(values_EN), : len(weight_HN)].contiguous()
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A weight [H, N] that this process holds whole, by which a layer multiplies vectors.
-
-    Its operands are computed once for the products of a step.
-
-    Attributes:
-        weight_HN: The weight.
-        blocks: Computes the products.
-    """
-
-    weight_HN: Tensor
-    blocks: Blocks
-
-    @property
-    def leaves(self) -> list[Tensor]:
-        """Tensors of this process that take the gradients."""
-        return [self.weight_HN]
-
-    def operands(self) -> list[Tensor]:
-        """Return the leaves as operands of products."""
-        return [self.blocks.operand(self.weight_HN)]
-
-    def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
-        """Return values @ weight.T, float32 [E, H]; the values are an operand."""
-        return self.blocks.times(values_EN, operands[0])
-
-    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Callable[[], Tensor]:
-        """Start gradient @ weight; return what waits for it. Both are operands.
-
-        It is the gradient to the values, float32 [E, N].
-        """
-        return self.blocks.start(gradient_EH, operands[0]).result
-
-    def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
-        """Return the gradients to the leaves, from a gradient to the product and the values, as operands."""
-        return [self.blocks.start(gradient_EH.T, values_EN).result()]
 
 
 def leaves_of(weight: WideWeight) -> dict[int, Tensor]:
@@ -127,63 +93,67 @@ def leaves_of(weight: WideWeight) -> dict[int, Tensor]:
 
 
 @dataclass(frozen=True)
-class Split:
-    """A weight [H, N] whose rows are in shards; see `Whole`.
+class Factor:
+    """A weight [H, N] by which a layer multiplies vectors.
 
-    What the shards give is gathered, which moves numbers and adds none. The gradient to the values is an
-    exact sum over the shards. Weights and their gradients stay where they are.
+    Its operands are computed once for the products of a step. Of a split weight, what the shards give is
+    gathered, which moves numbers and adds none, and the gradient to the values is an exact sum over the
+    shards. Weights and their gradients stay where they are.
 
     Attributes:
-        by_shard: The rows of each shard of this process; see `leaves_of`.
-        shards: Shards of the H rows.
-        blocks: The exchange, and how operands are rounded.
+        leaves: The tensors of this process that take the gradients: the weight, or its rows in each shard
+            here.
+        blocks: The exchange, and how products are computed.
+        shards: Shards of the H rows of a split weight; None: this process holds it whole.
     """
 
-    by_shard: Mapping[int, Tensor]
-    shards: Shards
+    leaves: Sequence[Tensor]
     blocks: Blocks
-
-    @property
-    def leaves(self) -> list[Tensor]:
-        """See `Whole.leaves`."""
-        return [*self.by_shard.values()]
+    shards: Shards | None = None
 
     def operands(self) -> list[Tensor]:
-        """See `Whole.operands`."""
-        return self.blocks.exchange.each(lambda shard: self.blocks.operand(self.by_shard[shard]))
+        """Return the leaves as operands of products."""
+        return self.blocks.exchange.workers.run(
+            lambda number: self.blocks.operand(self.leaves[number]), range(len(self.leaves))
+        )
 
     def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
-        """See `Whole.times`."""
-        exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
-
-        of_shard = replace(self.blocks, exchange=Exchange(1), most=1)
+        """Return values @ weight.T, float32 [E, H]; the values are an operand."""
+        shards, exchange = self.shards, self.blocks.exchange
+        if shards is None:
+            return self.blocks.times(values_EN, operands[0])
+        alone = replace(self.blocks, exchange=Exchange(1))
 
         def units_of(shard: int) -> Tensor:
-            missing = self.shards.size(0) - self.shards.size(shard)
-            return pad(of_shard.times(values_EN, rows[shard]), (0, missing))
+            units_EH = alone.times(values_EN, operands[shard - exchange.shards.start])
+            return pad(units_EH, (0, shards.size(0) - shards.size(shard)))
 
         terms = exchange.gather(exchange.each(units_of), self.blocks.where)
-        units_EH = torch.stack(terms, dim=2).flatten(start_dim=1)[:, : self.shards.width]
-        return units_EH.contiguous()
+        return torch.stack(terms, dim=2).flatten(start_dim=1)[:, : shards.width].contiguous()
 
     def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Callable[[], Tensor]:
-        """See `Whole.start_back`."""
-        exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
-        terms = exchange.each(lambda shard: matrix_product(self._of_shard(shard, gradient_EH), rows[shard]))
-        sums = exchange.start_sum(terms, where=self.blocks.where)
+        """Start gradient @ weight; return what waits for it. Both are operands.
+
+        It is the gradient to the values, float32 [E, N].
+        """
+        if self.shards is None:
+            product_EN = self.blocks.product(gradient_EH, operands[0])
+            return lambda: product_EN
+        first = self.blocks.exchange.shards.start
+        terms = self._each(gradient_EH, lambda own_EH, shard: matrix_product(own_EH, operands[shard - first]))
+        sums = self.blocks.exchange.start_sum(terms, where=self.blocks.where)
         return lambda: sums.result()[0]
 
     def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
-        """See `Whole.to_leaves`."""
-        return self.blocks.exchange.each(
-            lambda shard: matrix_product(self._of_shard(shard, gradient_EH).T, values_EN)
-        )
+        """Return the gradients to the leaves, from a gradient to the product and the values, as operands."""
+        if self.shards is None:
+            return [self.blocks.product(gradient_EH.T, values_EN)]
+        return self._each(gradient_EH, lambda own_EH, _: matrix_product(own_EH.T, values_EN))
 
-    def _of_shard(self, shard: int, units_EH: Tensor) -> Tensor:
-        return units_EH[:, shard :: self.shards.count].contiguous()
-
-
-Factor = Whole | Split
+    def _each(self, units_EH: Tensor, work: Callable[[Tensor, int], Tensor]) -> list[Tensor]:
+        """Return what some work gives for the units of each shard of this process."""
+        count = self.blocks.exchange.num_shards
+        return self.blocks.exchange.each(lambda shard: work(units_EH[:, shard::count].contiguous(), shard))
 
 
 class _Product(torch.autograd.Function):

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import torch
@@ -23,7 +22,6 @@ from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_su
 from widenet.parallel.heartbeat import Heartbeat
 from widenet.parallel.line import Pending, at_once, line
 from widenet.plan.job import check_processes
-from widenet.plan.narrow import dividing_pays
 from widenet.plan.tiles import held, holder
 
 T = TypeVar("T")
@@ -190,36 +188,6 @@ class Exchange:
     def sum(self, terms: Terms, where: str) -> Tensor:
         """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
         return self.start_sum(terms, where=where).result()[0]
-
-    def start_blocks(
-        self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
-    ) -> Pending[Tensor]:
-        """Fill the rows of a result, block by block; blocks may run in parallel.
-
-        Args:
-            result: [R, C], out.
-            edges: First row of each block, then R.
-            fill: Fills the rows start to stop - 1.
-            inner: Multiplications for each number; decides whether processes divide the blocks. Each then
-                takes about equally many, in order.
-            where: See the class.
-        """
-        count = len(edges) - 1
-        divided = count > 1 and dividing_pays(inner, self.size, self.device.type)
-        cuts = [count * process // self.size for process in range(self.size + 1)]
-        own = range(cuts[self.rank], cuts[self.rank + 1]) if divided else range(count)
-        self.workers.run(lambda block: fill(edges[block], edges[block + 1]), own)
-        if not divided:
-            return at_once(result)
-
-        def filled() -> Tensor:
-            parts = [result[edges[start] : edges[stop]] for start, stop in pairwise(cuts)]
-            rows = _gathered(parts[self.rank], [len(part) for part in parts])
-            for part, of_process in zip(parts, rows, strict=True):
-                part.copy_(of_process)
-            return result
-
-        return self.begin(filled, where)
 
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """Return the tensors of all shards, one per shard and of equal shape, in order."""

@@ -37,8 +37,6 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
         _check_weightless(output, network, units)
     for layer in network.layers:
         _check_feeding(layer, network, fields)
-        for share in getattr(layer, "weights", None) or ():
-            check_share(layer, share, network, fields, shapes, windows)
     layout = Layout(
         network,
         training,
@@ -50,6 +48,9 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
         along=along_of(network, fields),
         weights={},
     )
+    for layer in network.layers:
+        for share in layer.shares:
+            check_share(layout, layer, share)
     layout = replace(layout, weights=weights_of(layout))
     layout = replace(layout, weights={**layout.weights, **weights_of_descriptions(layout)})
     layout = replace(layout, weights=with_frozen(layout))

@@ -9,10 +9,9 @@ from math import prod
 
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
-from widenet.plan.narrow import UNFOLDED_NUMBERS
 from widenet.plan.picture_layers import fields_by_examples, weights_by_examples
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
-from widenet.plan.tiles import COUNTED_PAIRS, GRADIENT_NUMBERS, tile_units
+from widenet.plan.tiles import COUNTED_PAIRS, GRADIENT_NUMBERS, UNFOLDED_NUMBERS, tile_units
 from widenet.spec.layers import InputLayer, OutputLayer, Trunk
 from widenet.spec.losses import PopularitySample
 from widenet.spec.sequential import AttentionLayer, RecurrentLayer

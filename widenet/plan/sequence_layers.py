@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from widenet.plan.layout import FieldFacts
 from widenet.plan.windows import Place
-from widenet.spec.layers import InputLayer, Layer, OutputLayer
+from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.rules import feeding, in_order
 
@@ -24,18 +24,24 @@ def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, s
             if fields[layer.field].kind == "sequence":
                 along_by_layer[layer.name] = layer.name
             continue
-        place = Place.find(spec, layer)
-        sources = feeding(spec.layers, layer)
-        along = [along_by_layer.get(source) for source in sources]
-        for source, other in zip(sources, along, strict=True):
+        place, (first, *others) = Place.find(spec, layer), feeding(spec.layers, layer)
+        along = along_by_layer.get(first)
+        for other in others:
             place.refuse(
                 "source",
-                other != along[0],
-                f'must all go along one sequence, or none; "{sources[0]}" and "{source}" do not',
+                along_by_layer.get(other) != along,
+                f'must all go along one sequence, or none; "{first}" and "{other}" do not',
             )
-        _check(place, layer, along[0], spec, fields)
-        if along[0] is not None:
-            along_by_layer[layer.name] = along[0]
+        place.refuse(
+            "source",
+            layer.goes_along and along is None,
+            f"must lead to an input of a sequence field, for {layer.words} goes along one",
+        )
+        if isinstance(layer, OutputLayer):
+            read = {source.name: source.field for source in spec.inputs}.get(along or "")
+            _check_next(place, layer, read, fields[layer.field].kind)
+        if along is not None:
+            along_by_layer[layer.name] = along
     return along_by_layer
 
 
@@ -52,23 +58,24 @@ def sequences_of(spec: NetworkSpec) -> set[str]:
     return read | {layer.field for layer in spec.outputs if layer.predict == "next"}
 
 
-def _check(
-    place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fields: Mapping[str, FieldFacts]
-) -> None:
+def _check_next(place: Place, layer: OutputLayer, read: str | None, kind: str) -> None:
+    """Refuse "next" without a sequence, or behind another one.
+
+    Args:
+        place: The output's place.
+        layer: The output.
+        read: Field of the sequence that its sources go along.
+        kind: Kind of the output's field.
+    """
+    is_next, got = layer.predict == "next", "no sequence" if read is None else f'the sequence "{read}"'
     place.refuse(
-        "source",
-        layer.goes_along and along is None,
-        f"must lead to an input of a sequence field, for {layer.words} goes along one",
+        "predict",
+        is_next != (kind == "sequence"),
+        f'"next" goes with a sequence, and nothing else; the field "{layer.field}" is {kind}',
+        value=layer.predict,
     )
-    if isinstance(layer, OutputLayer):
-        kind, is_next = fields[layer.field].kind, layer.predict == "next"
-        place.refuse(
-            "predict",
-            is_next != (kind == "sequence"),
-            f'"next" goes with a sequence, and nothing else; the field "{layer.field}" is {kind}',
-            value=layer.predict,
-        )
-        read = next((source.field for source in spec.inputs if source.name == along), None)
-        rule = f'"next" must follow an input of the same field, "{layer.field}"; its sources read'
-        got = "no sequence" if read is None else f'the sequence "{read}"'
-        place.refuse("predict", is_next and read != layer.field, f"{rule} {got}")
+    place.refuse(
+        "predict",
+        is_next and read != layer.field,
+        f'"next" must follow an input of the same field, "{layer.field}"; its sources read {got}',
+    )

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from math import prod
 
-from widenet.plan.layout import FieldFacts, Key, Layout, Link, Weight, is_sparse_input
+from widenet.plan.layout import Key, Layout, Link, Weight, is_sparse_input
 from widenet.plan.windows import Place, Shape, Windows, times, windows_of
 from widenet.spec.layers import HiddenLayer, Layer, OutputLayer, Trunk
 from widenet.spec.network import NetworkSpec
@@ -21,52 +22,43 @@ LEAST_BYTES = 2**24
 def links_of(spec: NetworkSpec) -> dict[Key, Link]:
     """Return the weight of every layer and source, in the order in which they are computed."""
     links: dict[Key, Link] = {}
-    for layer in spec.hidden:
+    for layer in (*spec.hidden, *spec.outputs):
+        if isinstance(layer, PoolingLayer | AttentionLayer):
+            continue
         sources = spec.sources(layer)
-        if isinstance(layer, RecurrentLayer):
-            sources = (*sources, layer.name)
-        if not isinstance(layer, PoolingLayer | AttentionLayer):
-            links |= {(layer.name, source): _link(spec, layer, source) for source in sources}
-    for output in spec.outputs:
-        links[output.name, ""] = _link(spec, output, spec.sources(output)[0])
+        keys = (*sources, layer.name) if isinstance(layer, RecurrentLayer) else sources
+        links |= {_key(layer, source): Link(_own_name(layer, source)) for source in keys}
+        for share in layer.shares:
+            owner = spec.layer(share.layer)
+            name = _own_name(owner, share.layer_source or spec.sources(owner)[0])
+            links[_key(layer, share.source or sources[0])] = Link(name, share.transposed)
     return links
 
 
-def _link(spec: NetworkSpec, layer: Layer, source: str) -> Link:
-    """Return the weight that a layer uses for a source: its own, or the one it shares."""
-    shares: tuple[Share, ...] = getattr(layer, "weights", None) or ()
-    for share in shares:
-        if (share.source or spec.sources(layer)[0]) == source:
-            owner = spec.layer(share.layer)
-            return Link(_own_name(owner, share.layer_source or spec.sources(owner)[0]), share.transposed)
-    return Link(_own_name(layer, source))
+def _key(layer: Layer, source: str) -> Key:
+    """Return the key of a layer's weight for a source; an output has one for all its sources."""
+    return layer.name, "" if isinstance(layer, OutputLayer) else source
 
 
 def _own_name(layer: Layer, source: str) -> str:
-    return layer.name if isinstance(layer, OutputLayer) else f"{layer.name}/{source}"
+    return "/".join(filter(None, _key(layer, source)))
 
 
-def check_share(
-    layer: Layer,
-    share: Share,
-    spec: NetworkSpec,
-    fields: Mapping[str, FieldFacts],
-    shapes: Mapping[str, Shape],
-    windows: Mapping[Key, Windows],
-) -> None:
+def check_share(layout: Layout, layer: Layer, share: Share) -> None:
     """Raise FitError where a layer cannot share the weights that it names."""
+    spec = layout.network
     owner = spec.layer(share.layer)
-    source = share.source or spec.sources(layer)[0]
-    owner_source = share.layer_source or spec.sources(owner)[0]
-    wanted = _weight_shape(layer.name, source, shapes, windows)
-    offered = _weight_shape(owner.name, owner_source, shapes, windows)[:: -1 if share.transposed else 1]
-    turned = " transposed" if share.transposed else ""
+    ends = (
+        (layer, share.source or spec.sources(layer)[0]),
+        (owner, share.layer_source or spec.sources(owner)[0]),
+    )
+    wanted, offered = (_sizes(layout, end.name, source) for end, source in ends)
+    offered = offered[:: -1 if share.transposed else 1]
     is_wide, is_owner_wide = (
-        isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields)
-        for start, end in ((source, layer), (owner_source, owner))
+        isinstance(end, OutputLayer) or is_sparse_input(spec, source, layout.fields) for end, source in ends
     )
     are_both_ends = isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)
-    place = Place.find(spec, layer)
+    place, turned = Place.find(spec, layer), " transposed" if share.transposed else ""
     sizes = f"{times(wanted)} weights; those of {owner.name!r}{turned} are {times(offered)}"
     place.refuse("weights", wanted != offered, f"must match in size; it needs {sizes}")
     place.refuse(
@@ -81,26 +73,22 @@ def check_share(
     )
 
 
-def _weight_shape(
-    layer: str, source: str, shapes: Mapping[str, Shape], windows: Mapping[Key, Windows]
-) -> Shape:
+def _sizes(layout: Layout, layer: str, source: str) -> Shape:
     """Return the sizes of the weights of a source: units of both, or channels, kernel and filters."""
-    kernel = windows.get((layer, source))
-    if kernel is not None:
-        return kernel.channels, *kernel.kernel, shapes[layer][0]
-    return prod(shapes[source]), prod(shapes[layer])
+    windows = layout.windows.get((layer, source))
+    if windows is None:
+        return layout.units[source], layout.units[layer]
+    return windows.channels, *windows.kernel, layout.shapes[layer][0]
 
 
 def weights_of(layout: Layout) -> dict[str, Weight]:
     """Return every weight by its name, given a layout in which all else is known."""
     weights: dict[str, Weight] = {}
-    for layer in layout.network.hidden:
+    for layer in (*layout.network.hidden, *layout.network.outputs):
         for (name, source), link in layout.links.items():
-            if name == layer.name and link.weight == f"{name}/{source}":
-                weights[link.weight] = _hidden_weight(layout, layer, source)
+            if name == layer.name and link.weight == _own_name(layer, source):
+                weights[link.weight] = _weight(layout, layer, source)
         weights |= {f"{layer.name}{name}": weight for name, weight in _numbers(layout, layer)}
-    for output in layout.network.outputs:
-        weights |= _output_weights(layout, output)
     stepped = {
         layout.links[output.name, ""].weight for output in layout.network.outputs if output.sample is None
     }
@@ -110,49 +98,53 @@ def weights_of(layout: Layout) -> dict[str, Weight]:
     }
 
 
-def _hidden_weight(layout: Layout, layer: Trunk, source: str) -> Weight:
-    """Return a layer's own weight for a source: a row for each feature, filter or sum.
+def _weight(layout: Layout, layer: Trunk | OutputLayer, source: str) -> Weight:
+    """Return a layer's own weight for a source, or an output's to all: a row for each feature, filter or sum.
 
     It is cut into shards of rows if the layer or its bytes say so. Only the documents and the shapes decide,
     so that the bits do not depend on the number of processes. A weight that several layers share stays whole.
     """
+    units, limit = layout.units[layer.name], getattr(layer, "weight_norm", None)
+    if isinstance(layer, OutputLayer):
+        sources = layout.network.sources(layer)
+        columns = 0 if layer.weightless else sum(layout.units[name] for name in sources)
+        if is_sparse_input(layout.network, sources[0], layout.fields):
+            return Weight(layer.name, units, columns, wide=True, input=sources[0], by_columns=True)
+        return Weight(layer.name, units, columns, wide=True, norm_limit=limit)
     if (layer.name, source) in layout.windows:
-        windows = layout.windows[layer.name, source]
-        filters = layout.shapes[layer.name][0]
+        windows, filters = layout.windows[layer.name, source], layout.shapes[layer.name][0]
         return Weight(layer.name, filters, windows.inputs, wide=False, places=prod(windows.kernel))
-    units, sums = layout.units[source], getattr(layer, "sums", layout.units[layer.name])
-    limit: float | None = getattr(layer, "weight_norm", None)
+    inputs, sums = layout.units[source], getattr(layer, "sums", units)
     if is_sparse_input(layout.network, source, layout.fields):
-        return Weight(layer.name, units, sums, wide=True, input=source, norm_limit=limit)
-    weight = Weight(layer.name, sums, units, wide=False, norm_limit=limit)
+        return Weight(layer.name, inputs, sums, wide=True, input=source, norm_limit=limit)
     split: bool | None = getattr(layer, "split", False)
+    weight = Weight(layer.name, sums, inputs, wide=False, norm_limit=limit)
     if split is None and layout.users(f"{layer.name}/{source}") == 1:
         vectors = layout.training.batch_size * layout.newest(layer.name)
-        sent_bytes = vectors * (8 * units + 4 * sums)
+        sent_bytes = vectors * (8 * inputs + 4 * sums)
         held_bytes = 4 * weight.numbers * (1 + len(layout.training.optimizer.state))
         split = 4 * weight.numbers >= LEAST_BYTES and held_bytes >= sent_bytes
     return replace(weight, wide=True, split=True, by_tiles=True) if split else weight
 
 
-def _numbers(layout: Layout, layer: Trunk) -> Iterator[tuple[str, Weight]]:
+def _numbers(layout: Layout, layer: Trunk | OutputLayer) -> Iterator[tuple[str, Weight]]:
     """Yield the layer's weights of no source, such as biases, with the ends of their names."""
-
-    def of(rows: int, columns: int | None = None, trained: bool = True) -> Weight:
-        return Weight(layer.name, rows, columns, wide=False, trained=trained)
-
+    of = partial(Weight, layer.name, columns=None, wide=False)
     units, channels = layout.units[layer.name], layout.shapes[layer.name][0]
     if isinstance(layer, AttentionLayer):
         rule = f"must divide the units of its source, {units}"
         place = Place.find(layout.network, layer)
         place.refuse("heads", units % layer.heads, rule, value=layer.heads)
         for name, inputs, outputs in matrices(layer, units):
-            yield f"/{name}", of(outputs, inputs)
+            yield f"/{name}", of(outputs, columns=inputs)
             yield f"/{name} bias", of(outputs)
         if layer.positions != "none":
-            yield "/positions", of(layout.newest(layer.name), units)
+            yield "/positions", of(layout.newest(layer.name), columns=units)
         for name in ("attention", "feed forward", *["output"] * layer.normalize_output):
             yield f"/{name} scale", of(units)
             yield f"/{name} shift", of(units)
+    elif isinstance(layer, OutputLayer) and layer.bias:
+        yield " bias", of(units, wide=True, by_tiles=layer.sample is None)
     elif getattr(layer, "bias", False):
         yield " bias", of(getattr(layer, "biases", channels))
     if getattr(layer, "batch_normalization", None) is not None:
@@ -174,46 +166,18 @@ def matrices(layer: AttentionLayer, units: int) -> list[tuple[str, int, int]]:
     ]
 
 
-def _output_weights(layout: Layout, output: OutputLayer) -> dict[str, Weight]:
-    """Return an output's own weight, to all sources together, if it shares none; and its biases."""
-    sources, rows, found = layout.network.sources(output), layout.units[output.name], {}
-    if layout.links[output.name, ""].weight == output.name:
-        reads_features = is_sparse_input(layout.network, sources[0], layout.fields)
-        found[output.name] = Weight(
-            output.name,
-            rows,
-            0 if output.weightless else sum(layout.units[source] for source in sources),
-            wide=True,
-            input=sources[0] if reads_features else None,
-            by_columns=reads_features,
-            norm_limit=output.weight_norm,
-        )
-    if output.bias:
-        found[f"{output.name} bias"] = Weight(
-            output.name, rows, None, wide=True, by_tiles=output.sample is None
-        )
-    return found
-
-
 def check_split(layout: Layout, layer: HiddenLayer) -> None:
     """Raise FitError if a layer must be split but has no weight for it, or shares one that stays whole."""
-    if not layer.split:
-        return
-    place = Place.find(layout.network, layer)
-    links = {source: layout.links[layer.name, source].weight for source in layout.network.sources(layer)}
-    weights = {source: layout.weights[name] for source, name in links.items()}
-    place.refuse(
-        "split",
-        all(weight.wide and not weight.split for weight in weights.values()),
-        "must not be true where a layer reads sparse inputs alone, whose weights are in shards anyway",
-    )
-    for source, weight in weights.items():
-        is_owned = links[source] == f"{layer.name}/{source}" and layout.users(links[source]) == 1
-        place.refuse(
-            "split",
-            not is_owned and (weight.split or not weight.wide),
-            f'must not be true where layers share a weight, here the one from "{source}"',
-        )
+    weights = {
+        f"{layer.name}/{source}": layout.links[layer.name, source].weight
+        for source in layout.network.sources(layer)
+    }
+    shared = {name for own, name in weights.items() if own != name or layout.users(name) > 1}
+    used = {name: layout.weights[name] for name in weights.values()}
+    is_wrong = any(used[name].split or not used[name].wide for name in shared)
+    is_wrong = is_wrong or not any(weight.split for weight in used.values())
+    rule = "must not be true where layers share the weight, or read sparse inputs alone, which are cut anyway"
+    Place.find(layout.network, layer).refuse("split", layer.split and is_wrong, rule)
 
 
 def with_frozen(layout: Layout) -> dict[str, Weight]:

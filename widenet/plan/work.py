@@ -118,7 +118,7 @@ def summed_bytes(job: Job) -> Iterator[int]:
 
 def gathered_bytes(job: Job) -> Iterator[int]:
     """Yield the bytes that a process gives to every other: statistics, logits, and parts of layers."""
-    for end in ends_of(job.layout, job.layout.by_examples):
+    for end in ends_of(job.layout):
         yield 4 * job.layout.units[end] * job.own_vectors(end)
     for output in job.network.outputs:
         if output.is_row_wise:  # statistics, or the logits themselves

@@ -26,6 +26,17 @@ _SAID = {
 }
 """Fields that the lines of a box or its arrows show already."""
 
+_COLOURS = {
+    "hidden": 0,
+    "output": 1,
+    "input": 2,
+    "recurrent": 3,
+    "convolution": 4,
+    "pooling": 6,
+    "attention": 7,
+}
+"""The place of each kind's colour in `COLOURS`; all others have the one that is left."""
+
 
 def drawn(
     name: str,
@@ -60,7 +71,7 @@ def drawn(
             *(f"weights of {share.layer}{', transposed' * share.transposed}" for share in layer.shares),
             f"{number:,} parameters" if number else "",
         ]
-        boxes[layer.name] = (COLOURS[layer.colour], [line for line in lines if line])
+        boxes[layer.name] = (COLOURS[_COLOURS.get(layer.kind, 5)], [line for line in lines if line])
     shared = [(share.layer, layer.name) for layer in drawn_layers for share in layer.shares]
     return graph(f"The network {name}".rstrip(), boxes, list(dict.fromkeys(arrows)), shared)
 

@@ -31,8 +31,6 @@ NEWEST = 50
 class InputLayer(LayerBase):
     """A field of the dataset, sparse or dense, as it enters the network."""
 
-    colour: ClassVar[int] = 2
-
     kind: Literal["input"]
     """Its kind."""
     field: Name
@@ -73,7 +71,6 @@ class HiddenLayer(SummingLayer):
 
     takes_features: ClassVar[bool] = True
     shares_with: ClassVar[str] = "hidden or output layer"
-    colour: ClassVar[int] = 0
 
     kind: Literal["hidden"] = "hidden"
     """Its kind; a layer without a kind is hidden."""
@@ -174,7 +171,6 @@ class OutputLayer(LayerBase):
     """A fully connected layer that predicts a field of the dataset, with its loss."""
 
     shares_with: ClassVar[str] = "hidden or output layer"
-    colour: ClassVar[int] = 1
 
     kind: Literal["output"]
     """Its kind."""

@@ -15,7 +15,6 @@ Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NAME_
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Limit = Annotated[float, Field(gt=0)]
-DropoutForm = Literal["mask", "rest"]
 
 
 def _several(value: object) -> object:
@@ -107,8 +106,6 @@ class LayerBase(Spec):
     """The layers that may share their weights with it: those that say the same; empty: none may."""
     transposes: ClassVar[bool] = True
     """Whether shared weights may be transposed."""
-    colour: ClassVar[int] = 5
-    """Place of its colour in pictures of networks, in `pictures.curves.COLOURS`."""
 
     kind: str
     """Its kind."""
@@ -169,7 +166,7 @@ class SummingLayer(TrunkLayer):
     """Weights shared with another layer, or with several, each for one of the sources."""
     dropout: Probability = 0.0
     """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
-    dropout_form: DropoutForm = "mask"
+    dropout_form: Literal["mask", "rest"] = "mask"
     """mask: as above. rest: sigmoid units become 0.5 and none is rescaled; elu and selu units become the
     activation's lower limit, and the layer is brought back to mean 0 and variance 1 (alpha dropout, Klambauer
     et al., 2017); others become 0 and the rest is rescaled. The gradient of every unit, silenced or not, then

@@ -20,7 +20,6 @@ class RecurrentLayer(TrunkLayer):
 
     takes_features: ClassVar[bool] = True
     goes_along: ClassVar[bool] = True
-    colour: ClassVar[int] = 3
 
     kind: Literal["recurrent"]
     """Its kind."""
@@ -67,7 +66,6 @@ class AttentionLayer(TrunkLayer):
     """
 
     goes_along: ClassVar[bool] = True
-    colour: ClassVar[int] = 7
 
     kind: Literal["attention"]
     """Its kind."""

@@ -42,7 +42,6 @@ class ConvolutionLayer(SummingLayer):
 
     shares_with: ClassVar[str] = "convolution"
     transposes: ClassVar[bool] = False
-    colour: ClassVar[int] = 4
 
     kind: Literal["convolution"]
     """Its kind."""
@@ -81,8 +80,6 @@ class PoolingLayer(TrunkLayer):
     sources.
     """
 
-    colour: ClassVar[int] = 6
-
     kind: Literal["pooling"]
     """Its kind."""
     function: PoolingField
@@ -102,14 +99,12 @@ class PoolingLayer(TrunkLayer):
 
     def check(self, place: str, num_sources: int) -> None:
         """Check that sources and windows go with the function."""
-        function, at_source = self.function.kind, f"{place}.source"
+        function = self.function.kind
+        is_right, wanted = num_sources == 1, "one layer"
         if function in COMPARING:
-            rule = f'must name at least two layers for "{function}"'
-            DocumentError.require(num_sources >= 2, rule, place=at_source, value=num_sources)
-        else:
-            DocumentError.require(
-                num_sources == 1, f'must name one layer for "{function}"', place=at_source, value=num_sources
-            )
+            is_right, wanted = num_sources >= 2, "at least two layers"
+        rule = f'must name {wanted} for "{function}"'
+        DocumentError.require(is_right, rule, place=f"{place}.source", value=num_sources)
         if function in WINDOWED:
             DocumentError.require(
                 self.kernel is not None, f'is missing for "{function}"', place=f"{place}.kernel"

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from tests.model.flows import flow
 from widenet.model.layers.pooling import forward
 from widenet.plan.windows import Place, windows_of
 from widenet.spec.spatial import PoolingLayer
@@ -18,7 +19,7 @@ def pooled(function, sources, shape=(), skips=(), **settings):
         PoolingLayer(kind="pooling", name="p", function=function, **settings).model_dump_json()
     )
     windows = windows_of(Place("", 0, "p"), layer, "in", shape) if layer.kernel is not None else None
-    return forward(layer, list(sources), shape, windows, list(skips))
+    return forward(layer, flow(layer, {}, shape, windows, sources=list(sources), skips=list(skips)))
 
 
 def numbers(*sizes, seed=0):

@@ -1,120 +1,69 @@
-"""Fully connected hidden layers, and the steps after the sums that convolutions share with them."""
+"""Hidden layers and convolutions: activations of sums, with normalization, dropout and the penalty."""
 
-from collections.abc import Callable
 from math import prod
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from widenet.model.activations import activate
-from widenet.model.dropout import dropped, kept
-from widenet.model.layers import Flow, LayerKind
+from widenet.model.dropout import at_rest, kept, masked
+from widenet.model.flow import Flow
 from widenet.model.limits import shortened
-from widenet.model.normalization import by_batch, by_statistics, running
-from widenet.model.positions import Positions
-from widenet.randomness import StepRandom
+from widenet.plan.weights import FOLLOWING, TRAINED
 from widenet.spec.layers import HiddenLayer
+from widenet.spec.parts import Sparseness
 from widenet.spec.spatial import ConvolutionLayer
 
 _FLOOR = 1e-6
 """Mean activations are kept this far from 0 and 1, where the sparseness penalty is infinite."""
 
 
-def forward(
-    spec: HiddenLayer | ConvolutionLayer,
-    sums: list[Tensor],
-    bias: Tensor | None,
-    random: StepRandom | None,
-    normalized: Callable[[Tensor], Tensor] | None = None,
-    positions: Positions | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """Activations float32 [E, H] and, where the layer has one, its penalty.
-
-    Differentiable.
-
-    sums: one product of a source and its weights a source, and the units of layers to add, float32 [E, H]
-    each. bias: float32 [H].
-    random: the step's random numbers; None outside training. normalized: the batch normalization of the
-    layer's sums.
-    positions: where the layer goes along a sequence; E is then their number.
-    """
-    total_EH = sum(sums[1:], sums[0])
-    if bias is not None:
-        total_EH = total_EH + bias
-    if normalized is not None:
-        total_EH = normalized(total_EH)
-    if random is None:
-        return activate(spec.activation, total_EH), None
-    total_EH = shortened(total_EH, spec.delta_norm, positions)
-    a_EH = units_EH = activate(spec.activation, total_EH)
-    if spec.dropout:
-        kept_EH = kept(a_EH, random, spec.name, spec.dropout)
-        units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, spec.dropout_form)
-    target = spec.sparseness
-    if target is None or not len(a_EH):  # a batch without examples has no mean
-        return units_EH, None
-    active_EH = units_EH if target.after_dropout else a_EH
-    return units_EH, sparseness(active_EH, target.target, target.weight, target.pull_outside)
+def forward(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Tensor:
+    """Return the layer's values; in training, leave its penalty and the batch's statistics in the flow."""
+    terms = flow.sums + flow.skips
+    total_EH = sum(terms[1:], terms[0])
+    if layer.bias:
+        bias_C, positions = flow.tensor(f"{layer.name} bias"), prod(flow.layout.shapes[layer.name][1:])
+        total_EH = total_EH + bias_C[:, None].expand(-1, positions).reshape(-1)
+    if layer.batch_normalization is not None:
+        total_EH = _normalized(layer, flow, total_EH)
+    if flow.random is None:
+        return activate(layer.activation, total_EH)
+    total_EH = shortened(total_EH, layer.delta_norm, flow.positions)
+    a_EH = units_EH = activate(layer.activation, total_EH)
+    if layer.dropout and layer.dropout_form == "mask":
+        units_EH = masked(activate(layer.activation, total_EH), flow.random, layer.name, layer.dropout)
+    elif layer.dropout:
+        kept_EH = kept(a_EH, flow.random, layer.name, layer.dropout)
+        units_EH = at_rest(layer.activation, total_EH, kept_EH, layer.dropout)
+    if layer.sparseness is not None and len(a_EH):  # a batch without examples has no mean
+        active_EH = units_EH if layer.sparseness.after_dropout else a_EH
+        flow.penalties.append(penalty(layer.sparseness, active_EH))
+    return units_EH
 
 
-def sparseness(a_EH: Tensor, target: float, weight: float, pull_outside: bool = False) -> Tensor:
-    """weight * sum over units of KL(target || mean activation of the batch).
-
-    pull_outside: units whose mean is beyond the floor get the gradient at the floor.
-    """
-    mean_H = a_EH.mean(dim=0)
+def penalty(spec: Sparseness, a_EH: Tensor) -> Tensor:
+    """Return weight * sum over units of KL(target || mean activation of the batch); differentiable."""
+    mean_H, target = a_EH.mean(dim=0), spec.target
     inside_H = mean_H.clamp(_FLOOR, 1 - _FLOOR)
-    mean_H = inside_H.detach() + (mean_H - mean_H.detach()) if pull_outside else inside_H
+    mean_H = inside_H.detach() + (mean_H - mean_H.detach()) if spec.pull_outside else inside_H
     divergence_H = target * torch.log(target / mean_H) + (1 - target) * torch.log((1 - target) / (1 - mean_H))
-    return weight * divergence_H.sum()
+    return spec.weight * divergence_H.sum()
 
 
-Spec = TypeVar("Spec", bound=HiddenLayer | ConvolutionLayer)
-
-
-class Activated(LayerKind[Spec]):
-    """Layers that make activations of their sums."""
-
-    def forward(self, layer: Spec, flow: Flow) -> Tensor:
-        """See `LayerKind.forward`."""
-        bias = _each_unit(layer, flow) if layer.bias else None
-        normalized = None if layer.batch_normalization is None else _normalization(layer, flow)
-        units_EH, penalty = forward(
-            layer, flow.sums + flow.skips, bias, flow.random, normalized, flow.positions
-        )
-        if penalty is not None:
-            flow.penalties.append(penalty)
-        return units_EH
-
-
-KIND = Activated[HiddenLayer](fills_rows=False)
-
-
-def _each_unit(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Tensor:
-    """Return the biases of a layer's channels, each for all its positions."""
-    bias_C = flow.tensor(f"{layer.name} bias")
-    positions = prod(flow.layout.shapes[layer.name][1:])
-    return bias_C[:, None].expand(-1, positions).reshape(-1)
-
-
-def _normalization(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Callable[[Tensor], Tensor]:
-    """Return the batch normalization of a layer.
-
-    In training it leaves the batch's statistics in the flow, unless the layer is frozen.
-    """
+def _normalized(layer: HiddenLayer | ConvolutionLayer, flow: Flow, sums_EH: Tensor) -> Tensor:
+    """Normalize sums by channel: by a batch over examples and positions, else by running statistics."""
     spec, (channels, *positions) = layer.batch_normalization, flow.layout.shapes[layer.name]
     assert spec is not None
-    scale_C, shift_C = (flow.tensor(f"{layer.name} normalization {part}") for part in ("scale", "shift"))
-
-    def normalized(sums_EH: Tensor) -> Tensor:
-        sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
-        if flow.random is not None and len(sums_EH) and not layer.frozen:
-            values, statistics = by_batch(sums_ECP, scale_C, shift_C, spec)
-            if statistics is not None:
-                flow.statistics[layer.name] = statistics
-        else:
-            values = by_statistics(sums_ECP, scale_C, shift_C, running(flow.trunk, layer.name), spec)
-        return values.view_as(sums_EH)
-
-    return normalized
+    scale_C, shift_C, mean_C, variance_C = (
+        flow.tensor(f"{layer.name} normalization {part}") for part in (*TRAINED, *FOLLOWING)
+    )
+    sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
+    if flow.random is None or not len(sums_EH) or layer.frozen:
+        factor_C = scale_C * torch.rsqrt(variance_C + spec.epsilon)
+        return (sums_ECP * factor_C[:, None] + (shift_C - mean_C * factor_C)[:, None]).view_as(sums_EH)
+    batch = torch.zeros_like(mean_C), torch.zeros_like(mean_C)
+    values_ECP = torch.batch_norm(sums_ECP, scale_C, shift_C, *batch, True, 1.0, spec.epsilon, False)
+    if len(sums_EH) * prod(positions) > 1:  # otherwise there is no variance
+        flow.statistics[layer.name] = batch
+    return values_ECP.view_as(sums_EH)
