@@ -93,11 +93,11 @@ class Real:
         generator = torch.Generator().manual_seed(3)
         for name in described:
             vectors = self.network.trunk[name].tensor
-            change = torch.randn(vectors.shape, generator=generator) * 0.5
+            description = self.network.descriptions[layout.weights[name].describes]
+            description.before = vectors.detach().clone()
             with torch.no_grad():
-                vectors += change
-            for shard in range(3):
-                self.network.descriptions[layout.weights[name].describes].spread(shard, change)
+                vectors += torch.randn(vectors.shape, generator=generator) * 0.5
+            description.spread(self.network.exchange)
         for wide in self.network.wide.values():
             for part in wide.parts.values() if wide.is_bias else ():
                 part.weight += torch.randn(part.weight.shape, generator=generator) * 0.3

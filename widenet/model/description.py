@@ -6,7 +6,7 @@ the gradient to the rows, a step moves w by the optimizer's step for G, and u by
 therefore move by the first step, and then by X times the change of u.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,19 +24,23 @@ from widenet.sparse import SparseBatch
 
 @dataclass
 class Description:
-    """The attributes of a wide weight's rows, for its training.
+    """The attributes of a wide weight's rows, and in a step the gradient to the vectors of attributes.
 
     Attributes:
         weight: The weight.
         vectors: A vector for each attribute, [A, H].
         attributes: The attributes of the rows of each shard of this process, over A attributes.
-        touched: What `add` needs of tiles, by shard and start and stop.
+        touched: The attributes of tiles, by shard and start and stop.
+        totals: By shard, the gradient from its rows so far, float32 [A, H].
+        before: The vectors before the step, once the gradient is known.
     """
 
     weight: WideWeight
     vectors: TrunkWeight
     attributes: Mapping[int, SparseBatch]
     touched: dict[tuple[int, int, int], Touched] = field(default_factory=dict)
+    totals: dict[int, Tensor] = field(default_factory=dict)
+    before: Tensor | None = None
 
     @classmethod
     def of(cls, weight: WideWeight, vectors: TrunkWeight, attributes: SparseBatch) -> "Description":
@@ -50,88 +54,61 @@ class Description:
         parts = {shard: _rows_of(attributes, weight.shards, shard) for shard in weight.parts}
         return cls(weight, vectors, {shard: part.to(weight.device) for shard, part in parts.items()})
 
-    def tile(self, shard: int, start: int, stop: int) -> Touched:
-        """Return the attributes that the rows [start, stop) of a shard have, with these rows."""
-        place = shard, start, stop
-        if place not in self.touched:
-            self.touched[place] = Touched.of(_within(self.attributes[shard], start, stop))
-        return self.touched[place]
-
-    def spread(self, shard: int, change_AH: Tensor) -> None:
-        """Add the change of the vectors of attributes to the rows of a shard."""
-        attributes, start = self.attributes[shard], 0
-        for block_RH in self.weight.parts[shard].blocks(updates=True):
-            stop = start + len(block_RH)
-            block_RH.add_(gather_sum(_within(attributes, start, stop), change_AH))
-            start = stop
-
-
-@dataclass
-class DescriptionStep:
-    """The gradient to the vectors of attributes in a step, collected from those to the rows.
-
-    Attributes:
-        description: The description.
-        share: Factor on the gradients; see `Network.share_of_gradient`.
-        totals: By shard, the gradient from its rows, float32 [A, H].
-        seen: Shards and starts of tiles that have been added.
-        before: The vectors before the step, once the gradient is known.
-    """
-
-    description: Description
-    share: float
-    totals: dict[int, Tensor] = field(default_factory=dict)
-    seen: set[tuple[int, int]] = field(default_factory=set)
-    before: Tensor | None = None
-
     def add(self, shard: int, start: int, stop: int, gradient_TH: Tensor) -> None:
-        """Add the gradient to the rows [start, stop) of a shard, unless it was added before."""
-        if (shard, start) in self.seen:
-            return
-        self.seen.add((shard, start))
-        self._add(shard, self.description.tile(shard, start, stop).by(gradient_TH))
+        """Add the gradient to the rows [start, stop) of a shard, unless all have been added."""
+        if self.before is None:
+            place = shard, start, stop
+            if place not in self.touched:
+                self.touched[place] = Touched.of(_within(self.attributes[shard], start, stop))
+            self._add(shard, self.touched[place].by(gradient_TH))
 
-    def add_rows(self, shard: int, rows: RowGradient) -> None:
-        """Add the gradient to the touched rows of a shard, or of `WHOLE`, unless it was added before."""
-        for own, features_U, low in self._by_shard(shard, rows):
-            if (own, 0) in self.seen:
-                continue
-            self.seen.add((own, 0))
-            for start, stop in blocks(len(features_U), rows.gradient_EH.shape[1], features_U.device.type):
-                attributes = self.description.attributes[own].take(features_U[start:stop])
-                self._add(own, Touched.of(attributes).by(rows.rows(low + start, low + stop)))
+    def finish(self, rows: Mapping[int, RowGradient], exchange: Exchange, where: str, share: float) -> None:
+        """Give the vectors their gradient, unless they have it; all processes must call this.
 
-    def _by_shard(self, shard: int, rows: RowGradient) -> Iterator[tuple[int, Tensor, int]]:
-        """Yield each shard with its touched rows, and the place of the first one among all of them."""
-        if shard != WHOLE:
-            yield shard, rows.features_U, 0
-            return
-        weight = self.description.weight
-        for place, own in enumerate(weight.parts):
-            edges = torch.tensor([place, place + 1], device=rows.features_U.device) * weight.shards.room
-            low, high = torch.searchsorted(rows.features_U, edges).tolist()
-            yield own, rows.features_U[low:high] - place * weight.shards.room, low
-
-    def _add(self, shard: int, gradient: RowGradient) -> None:
-        vectors_AH = self.description.vectors.tensor.detach()
-        if shard not in self.totals:
-            self.totals[shard] = torch.zeros_like(vectors_AH)
-        self.totals[shard].index_add_(0, gradient.features_U, gradient.rows())
-
-    def finish(self, exchange: Exchange, where: str) -> None:
-        """Give the vectors their gradient, once all of it was added; all processes must call this."""
+        Args:
+            rows: Gradients to touched rows that `add` has not taken, by shard, or of `WHOLE`.
+            exchange: Adds across shards.
+            where: Name of the weight in messages about failed exchanges.
+            share: Factor on the gradients; see `Network.share_of_gradient`.
+        """
         if self.before is not None:
             return
-        vectors_AH = self.description.vectors.tensor
+        for shard, touched in rows.items():
+            self._add_rows([*self.weight.parts] if shard == WHOLE else [shard], touched)
+        vectors_AH = self.vectors.tensor
         self.before = before_AH = vectors_AH.detach().clone()
         terms = exchange.each(lambda shard: self.totals.pop(shard, torch.zeros_like(before_AH)))
-        vectors_AH.grad = exchange.sum(terms, where).to(vectors_AH.dtype) * self.share
+        vectors_AH.grad = exchange.sum(terms, where).to(vectors_AH.dtype) * share
 
     def spread(self, exchange: Exchange) -> None:
         """Add the change of the vectors to the rows, after the step."""
         assert self.before is not None
-        change_AH = self.description.vectors.tensor.detach() - self.before
-        exchange.each(lambda shard: self.description.spread(shard, change_AH))
+        change_AH, self.before = self.vectors.tensor.detach() - self.before, None
+
+        def of_shard(shard: int) -> None:
+            start = 0
+            for block_RH in self.weight.parts[shard].blocks(updates=True):
+                stop = start + len(block_RH)
+                block_RH.add_(gather_sum(_within(self.attributes[shard], start, stop), change_AH))
+                start = stop
+
+        exchange.each(of_shard)
+
+    def _add_rows(self, held: Sequence[int], rows: RowGradient) -> None:
+        """Add the gradient to the touched rows of some shards, which follow one another as in `WHOLE`."""
+        features_U, room = rows.features_U, self.weight.shards.room
+        for place, shard in enumerate(held):
+            edges = torch.tensor([place * room, (place + 1) * room], device=features_U.device)
+            low, high = torch.searchsorted(features_U, edges).tolist()
+            for start, stop in blocks(high - low, rows.gradient_EH.shape[1], features_U.device.type):
+                own_U = features_U[low + start : low + stop] - place * room
+                attributes = self.attributes[shard].take(own_U)
+                self._add(shard, Touched.of(attributes).by(rows.rows(low + start, low + stop)))
+
+    def _add(self, shard: int, gradient: RowGradient) -> None:
+        if shard not in self.totals:
+            self.totals[shard] = torch.zeros_like(self.vectors.tensor)
+        self.totals[shard].index_add_(0, gradient.features_U, gradient.rows())
 
 
 def last_known(counts: np.ndarray) -> int:
@@ -152,10 +129,8 @@ def clear_unknown(weight: WideWeight, num_known: int) -> None:
 def _rows_of(attributes: SparseBatch, shards: Shards, shard: int) -> SparseBatch:
     """Return the attributes of a shard's rows; rows beyond those of `attributes` have none."""
     units = torch.arange(shards.width)[as_slice(shards.units(shard))]
-    num_rows = attributes.num_examples
-    chosen = attributes.take(units[units < num_rows])
-    missing = int((units >= num_rows).sum())
-    indptr = torch.cat([chosen.indptr, chosen.indptr[-1:].expand(missing)])
+    chosen = attributes.take(units[units < attributes.num_examples])
+    indptr = torch.cat([chosen.indptr, chosen.indptr[-1:].expand(len(units) - chosen.num_examples)])
     return SparseBatch(indptr, chosen.indices, chosen.values)
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.kernels.cuda_products import cuda_products
-from widenet.model.description import DescriptionStep
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
 from widenet.model.network import Activity, Network
@@ -60,10 +59,6 @@ class Update:
                 self._add_rows(network.layout.links[name, ""].weight, of_weight)
             if _moves_bias(network.outputs[name].bias):
                 self._add_rows(f"{name} bias", of_bias)
-        self.descriptions = {
-            name: DescriptionStep(description, network.share_of_gradient(name))
-            for name, description in network.descriptions.items()
-        }
         split = {
             name: {shard: leaf.grad for shard, leaf in leaves.items() if leaf.grad is not None}
             for name, leaves in activity.split.items()
@@ -128,16 +123,15 @@ class Update:
 
     def spread_descriptions(self) -> None:
         """Move the rows that contain vectors of attributes by the change of these."""
-        for step in self.descriptions.values():
-            step.spread(self.network.exchange)
+        for description in self.network.descriptions.values():
+            description.spread(self.network.exchange)
 
     def _finish_descriptions(self) -> None:
         """Give the vectors of attributes their gradients, once those of all rows have been computed."""
-        for name, step in self.descriptions.items():
-            if name not in self.stepped:
-                for shard, rows in self.rows[name].items():
-                    step.add_rows(shard, rows)
-            step.finish(self.network.exchange, f'weight "{name}"')
+        for name, description in self.network.descriptions.items():
+            rows = {} if name in self.stepped else self.rows[name]
+            share = self.network.share_of_gradient(name)
+            description.finish(rows, self.network.exchange, f'weight "{name}"', share)
 
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
         """Add gradients of some rows to those that other layers have for the same weight."""
@@ -177,7 +171,7 @@ class Update:
     def _finish(self, name: str, rule: Optimizer, numbers: StepNumbers) -> bool:
         """Let the native library make the steps of a weight of one output; return whether it has."""
         users = self.stepped.get(name, [])
-        if len(users) != 1 or name in self.descriptions:
+        if len(users) != 1 or name in self.network.descriptions:
             return False
         return users[0].finish(rule, self._scaled(name, numbers), numbers, self.rows.get(name, {}))
 
@@ -229,14 +223,14 @@ class Update:
         if not users:
             return
         touched = self.rows[name][shard] if name in self.rows else None
-        is_summed = not updates or name in self.descriptions
+        is_summed = not updates or name in self.network.descriptions
         rows = 0 if is_summed else min(user.rows_at_once for user in users)
         for start, stop in users[0].step.spans(shard, rows, updates):
             parts = [(user, *user.gradient(shard, start, stop)) for user in users]
             gradient = _summed([gradient for _, gradient, _ in parts], touched, start, stop)
-            if name in self.descriptions:
+            if name in self.network.descriptions:
                 assert isinstance(gradient, Tensor)
-                self.descriptions[name].add(shard, start, stop, gradient)
+                self.network.descriptions[name].add(shard, start, stop, gradient)
             biases = [bias for user, _, bias in parts if _moves_bias(user.step.output.bias)]
             yield start, stop, gradient, biases
 
