@@ -8,7 +8,7 @@ from widenet.kernels import native, reference
 from widenet.model.layers.output import WideOutput
 from widenet.model.targets import Targets
 from widenet.model.weight import Part, WideWeight
-from widenet.model.wide_loss import output_passes
+from widenet.model.wide_loss import output_step
 from widenet.parallel.exchange import Exchange
 from widenet.plan.tiles import Shards, as_slice
 from widenet.spec.network import NetworkSpec
@@ -51,11 +51,11 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     gradient_LH, gradient_L = torch.zeros_like(weight_LH), torch.zeros_like(bias_L)
     is_dense = isinstance(batch, torch.Tensor)
     targets = Targets.of_dense(batch, shards) if is_dense else Targets.of_sparse(batch, shards)
-    passes = output_passes(wide, direct_EH, targets, weight_E)
-    loss, gradient_EH = passes.start(None).result()
+    step = output_step(wide, direct_EH, targets, weight_E)
+    loss, gradient_EH = step.start(None).result()
     for shard, rows in enumerate(cut):
-        for start, stop in passes.step.spans(shard, 0):
-            found = passes.gradient(shard, start, stop)
+        for start, stop in step.spans(shard, 0):
+            found = step.gradient(shard, start, stop)
             gradient_LH[rows][start:stop], gradient_L[rows][start:stop] = found
     return loss, gradient_EH, gradient_LH, gradient_L
 

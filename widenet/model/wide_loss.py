@@ -10,8 +10,7 @@ have no closed form, is differentiated over all units at once, so such outputs s
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -107,8 +106,8 @@ def divided(kind: str, logits: Tensor, total_E1: Tensor) -> Tensor:
     return torch.where(total_E1 == 0, 0.0, parts / total_E1)
 
 
-Slopes = Callable[[Tile], tuple[Tensor, Tensor]]
-"""Returns the loss of a tile, float64 [], and its slopes [E, T].
+Slopes = Callable[["OutputStep", Tile], tuple[Tensor, Tensor]]
+"""Returns the loss of a tile of a step, float64 [], and its slopes [E, T].
 
 What belongs to no single tile is in the loss of a shard's first one.
 """
@@ -119,7 +118,7 @@ Update = tuple[Optimizer, StepNumbers]
 
 @dataclass
 class OutputStep:
-    """One step of one output: its operands.
+    """One step of one output, tile by tile, by torch.
 
     Attributes:
         output: The output, for the batch.
@@ -131,6 +130,9 @@ class OutputStep:
         keeps: Whether memory allows keeping numbers of all logits between passes.
         stands: For a sample, by shard, the number of units that each unit represents if it is no target,
             float32; None if all units take part.
+        slopes: The slopes, once they are known.
+        deltas: By shard and first unit, a tile's slopes as operands of products, and the gradient to its
+            biases, kept for `gradient`.
     """
 
     output: WideOutput
@@ -141,11 +143,18 @@ class OutputStep:
     tile_units: int
     keeps: bool
     stands: dict[int, Tensor] | None = None
+    slopes: Slopes | None = None
+    deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @property
     def num_examples(self) -> int:
         """E."""
         return len(self.direct_EH)
+
+    @property
+    def rows_at_once(self) -> int:
+        """For how many units `gradient` works at once, at most; 0: for a single tile."""
+        return 0
 
     def spans(self, shard: int, rows: int | None = None, updates: bool = False) -> Iterator[tuple[int, int]]:
         """Yield the units [start, stop) of whole tiles of a shard in order, with their weights in memory.
@@ -217,6 +226,81 @@ class OutputStep:
         totals = [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, sizes)]
         return totals, [*torch.split(pull_Z, sizes)], coupling_E
 
+    def start(self, update: Update | None) -> Pending[list[Tensor]]:
+        """Start the loss float64 [] and the gradient float32 [E, H] to the incoming vectors.
+
+        Without an update, `gradient` gives the gradients of the units afterwards.
+        """
+        output = self.output
+        return output.exchange.start_sum(*self.run(update), where=output.where)
+
+    def moves(self, rule: Optimizer, numbers: StepNumbers) -> bool:
+        """Return whether `run` can make the steps of the units."""
+        return True
+
+    def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
+        """Return every shard's loss, float64 [], and gradient to the incoming vectors, float32 [E, H]."""
+        self.slopes = slopes_of(self)
+        results = self.output.exchange.each(lambda shard: self._sweep(shard, update))
+        return [loss for loss, _ in results], [gradient_EH for _, gradient_EH in results]
+
+    def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor | RowGradient, Tensor]:
+        """Return the gradients of weights [T, H] and biases [T] of some units, after `run`.
+
+        The units are a span of `spans`. The gradient of a frozen weight is empty.
+        """
+        tile = self.tile(shard, start, stop)
+        kept = self.deltas.pop((shard, start), None)
+        delta_ET, bias_T = kept or self._delta(tile)[1:]
+        if not self.output.weight.trained:
+            return delta_ET.new_zeros(0), bias_T
+        return tile.weight_gradient(self.direct_EH, delta_ET), bias_T
+
+    def finish(
+        self,
+        rule: Optimizer,
+        of_weights: StepNumbers,
+        of_biases: StepNumbers,
+        touched: Mapping[int, RowGradient],
+    ) -> bool:
+        """Make the steps of the units, after `run` has made none; return whether the library does.
+
+        Args:
+            rule: The optimizer.
+            of_weights: The numbers of the weights' steps.
+            of_biases: Those of the biases' steps.
+            touched: Gradients of some rows, by shard, which are added before.
+        """
+        return False
+
+    def _delta(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
+        """Return a tile's loss, its slopes as an operand of products, and the gradient to its biases."""
+        assert self.slopes is not None
+        loss, slope_ET = self.slopes(self, tile)
+        return loss, self.output.operand(slope_ET), slope_ET.sum(dim=0)
+
+    def _sweep(self, shard: int, update: Update | None) -> tuple[Tensor, Tensor]:
+        """Make the last pass over a shard: return its loss and its gradient [E, H]."""
+        weight, bias = self.output.weight, self.output.bias
+        gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
+        loss = torch.zeros((), dtype=torch.float64, device=gradient_EH.device)
+        # One tensor for all tiles: small tensors that outlive their tile would keep the C library from
+        # reusing the tile's memory for the next one.
+        bias_R = torch.empty(self.sizes[shard], device=gradient_EH.device)
+        for tile in self.tiles(shard, updates=update is not None):
+            tile_loss, delta_ET, bias_T = self._delta(tile)
+            loss = loss + tile_loss
+            tile.add_direct_gradient(gradient_EH, delta_ET)
+            bias_R[tile.start : tile.stop] = bias_T
+            if update is not None and weight.trained:
+                gradient_TH = tile.weight_gradient(self.direct_EH, delta_ET)
+                weight.update_tile(shard, tile.start, tile.stop, gradient_TH, *update)
+            elif update is None and self.keeps:
+                self.deltas[shard, tile.start] = delta_ET, bias_T
+        if update is not None and bias is not None and len(bias_R):
+            bias.update_tile(shard, 0, len(bias_R), bias_R, *update)
+        return loss, gradient_EH
+
 
 _NEVER = -math.inf
 """Added to a logit to exclude its unit from a softmax. Its exponential takes a third of that of -1e30."""
@@ -229,7 +313,7 @@ def slopes_of(step: OutputStep) -> Slopes:
     elif step.output.spec.is_row_wise:
         slopes = _of_all_units(step)
     else:
-        slopes = partial(_of_single_units, step)
+        slopes = _of_single_units
     limit = step.output.spec.delta_norm
     return slopes if limit is None else _shortened(step, slopes, limit)
 
@@ -251,7 +335,7 @@ def _of_all_units(step: OutputStep) -> Slopes:
     logits_EL = torch.stack(of_shards, dim=2).flatten(1)[:, : shards.width].contiguous()
     loss, slope_EL = _differentiated(step, logits_EL, step.targets.of_all_units(shards))
 
-    def slopes(tile: Tile) -> tuple[Tensor, Tensor]:
+    def slopes(_: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
         units = as_slice(shards.units(tile.shard)[tile.start : tile.stop])
         is_first = tile.shard == tile.start == 0
         return loss if is_first else torch.zeros_like(loss), slope_EL[:, units].contiguous()
@@ -310,7 +394,7 @@ def _of_closed_softmax(step: OutputStep) -> Slopes:
     values, pulls, coupling_E = step.pulls(total_E, [logits_Z for _, logits_Z in found])
     of_targets = dict(zip(output.weight.parts, zip(values, pulls, strict=True), strict=True))
 
-    def slopes(tile: Tile) -> tuple[Tensor, Tensor]:
+    def slopes(step: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
         entries, (value, pull_Z) = step.entries(tile), of_targets[tile.shard]
         kept = shares.pop((tile.shard, tile.start), None)
         share_ET, peak_E = kept or _shares(step.logits(tile))
@@ -338,7 +422,7 @@ def _shortened(step: OutputStep, slopes: Slopes, limit: float) -> Slopes:
     def squares(shard: int) -> Tensor:
         total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
         for tile in step.tiles(shard):
-            found = slopes(tile)
+            found = slopes(step, tile)
             total_E += found[1].double().square().sum(dim=1)
             if step.keeps:
                 kept[shard, tile.start] = found
@@ -348,153 +432,62 @@ def _shortened(step: OutputStep, slopes: Slopes, limit: float) -> Slopes:
     length_E = exact_sum(exchange.gather(exchange.each(squares), step.output.where)).sqrt()
     factor_E = shortening(length_E, limit / max(step.num_examples, 1)).float()
 
-    def shortened(tile: Tile) -> tuple[Tensor, Tensor]:
+    def shortened(step: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
         own = kept.pop((tile.shard, tile.start), None)
-        loss, slope_ET = own or slopes(tile)
+        loss, slope_ET = own or slopes(step, tile)
         return loss, slope_ET * factor_E[:, None]
 
     return shortened
 
 
-class Passes:
-    """A step tile by tile, by torch.
-
-    Attributes:
-        step: The step.
-        rows_at_once: For how many units `gradient` works at once, at most; 0: for a single tile.
-    """
-
-    rows_at_once = 0
-
-    def __init__(self, step: OutputStep) -> None:
-        self.step = step
-        self._slopes: Slopes | None = None
-        self._deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-
-    def start(self, update: Update | None) -> Pending[list[Tensor]]:
-        """Start the loss float64 [] and the gradient float32 [E, H] to the incoming vectors.
-
-        Without an update, `gradient` gives the gradients of the units afterwards.
-        """
-        output = self.step.output
-        return output.exchange.start_sum(*self.run(update), where=output.where)
-
-    def moves(self, rule: Optimizer, numbers: StepNumbers) -> bool:
-        """Return whether `run` can make the steps of the units."""
-        return True
-
-    def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
-        """Return every shard's loss, float64 [], and gradient to the incoming vectors, float32 [E, H]."""
-        self._slopes = slopes_of(self.step)
-        results = self.step.output.exchange.each(lambda shard: self._sweep(shard, update))
-        return [loss for loss, _ in results], [gradient_EH for _, gradient_EH in results]
-
-    def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor | RowGradient, Tensor]:
-        """Return the gradients of weights [T, H] and biases [T] of some units, after `run`.
-
-        The units are a span of `OutputStep.spans`. The gradient of a frozen weight is empty.
-        """
-        tile = self.step.tile(shard, start, stop)
-        kept = self._deltas.pop((shard, start), None)
-        delta_ET, bias_T = kept or self._delta(tile)[1:]
-        if not self.step.output.weight.trained:
-            return delta_ET.new_zeros(0), bias_T
-        return tile.weight_gradient(self.step.direct_EH, delta_ET), bias_T
-
-    def finish(
-        self,
-        rule: Optimizer,
-        of_weights: StepNumbers,
-        of_biases: StepNumbers,
-        touched: Mapping[int, RowGradient],
-    ) -> bool:
-        """Make the steps of the units, after `run` has made none; return whether the library does.
-
-        Args:
-            rule: The optimizer.
-            of_weights: The numbers of the weights' steps.
-            of_biases: Those of the biases' steps.
-            touched: Gradients of some rows, by shard, which are added before.
-        """
-        return False
-
-    def _delta(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
-        """Return a tile's loss, its slopes as an operand of products, and the gradient to its biases."""
-        assert self._slopes is not None
-        loss, slope_ET = self._slopes(tile)
-        return loss, self.step.output.operand(slope_ET), slope_ET.sum(dim=0)
-
-    def _sweep(self, shard: int, update: Update | None) -> tuple[Tensor, Tensor]:
-        """Make the last pass over a shard: return its loss and its gradient [E, H]."""
-        step, weight, bias = self.step, self.step.output.weight, self.step.output.bias
-        gradient_EH = torch.zeros_like(step.direct_EH, dtype=torch.float32)
-        loss = torch.zeros((), dtype=torch.float64, device=gradient_EH.device)
-        # One tensor for all tiles: small tensors that outlive their tile would keep the C library from
-        # reusing the tile's memory for the next one.
-        bias_R = torch.empty(step.sizes[shard], device=gradient_EH.device)
-        for tile in step.tiles(shard, updates=update is not None):
-            tile_loss, delta_ET, bias_T = self._delta(tile)
-            loss = loss + tile_loss
-            tile.add_direct_gradient(gradient_EH, delta_ET)
-            bias_R[tile.start : tile.stop] = bias_T
-            if update is not None and weight.trained:
-                gradient_TH = tile.weight_gradient(step.direct_EH, delta_ET)
-                weight.update_tile(shard, tile.start, tile.stop, gradient_TH, *update)
-            elif update is None and step.keeps:
-                self._deltas[shard, tile.start] = delta_ET, bias_T
-        if update is not None and bias is not None and len(bias_R):
-            bias.update_tile(shard, 0, len(bias_R), bias_R, *update)
-        return loss, gradient_EH
-
-
-class NativePasses(Passes):
+class NativeStep(OutputStep):
     """A step in which one call of the library is one pass over all units of this process."""
 
-    def __init__(self, step: OutputStep) -> None:
-        super().__init__(step)
-        self.rows_at_once = GRADIENT_NUMBERS // max(step.direct_EH.shape[1], 1)
-        self._batch = OutputBatch(
-            "softmax" if step.output.spec.is_closed else "sigmoid",
-            step.direct_EH.contiguous(),
-            step.tile_units,
-            step.output.half,
-            step.weight_E,
-            step.weight_E,
-        )
-        self._shards: dict[int, OutputShard] = {}
-
-    @staticmethod
-    def knows(step: OutputStep) -> bool:
-        """Return whether the library makes a step."""
-        output, spec = step.output, step.output.spec
-        is_sigmoid = spec.activation.kind == "sigmoid" and spec.loss.kind == "cross_entropy"
-        is_plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None
-        has_vectors = not spec.weightless and output.features is None
-        return (spec.is_closed or is_sigmoid) and is_plain and has_vectors and step.stands is None
+    @property
+    def rows_at_once(self) -> int:
+        """See `OutputStep.rows_at_once`."""
+        return GRADIENT_NUMBERS // max(self.direct_EH.shape[1], 1)
 
     def moves(self, rule: Optimizer, numbers: StepNumbers) -> bool:
-        """See `Passes.moves`."""
-        weights = self.step.output.weight, self.step.output.bias
+        """See `OutputStep.moves`."""
+        weights = self.output.weight, self.output.bias
         trained = [weight for weight in weights if weight is not None and weight.trained]
         shard = next(iter(weights[0].parts))
         return all(weight.stepped(shard, rule, numbers) is not None for weight in trained)
 
     def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
-        """See `Passes.run`."""
-        step, parts = self.step, self.step.output.weight.parts
-        is_softmax = self._batch.kind == "softmax"
-        keeps = step.keeps and (is_softmax or update is None)
-        self._shards = {shard: self._started(shard, keeps) for shard in parts}
+        """See `OutputStep.run`."""
+        output, device, num_threads = self.output, self.direct_EH.device, self.output.exchange.num_threads
+        parts, is_softmax = output.weight.parts, output.spec.is_closed
+        sums = [RowSum.empty("softmax", self.num_examples, device) for _ in parts]
+        counts = [len(self.targets.parts[shard].units_Z) for shard in parts]
+        logits, pulls = ([torch.zeros(count) for count in counts] for _ in range(2))
+        self._batch = OutputBatch(
+            "softmax" if is_softmax else "sigmoid",
+            self.direct_EH.contiguous(),
+            self.tile_units,
+            output.half,
+            self.weight_E,
+            self.weight_E,
+        )
+        self._shards = {
+            shard: self._started(shard, total, logits_Z, pull_Z, update is None)
+            for shard, total, logits_Z, pull_Z in zip(parts, sums, logits, pulls, strict=True)
+        }
         steps = dict.fromkeys(parts, Gradients()) if update is None else self._steps(*update, update[1], {})
         if is_softmax:
             self._over(add_shares)
-            totals = self._pull()
-            finish_hidden(self._batch, [*self._shards.values()], step.output.exchange.num_threads)
+            total_E = over_shards(RowSum.stacked(sums), output.exchange, output.where)
+            totals, found, coupling_E = self.pulls(total_E, logits)
+            for pull_Z, found_Z in zip(pulls, found, strict=True):
+                pull_Z.copy_(found_Z)
+            self._batch = replace(self._batch, one_E=total_E, other_E=coupling_E)
+            finish_hidden(self._batch, [*self._shards.values()], num_threads)
             if update is not None:
                 self._over(finish, steps)
         else:
             self._over(add_slopes, steps)
-            totals = [own.total_E.sum() for own in self._shards.values()]
+            totals = [own.sum_E.sum() for own in sums]
         gradients_EH = [own.hidden_EH for own in self._shards.values()]
         if update is not None:
             self._shards = {}  # what they keep is used
@@ -507,25 +500,36 @@ class NativePasses(Passes):
         of_biases: StepNumbers,
         touched: Mapping[int, RowGradient],
     ) -> bool:
-        """See `Passes.finish`."""
+        """See `OutputStep.finish`."""
         moves = self.moves(rule, of_weights)
         if moves:
             self._over(finish, self._steps(rule, of_weights, of_biases, touched))
         return moves
 
     def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """See `Passes.gradient`."""
-        is_trained, columns = self.step.output.weight.trained, self._batch.direct_EH.shape[1]
+        """See `OutputStep.gradient`."""
+        is_trained, columns = self.output.weight.trained, self._batch.direct_EH.shape[1]
         weight_TH, bias_T = torch.empty(stop - start if is_trained else 0, columns), torch.empty(stop - start)
         gradients = Gradients(weight_TH=weight_TH if is_trained else None, bias_T=bias_T)
         finish(self._batch, [self._shards[shard].within(start, stop)], 1, [gradients])
         return weight_TH, bias_T
 
-    def _started(self, shard: int, keeps: bool) -> OutputShard:
-        """Return a shard before the first pass, which keeps shares or slopes or does not."""
-        output, units, targets = self.step.output, self.step.sizes[shard], self.step.targets.parts[shard]
-        part, num, num_targets = output.weight.parts[shard], self.step.num_examples, len(targets.units_Z)
-        is_softmax = self._batch.kind == "softmax"
+    def _started(
+        self, shard: int, total: RowSum, logits_Z: Tensor, pull_Z: Tensor, is_late: bool
+    ) -> OutputShard:
+        """Return a shard before the first pass.
+
+        Args:
+            shard: The shard.
+            total: Receives the divisors of a softmax, or the loss.
+            logits_Z: Receives the logits of the targets of a softmax.
+            pull_Z: Later the pulls of these targets.
+            is_late: Whether `finish` or `gradient` follows.
+        """
+        output, units, targets = self.output, self.sizes[shard], self.targets.parts[shard]
+        part, is_softmax = output.weight.parts[shard], output.spec.is_closed
+        keeps, leaves = self.keeps and (is_softmax or is_late), is_softmax and output.weight.in_file
+        scales = torch.empty(self._batch.num_blocks(units), self.num_examples) if is_softmax else None
         return OutputShard(
             weight_RH=part.weight,
             length_R=None if output.spec.cosine is None else torch.empty(len(part.weight)),
@@ -533,34 +537,15 @@ class NativePasses(Passes):
             span=(0, units),
             examples_Z=targets.examples_Z,
             units_Z=targets.units_Z,
-            of_target_Z=torch.zeros(num_targets) if is_softmax else targets.values_Z,
+            of_target_Z=pull_Z if is_softmax else targets.values_Z,
             kept=torch.empty(self._batch.kept_numbers(units)) if keeps else None,
-            scales=torch.empty(self._batch.num_blocks(units), num) if is_softmax else None,
+            scales=scales,
             hidden_EH=torch.zeros(self._batch.direct_EH.shape),
-            total_E=torch.zeros(num, dtype=torch.float64),
-            peak_E=torch.full((num,), -torch.inf) if is_softmax else None,
-            logits_Z=torch.zeros(num_targets) if is_softmax else None,
-            vectors_ZH=torch.empty(num_targets, part.columns)
-            if is_softmax and output.weight.in_file
-            else None,
+            total_E=total.sum_E,
+            peak_E=total.peak_E if is_softmax else None,
+            logits_Z=logits_Z if is_softmax else None,
+            vectors_ZH=torch.empty(len(targets.units_Z), part.columns) if leaves else None,
         )
-
-    def _pull(self) -> list[Tensor]:
-        """Give the shards what turns shares into slopes, once all divisors are known; return the losses."""
-        output, sums, logits, pulls = self.step.output, [], [], []
-        for own in self._shards.values():
-            assert own.peak_E is not None
-            assert own.logits_Z is not None
-            assert own.of_target_Z is not None
-            sums.append(RowSum("softmax", own.peak_E, own.total_E))
-            logits.append(own.logits_Z)
-            pulls.append(own.of_target_Z)
-        total_E = over_shards(RowSum.stacked(sums), output.exchange, output.where)
-        totals, found, coupling_E = self.step.pulls(total_E, logits)
-        for pull_Z, found_Z in zip(pulls, found, strict=True):
-            pull_Z.copy_(found_Z)
-        self._batch = replace(self._batch, one_E=total_E, other_E=coupling_E)
-        return totals
 
     def _steps(
         self,
@@ -570,7 +555,7 @@ class NativePasses(Passes):
         touched: Mapping[int, RowGradient],
     ) -> dict[int, Gradients]:
         """Return the library's steps of each shard, without those of frozen or missing weights."""
-        weight, bias = self.step.output.weight, self.step.output.bias
+        weight, bias = self.output.weight, self.output.bias
         return {
             shard: Gradients(
                 weight.stepped(shard, rule, of_weights),
@@ -582,31 +567,31 @@ class NativePasses(Passes):
 
     def _over(self, make: Callable[..., None], gradients: Mapping[int, Gradients] | None = None) -> None:
         """Make a pass over all units: in one call, or of rows in files as they come into memory."""
-        exchange = self.step.output.exchange
+        exchange = self.output.exchange
         given = [] if gradients is None else [gradients]
         updates = any(own.weight_step is not None for own in (gradients or {}).values())
 
         def of_shard(shard: int) -> None:
-            for start, stop in self.step.spans(shard, updates=updates):
+            for start, stop in self.spans(shard, updates=updates):
                 within = self._shards[shard].within(start, stop)
                 make(self._batch, [within], 1, *([own[shard]] for own in given))
 
-        if self.step.output.weight.in_file:
+        if self.output.weight.in_file:
             exchange.each(of_shard)
         else:
             shards = [*self._shards.values()]
             make(self._batch, shards, exchange.num_threads, *([*own.values()] for own in given))
 
 
-def output_passes(
+def output_step(
     output: WideOutput,
     direct_EH: Tensor,
     targets: Targets,
     weight_E: Tensor,
     tiled_for: int = 0,
     stands: dict[int, Tensor] | None = None,
-) -> Passes:
-    """Return a step before its first pass.
+) -> OutputStep:
+    """Return a step before its first pass: the library's if it knows it.
 
     Args:
         output: The output, for the batch.
@@ -621,7 +606,11 @@ def output_passes(
     sizes = {
         shard: shards.size(shard) if stands is None else len(stands[shard]) for shard in output.weight.parts
     }
-    step = OutputStep(
+    spec, is_plain = output.spec, stands is None and output.features is None and not output.spec.weightless
+    is_plain &= spec.others == "use" and spec.delta_boost is None and spec.delta_norm is None
+    is_known = spec.is_closed or (spec.activation.kind, spec.loss.kind) == ("sigmoid", "cross_entropy")
+    kind = NativeStep if is_plain and is_known and runner("tile", device) == "native" else OutputStep
+    return kind(
         output=output,
         direct_EH=output.operand(direct_EH),
         targets=targets,
@@ -632,8 +621,6 @@ def output_passes(
         keeps=are_kept(num, sum(sizes.values()), device.type, output.kept_bytes),
         stands=stands,
     )
-    is_known = NativePasses.knows(step) and runner("tile", device) == "native"
-    return NativePasses(step) if is_known else Passes(step)
 
 
 def sampled(
@@ -643,7 +630,7 @@ def sampled(
     weight_E: Tensor,
     rule: Optimizer,
     step: StepNumbers,
-) -> Passes:
+) -> OutputStep:
     """Return the step of an output over the chosen units, on copies of their rows, which catch up first.
 
     An example's own targets count once. Every other unit counts as often as the number of units it
@@ -662,24 +649,23 @@ def sampled(
 
     bias = None if output.bias is None else copied(output.bias)
     narrow = replace(output, weight=copied(output.weight), bias=bias)
-    return output_passes(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands)
+    return output_step(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands)
 
 
 def gradients_of_rows(
-    passes: Passes, units: Mapping[int, Tensor]
+    step: OutputStep, units: Mapping[int, Tensor]
 ) -> tuple[dict[int, RowGradient], dict[int, RowGradient]]:
     """Return the gradients of the chosen rows of weight and biases, by shard, after the step has run.
 
     Those of a frozen weight have no columns.
     """
-    step = passes.step
     columns = step.direct_EH.shape[1] if step.output.weight.trained else 0
 
     def of_shard(shard: int) -> tuple[int, RowGradient, RowGradient]:
         rows_U = units[shard]
         weight_UH, bias_U1 = (step.direct_EH.new_empty(len(rows_U), size) for size in (columns, 1))
         for start, stop in step.spans(shard, 0):
-            of_weight, bias_U1[start:stop, 0] = passes.gradient(shard, start, stop)
+            of_weight, bias_U1[start:stop, 0] = step.gradient(shard, start, stop)
             assert isinstance(of_weight, Tensor)
             weight_UH[start:stop] = of_weight.view(stop - start, columns)
         return shard, RowGradient.of_rows(rows_U, weight_UH), RowGradient.of_rows(rows_U, bias_U1)

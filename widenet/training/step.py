@@ -17,7 +17,7 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.model.sample import Choice
 from widenet.model.weight import WHOLE, Part, TrunkWeight, WideWeight, update
-from widenet.model.wide_loss import Passes, gradients_of_rows, output_passes, sampled
+from widenet.model.wide_loss import OutputStep, gradients_of_rows, output_step, sampled
 from widenet.parallel.line import Pending
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
@@ -34,8 +34,8 @@ class Update:
         activity: Activity,
         gathered: Mapping[str, list[Tensor]],
         touched: Mapping[str, Mapping[int, Touched]],
-        deferred: Mapping[str, Passes],
-        samples: Mapping[str, tuple[Passes, Choice]],
+        deferred: Mapping[str, OutputStep],
+        samples: Mapping[str, tuple[OutputStep, Choice]],
     ) -> None:
         """Collect the gradients.
 
@@ -55,7 +55,7 @@ class Update:
             self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
         for name, (sample, choice) in samples.items():
             of_weight, of_bias = gradients_of_rows(sample, choice.units)
-            if sample.step.output.weight.trained:
+            if sample.output.weight.trained:
                 self._add_rows(network.layout.links[name, ""].weight, of_weight)
             if _moves_bias(network.outputs[name].bias):
                 self._add_rows(f"{name} bias", of_bias)
@@ -64,7 +64,7 @@ class Update:
             for name, leaves in activity.split.items()
         }
         self.split = {name: gradients for name, gradients in split.items() if gradients}
-        self.stepped: dict[str, list[Passes]] = {}
+        self.stepped: dict[str, list[OutputStep]] = {}
         for name, step in deferred.items():
             self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(step)
 
@@ -205,7 +205,7 @@ class Update:
 
     def _biases(self, name: str) -> list[WideWeight]:
         """Return the biases of the outputs that use a weight; some outputs have none, or a frozen one."""
-        biases = [user.step.output.bias for user in self.stepped.get(name, [])]
+        biases = [user.output.bias for user in self.stepped.get(name, [])]
         return [bias for bias in biases if bias is not None and bias.trained]
 
     def _tile_gradients(
@@ -225,13 +225,13 @@ class Update:
         touched = self.rows[name][shard] if name in self.rows else None
         is_summed = not updates or name in self.network.descriptions
         rows = 0 if is_summed else min(user.rows_at_once for user in users)
-        for start, stop in users[0].step.spans(shard, rows, updates):
+        for start, stop in users[0].spans(shard, rows, updates):
             parts = [(user, *user.gradient(shard, start, stop)) for user in users]
             gradient = _summed([gradient for _, gradient, _ in parts], touched, start, stop)
             if name in self.network.descriptions:
                 assert isinstance(gradient, Tensor)
                 self.network.descriptions[name].add(shard, start, stop, gradient)
-            biases = [bias for user, _, bias in parts if _moves_bias(user.step.output.bias)]
+            biases = [bias for user, _, bias in parts if _moves_bias(user.output.bias)]
             yield start, stop, gradient, biases
 
     def _limit_columns(self) -> None:
@@ -344,8 +344,8 @@ def _launched_step(network: Network, rule: Optimizer, step: Step) -> Launched:
     with torch.enable_grad():
         activity = network.forward(prepared, random)
         vectors = {name: network.direct(output, activity) for name, output in network.outputs.items()}
-    deferred: dict[str, Passes] = {}
-    samples: dict[str, tuple[Passes, Choice]] = {}
+    deferred: dict[str, OutputStep] = {}
+    samples: dict[str, tuple[OutputStep, Choice]] = {}
     pending: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
         for name in network.outputs:
@@ -358,7 +358,7 @@ def _launched_step(network: Network, rule: Optimizer, step: Step) -> Launched:
                 samples[name] = sample, targets
                 pending.append(sample.start(None))
                 continue
-            own = output_passes(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
+            own = output_step(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
             at_once = step.updates_at_once(output) and own.moves(rule, numbers)
             pending.append(own.start((rule, numbers) if at_once else None))
             if not at_once:
