@@ -14,7 +14,7 @@ from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, Model, ingest, train
 from widenet.baselines.evaluate import truths
 from widenet.metrics.ranking import Metrics, RankingMetrics
-from widenet.predict.restrictions import Histories, known_parts
+from widenet.predict.restrictions import Histories
 from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
@@ -137,7 +137,7 @@ def _chosen(folder: Path, rows: Pairs) -> tuple[str, ...]:
 def _of_network(model: Model, data: Dataset, ranked: NDArray[np.bool_]) -> Lists:
     output = model.network.outputs["next"]
     allowed = Filter(banned_L=torch.from_numpy(~ranked)).within(len(ranked), output)
-    histories = Histories(model.network, data, lambda field: known_parts(data, field, "heldout"))
+    histories = Histories(model.network, data, "heldout")
     for rows, truth in truths(data, "items", "heldout", K):
         best = histories.best("next", rows, K, exclude_seen=True, allowed=allowed, scores=False)
         yield truth, best[1].cpu().numpy()

@@ -18,7 +18,7 @@ from widenet.parallel.exchange import one_thread_an_operation
 from widenet.parallel.group import exchange_for
 from widenet.plan.binding import bind
 from widenet.plan.tiles import as_slice
-from widenet.predict.restrictions import Histories, known_parts
+from widenet.predict.restrictions import Histories
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -41,7 +41,7 @@ def widenet(folder: str, network: dict[str, Any], k: int, device: str) -> Callab
         for shard, part in wide.parts.items():
             part.weight.copy_(vectors[as_slice(wide.shards.units(shard))])
         del vectors
-    histories = Histories(made, dataset, lambda field: known_parts(dataset, field, None))
+    histories = Histories(made, dataset)
 
     def best(rows: np.ndarray) -> Tensor:
         with one_thread_an_operation():

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widenet.kernels import best_units, reference
-from widenet.kernels.best_units import NativeTopK, Query, Units
-from widenet.kernels.quantized import quantized, quantized_logits
+from widenet.kernels.best_units import NativeTopK, Query, Units, quantized, quantized_queries
 from widenet.sparse import SparseBatch
 
 WIDTHS = [1, 5, 255, 256, 257, 5125]
@@ -92,7 +91,9 @@ def test_logits_in_8_bits_have_the_bits_of_the_definition(inner):
     wide[:, :inner], factor_T = quantized(vectors)
     bias_T = torch.randn(50, generator=generator)
     units = Units(wide[:, :inner], range(50), factor_T, bias_T)
-    expected = quantized_logits(direct_EH, wide[:, :inner], factor_T, bias_T)
+    query_EH, scale_E = quantized_queries(direct_EH)
+    exact_ET = query_EH.long() @ wide[:, :inner].long().T
+    expected = exact_ET.float() * factor_T * scale_E[:, None] + bias_T
     assert torch.equal(best_units.logits(Query.of(direct_EH, in_8_bits=True), units), expected)
 
 

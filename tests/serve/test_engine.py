@@ -230,6 +230,14 @@ def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
         assert pairs(answered(engine, ask)[0]) == alone
 
 
+def test_an_item_of_weight_zero_is_in_no_list_however_long(ruled):
+    engine, model, _ = ruled
+    (answer,) = answered(engine, Recommend(items=["i1"], k=90, weights={"i3": 0.0, "i4": 2.0}))
+    expected = model.recommend(["i1"], k=90, weights={"i3": 0.0, "i4": 2.0})
+    assert pairs(answer) == [(row.item, row.score) for row in expected]
+    assert len(expected) == 88
+
+
 @pytest.mark.parametrize(
     "rules",
     [

@@ -77,7 +77,7 @@ def evaluate(
         further.append(PropensityScored(ks, inverse_propensities))
     grouped = _grouped(dataset, field, part, ks) if groups else None
     longest = min(max(ks), network.outputs[name].width)
-    histories = Histories(network, dataset, lambda known: known_parts(dataset, known, part))
+    histories = Histories(network, dataset, part)
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     network.exchange.at("evaluation")
     for block, truth in truths(dataset, field, part, longest, rows):

@@ -58,7 +58,7 @@ def evaluate(
     """
     from widenet.cli.tables import methods_table, metrics_table
     from widenet.data.dataset import Dataset
-    from widenet.runs.progress import Counter
+    from widenet.runs.progress import counting
     from widenet.training.run_path import check_run
 
     ks = sorted(set(k)) if k else DEFAULT_KS
@@ -72,8 +72,8 @@ def evaluate(
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
     quiet = as_json or not is_leader()
-    with Counter("evaluating", dataset.num_examples, quiet) as counter, warnings_as_sentences():
-        metrics = model.evaluate(**options, advance=counter.advance, say=None if quiet else say)
+    with counting("evaluating", dataset.num_examples, quiet) as advance, warnings_as_sentences():
+        metrics = model.evaluate(**options, advance=advance, say=None if quiet else say)
     if is_leader() and as_json:
         print_json(_with_more(metrics))
     elif is_leader():
@@ -123,7 +123,7 @@ def compare(
 
     from widenet.cli.tables import comparison_table
     from widenet.data.dataset import Dataset
-    from widenet.runs.progress import Counter
+    from widenet.runs.progress import counting
     from widenet.training.run_path import check_run
 
     runs = [words["first"], words["second"]]
@@ -137,8 +137,8 @@ def compare(
     options = values_of(CompareArguments, words) | {"data": dataset, "exclude_seen": not include_seen}
     options["ks"] = sorted(set(k)) if k else DEFAULT_KS
     quiet = as_json or not is_leader()
-    with Counter("evaluating", 2 * dataset.num_examples, quiet) as counter, warnings_as_sentences():
-        comparison = compare_runs(**options, advance=counter.advance)
+    with counting("evaluating", 2 * dataset.num_examples, quiet) as advance, warnings_as_sentences():
+        comparison = compare_runs(**options, advance=advance)
     if is_leader():
         names = [shown(run) for run in runs]
         table = comparison_table(comparison, names, dataset.manifest.words.examples)
@@ -197,13 +197,13 @@ def predict(
 
 def _write(blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int) -> int:
     """Write recommendations to a file; return their number."""
-    from widenet.runs.progress import Counter
+    from widenet.runs.progress import counting
 
     total = 0
-    with opened as results, Counter("predicting", num_users) as counter:
+    with opened as results, counting("predicting", num_users) as advance:
         for block in blocks:
             results.write(block.users, block.counts, block.items, block.scores)
-            counter.advance(len(block.users))
+            advance(len(block.users))
             total += len(block.items)
     return total
 

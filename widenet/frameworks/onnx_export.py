@@ -27,7 +27,7 @@ from widenet.frameworks.onnx_layers import (
     similarities_name,
     with_term,
 )
-from widenet.kernels.quantized import quantized
+from widenet.kernels.best_units import quantized
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST

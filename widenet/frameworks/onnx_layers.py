@@ -270,7 +270,7 @@ class Layers:
         return str(graph.op("Mul", whole, graph.column(scales)))
 
     def _of_8_bits(self, incoming: str, weight: str, factors: str) -> str:
-        """Return the products of vectors [E, H] and a weight in 8 bits, [E, L]; see `quantized_logits`."""
+        """Return the products of vectors [E, H] and a weight in 8 bits, [E, L]; see `best_units.logits`."""
         graph = self.graph
         largest = graph.op("ReduceMax", graph.op("Abs", incoming), graph.whole(1))
         scale = graph.op("Div", largest, graph.constant(_LARGEST))

@@ -1,4 +1,4 @@
-"""Prediction: logits, the k best units of every example, the divisor of a softmax.
+"""Prediction: logits, the k best units of every example, the divisor of a softmax, rows in 8 bits.
 
 Each product of the native library is one sum in the order of the columns. Additions and multiplications
 are fused where the processor can, unless this process has chosen portable bits. So no logit depends on the
@@ -15,11 +15,17 @@ from torch import Tensor
 
 from widenet.kernels import reference
 from widenet.kernels.native import NARROW, Packed, call, check_dtype, chosen_bits, packed, runner
-from widenet.kernels.quantized import quantized_queries
 from widenet.sparse import SparseBatch
 
 _BESIDE = 64
 """Room of the native search beside twice k keys, so that a small k seldom chooses."""
+MOST_COLUMNS = 2**16
+"""Longest rows: the sums of their products fit into 32 bits, also where one side is shifted by 128."""
+
+_LARGEST = 127
+_LOW_BITS = 0xFF
+_SMALLEST = 2.0**-126
+"""The smallest float32 of full precision."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,12 @@ def rank(
 
 
 def logits(query: Query, units: Units, result_ET: Tensor | None = None) -> Tensor:
-    """Return the logits of consecutive units, float32 [E, T], in `result_ET` if there is one."""
+    """Return the logits of consecutive units, float32 [E, T], in `result_ET` if there is one.
+
+    Of units in 8 bits, the sum of products of whole numbers, which is exact and so has no order, is
+    multiplied by the unit's factor, then by the example's scale, and the bias is added. Each of these rounds
+    to float32.
+    """
     if result_ET is None:
         result_ET = torch.empty(len(query.number_EH), len(units.vector_TH))
     query.check([units])
@@ -201,3 +212,43 @@ def add_softmax_sum(logits_ET: Tensor, peak_E: Tensor, total_E: Tensor) -> None:
     check_dtype(torch.float32, logits_ET, peak_E)
     check_dtype(torch.float64, total_E)
     call("softmax_sums", logits_ET.contiguous(), *logits_ET.shape, peak_E, total_E)
+
+
+def quantized(rows_RH: Tensor) -> tuple[Tensor, Tensor]:
+    """Round rows to whole numbers from -127 to 127, times a scale for each row.
+
+    The scale is the largest magnitude over 127, rounded up to 16 significant bits, so that `dequantized` is
+    exact. No number moves by more than half the scale. Rows whose scale would be less than the smallest
+    float32 of full precision, 1.2e-38, become zeros.
+
+    Args:
+        rows_RH: float32, finite.
+
+    Returns:
+        The whole numbers, int8 [R, H], and the scales, float32 [R].
+    """
+    scale_R = _scales(rows_RH.abs().amax(dim=1) / _LARGEST)
+    return _rounded(rows_RH, torch.where(scale_R == 0, torch.inf, scale_R)), scale_R
+
+
+def dequantized(whole_RH: Tensor, scale_R: Tensor) -> Tensor:
+    """Return the numbers that `quantized` has rounded to, float32 [R, H]."""
+    return whole_RH.float().mul_(scale_R[:, None])
+
+
+def quantized_queries(direct_EH: Tensor) -> tuple[Tensor, Tensor]:
+    """Round the vectors that enter an output, each by itself: as `quantized`, with the scale unrounded."""
+    scale_E = direct_EH.abs().amax(dim=1) / _LARGEST
+    return _rounded(direct_EH, scale_E), scale_E
+
+
+def _scales(least_R: Tensor) -> Tensor:
+    """Round scales up to 16 significant bits; those below `_SMALLEST` become 0."""
+    bits_R = torch.where(least_R < _SMALLEST, 0.0, least_R).view(torch.int32)
+    return ((bits_R + _LOW_BITS) & ~_LOW_BITS).view(torch.float32)
+
+
+def _rounded(rows_RH: Tensor, scale_R: Tensor) -> Tensor:
+    """Return rows over their scales as whole numbers, int8; zeros where there is no number."""
+    whole_RH = (rows_RH / scale_R[:, None]).round_().nan_to_num_(0.0)
+    return whole_RH.clamp_(-_LARGEST, _LARGEST).to(torch.int8)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from widenet.errors import DataError, OptionError
-from widenet.knn.neighbours import Neighbours, others_of
+from widenet.knn.neighbours import Neighbours, approach, others_of
 from widenet.late_imports import optional
 from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import num_processes
@@ -100,11 +101,8 @@ def _prepared(collection: Neighbours) -> NDArray[np.float32]:
     """
     vectors = np.empty((len(collection), collection.columns), dtype=np.float32)
     for start in range(0, len(vectors), _VECTORS_AT_ONCE):
-        block = vectors[start : start + _VECTORS_AT_ONCE]
-        block[:] = collection.vectors(np.arange(start, start + len(block)))
-        if collection.measure == "cosine":
-            length = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
-            block[:] = np.divide(block, length, out=np.zeros(block.shape), where=length > 0)
+        own = np.arange(start, min(start + _VECTORS_AT_ONCE, len(vectors)))
+        vectors[own] = approach(collection.measure, torch.from_numpy(collection.vectors(own))).numpy()
     return vectors
 
 

@@ -469,25 +469,28 @@ class Histories:
     Attributes:
         network: The network.
         dataset: The examples.
-        parts: Gives the known parts of a field, by its name.
+        part: Neither this part nor later ones are known; None: all parts are.
         instead: Values of one example by field, to use in place of those of the dataset.
     """
 
     network: Network
     dataset: Dataset
-    parts: Callable[[str], Sequence[Part]]
+    part: Part | None = None
     instead: Mapping[str, SparseBatch | Tensor] | None = None
 
     def fields(self, rows: np.ndarray) -> dict[str, SparseBatch | Tensor]:
         """Return the fields that the network reads, for the examples in some rows, int64 [E]."""
         names = dict.fromkeys(layer.field for layer in self.network.spec.inputs)
-        found = {name: history(self.dataset, name, rows, self.parts(name)) for name in names}
+        found = {
+            name: history(self.dataset, name, rows, known_parts(self.dataset, name, self.part))
+            for name in names
+        }
         return {**found, **(self.instead or {})}
 
     def seen(self, output: str, rows: np.ndarray) -> SparseBatch:
         """Return the units that some examples are known to have, from the dataset and from `instead`."""
         name = self.network.outputs[output].spec.field
-        seen = seen_entries(self.dataset, name, rows, self.parts(name))
+        seen = seen_entries(self.dataset, name, rows, known_parts(self.dataset, name, self.part))
         more = (self.instead or {}).get(name)
         return joined(seen, more) if isinstance(more, SparseBatch) else seen
 
@@ -616,7 +619,7 @@ def recommendations(
         part: Recommend as an evaluation of this part does: neither it nor later parts are known. None: all
             parts are known.
     """
-    histories = Histories(network, dataset, lambda name: known_parts(dataset, name, part), instead)
+    histories = Histories(network, dataset, part, instead)
     restrictions = restrictions or Restrictions()
     step = restrictions.rows_a_block(k, network.outputs[output].width)
     chosen = range(dataset.num_examples) if chosen is None else chosen

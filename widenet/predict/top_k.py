@@ -320,7 +320,8 @@ def top_k(
         allowed: Filter for all examples.
         scores: If False and without rules, logits may be returned instead of scores if they give the same
             ranking. This is much faster for a softmax.
-        factors: Factors on the scores of some units, example by example, each unit at most once.
+        factors: Factors on the scores of some units, example by example, each unit at most once; 0 leaves a
+            unit out.
         only: Units to choose from, for some examples.
         rules: The rules.
 
@@ -410,7 +411,7 @@ def _terms(
     if allowed.weight_L is not None:
         yield of_units(output, allowed.weight_L, Tensor.mul_)
     if factors is not None:
-        yield of_entries(output, factors, torch.mul)
+        yield of_entries(output, factors, lambda scores, by: torch.where(by == 0, -torch.inf, scores * by))
     if only is not None:
         yield of_entries(output, only.units, lambda scores, _: scores, only.listed_E)
     if excluded is not None:

@@ -104,11 +104,7 @@ def _top(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores float32 [E, K] and units int64 [E, K] of the K best; all parts but `truth` are known."""
     network, blocks = model.network, []
-
-    def known(field: str) -> list[Part]:
-        return [part for part in dataset.field(field).parts if part != truth]
-
-    histories, output = Histories(network, dataset, known), network.outputs[name]
+    histories, output = Histories(network, dataset, truth), network.outputs[name]
     k, allowed = min(K, output.width), Filter().within(dataset.field(output.spec.field).width, output)
     network.exchange.at("the report")
     step = rows_a_block(K)

@@ -21,7 +21,7 @@ from widenet.parallel.group import check_room_on_disk, exchange_for, fitted
 from widenet.plan.job import WeightsIn, steps_per_epoch
 from widenet.plan.layout import Layout
 from widenet.plan.report import checkpoint_bytes
-from widenet.predict.restrictions import Histories, known_parts, rows_a_block
+from widenet.predict.restrictions import Histories, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.randomness import StepRandom
 from widenet.runs.training import built, device_of, elsewhere, evaluation_of, job_of, stream_of
@@ -169,7 +169,7 @@ def _ranking_seconds(network: Network, dataset: Dataset) -> float | None:
     if not ranked:
         return None
     output = network.outputs[ranked[0]]
-    histories = Histories(network, dataset, lambda field: known_parts(dataset, field, None))
+    histories = Histories(network, dataset)
     allowed = Filter().within(dataset.field(output.spec.field).width, output)
     size = rows_a_block(_RANKED)
     blocks = (

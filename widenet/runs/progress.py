@@ -1,6 +1,8 @@
 """Progress of long commands: a bar on a terminal, plain lines elsewhere."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
@@ -126,23 +128,12 @@ def _loss(loss: float) -> str:
     return f"{loss:.4f}" if abs(loss) < _LARGE_LOSS else f"{loss:.3e}"
 
 
-class Counter:
-    """Shows on a terminal how many examples are done."""
-
-    def __init__(self, what: str, total: int, quiet: bool = False) -> None:
-        self.bar = _bar(quiet, TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.task = self.bar.add_task("", total=total)
-
-    def __enter__(self) -> "Counter":
-        self.bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()
-
-    def advance(self, number: int) -> None:
-        """Add a number of finished examples."""
-        self.bar.advance(self.task, number)
+@contextmanager
+def counting(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many examples are done; gives what adds a number of finished ones."""
+    with _bar(quiet, TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda number: bar.advance(task, number)
 
 
 class IngestReport:

@@ -402,7 +402,6 @@ class Engine:
         model: The model.
         output: The output that recommends.
         fingerprint: SHA-256 of its weights.
-        run_name: Name of its run directory, which a symbolic link may have led to.
         people: Makes batches.
         items: Ids of the output's items.
         catalogue: The same with titles and attributes.
@@ -412,7 +411,6 @@ class Engine:
     model: Model
     output: str
     fingerprint: str
-    run_name: str
     people: People
     items: Names
     catalogue: Catalogue
@@ -460,11 +458,10 @@ class Engine:
         else:
             users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
         people = People(model.run, model.network, name, names, dataset, users)
-        run_name = Path(run).resolve().name
         catalogue = Catalogue(vocabularies[target], model.run.attributes(target))
         fingerprint = model.fingerprint()
-        about = about_model(model, people, fingerprint, run_name, len(vocabularies[target]))
-        engine = cls(model, name, fingerprint, run_name, people, names[target], catalogue, about)
+        about = about_model(model, people, fingerprint, Path(run).resolve().name, len(vocabularies[target]))
+        engine = cls(model, name, fingerprint, people, names[target], catalogue, about)
         with fixed_arithmetic():
             engine._check()
         return engine
