@@ -63,6 +63,18 @@ class WidenetError(Exception):
         if not holds:
             raise cls(rule, **facts)
 
+    @classmethod
+    def refuse(cls, place: Callable[[str], str], *rules: tuple[Any, ...]) -> None:
+        """Raise this error for the first rule that is broken.
+
+        Args:
+            place: Returns the place of a setting.
+            rules: A setting, whether it breaks the rule, the rule, and maybe the value that breaks it.
+        """
+        for setting, is_broken, rule, *value in rules:
+            if is_broken:
+                raise cls(rule, place=place(setting), value=value[0] if value else _NO_VALUE)
+
 
 def worded(error: WidenetError, write_option: Callable[[str], str] = str) -> str:
     """Return the sentence of an error: `books.csv, line 3: delimiter must be a character; got ";;".`.

@@ -30,7 +30,9 @@ def test_every_layer_is_a_box_with_its_facts():
     assert page.count("rect") == len(NETWORK.layers)
     said = page.texts["text"]
     for line in (
-        "3 filters of 2, relu",
+        "relu",
+        "filters 3",
+        "kernel 2",
         "hidden, 12 units",
         "dropout 0.25",
         'output of "<script>", auto units',

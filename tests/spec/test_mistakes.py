@@ -217,7 +217,7 @@ SPACE = [
             ({"l2": {"from": []}}, "training.l2.from"),
             ({"l2": {"from": [1], "log": True}}, "training.l2.log"),
             ({"l2": {"from": [1, 1]}}, "training.l2"),
-            ({"l2": {"from": [1], "between": [1, 2]}}, "training.l2"),
+            ({"l2": {"from": [1], "between": [1, 2]}}, "training.l2.between"),
             ({"l2": {"between": ["1", 2]}}, "training.l2.between[0]"),
             ({"l2": {"between": [2, 1]}}, "training.l2"),
             ({"l2": {"between": [0, 1], "log": True}}, "training.l2"),

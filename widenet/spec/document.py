@@ -1,25 +1,22 @@
 """Documents: JSON text becomes a frozen typed model, or one error about the first mistake."""
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, Self, get_args
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
-    GetJsonSchemaHandler,
     PrivateAttr,
     ValidationError,
     WrapSerializer,
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from widenet.arguments import typed
 from widenet.errors import ArgumentError, DocumentError, did_you_mean
@@ -54,9 +51,7 @@ class Spec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_known_fields(cls, values: Any) -> Any:
-        """Refuse what is no object, and unknown fields: their message names the known ones."""
-        if not isinstance(values, dict | cls):
-            raise PydanticCustomError("object", "Input should be an object with named fields")
+        """Refuse unknown fields: their message names the known ones."""
         known = [field.alias or name for name, field in cls.model_fields.items()]
         for name in values if isinstance(values, dict) else ():
             if name not in known:
@@ -68,24 +63,10 @@ class Spec(BaseModel):
     @classmethod
     def _fits_float32(cls, value: Any) -> Any:
         """Refuse numbers that would become infinite or zero as a float32, with which widenet computes."""
-        numbers = [
-            each for each in (value if isinstance(value, tuple) else [value]) if isinstance(each, float)
-        ]
-        if any(number != 0 and not _SMALLEST <= abs(number) <= _LARGEST for number in numbers):
+        numbers = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(n, float) and n != 0 and not _SMALLEST <= abs(n) <= _LARGEST for n in numbers):
             raise PydanticCustomError("float32", "Input should be 0 or of magnitude 1.2e-38 to 3.4e38")
         return value
-
-
-class _NamesInSchema:
-    """Tells editors that the bare names are welcome too."""
-
-    def __init__(self, names: list[str]) -> None:
-        self.names = names
-
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [{"enum": self.names, "type": "string"}, handler(core)]}
 
 
 def _expanded(value: Any) -> Any:
@@ -108,10 +89,9 @@ def named(union: Any) -> Any:
 
     Where its defaults do, a spec may be written as a bare name: "tanh" for {"kind": "tanh"}.
     """
-    choice = Annotated[union, Discriminator("kind")]
-    return Annotated[
-        choice, BeforeValidator(_expanded), WrapSerializer(_shortened), _NamesInSchema(kinds(union))
-    ]
+    choice, names = Annotated[union, Discriminator("kind")], Literal[tuple(kinds(union))]
+    written = BeforeValidator(_expanded, json_schema_input_type=names | choice)
+    return Annotated[choice, written, WrapSerializer(_shortened)]
 
 
 class _DocumentMeta(_Metaclass):
@@ -195,7 +175,7 @@ class Document(Spec, metaclass=_DocumentMeta):
         try:
             document = cls.model_validate(values)
         except ValidationError as error:
-            raise first_mistake(where, values, error.errors(include_url=False)) from None
+            raise first_mistake(where, values, error.errors(include_url=False)[0]) from None
         except DocumentError as error:  # of a rule; its place is a JSON path
             error.place = where if error.place is None else f"{where}: {error.place}"
             raise
@@ -211,72 +191,51 @@ class Document(Spec, metaclass=_DocumentMeta):
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object from its keys and values, for `json.loads`; raises ValueError for a key that repeats."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        twice = next(name for name in counts if counts[name] > 1)
-        raise ValueError(f'the key "{twice}" stands twice in one object')
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f'the key "{name}" stands twice in one object')
+        values[name] = value
     return values
 
 
-def first_mistake(where: str, values: Any, errors: Sequence[Any]) -> DocumentError:
+def first_mistake(where: str, values: Any, error: Any) -> DocumentError:
     """Return the error for the first mistake in the values of a document.
 
     Args:
         where: The document.
         values: The document's plain values.
-        errors: Pydantic's errors, at least one. An unknown field comes first, since another may lack for it.
+        error: Pydantic's first error.
     """
-    error = next((each for each in errors if each["type"] == "unknown_field"), errors[0])
-    location, kind, value = error["loc"], error["type"], error["input"]
-    if kind in ("missing", "unknown_field"):
-        *parent, field = location if kind == "missing" else (*location, error["ctx"]["field"])
-        path = _path(values, parent, ends_named=False)
-        rule = "is missing" if kind == "missing" else error["msg"]
-        return DocumentError(rule, place=f"{where}: {path}.{field}" if path else f"{where}: {field}")
-    path = _path(values, location, ends_named=kind != "value_error")
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    location = (*error["loc"], context["field"]) if kind == "unknown_field" else error["loc"]
+    path = _path(values, location)
+    if kind == "missing":  # the document does not have the end of its path
+        path = f"{path}.{location[-1]}".lstrip(".")
     place = f"{where}: {path}" if path else where
-    if kind == "value_error":
-        return DocumentError(str(error["ctx"]["error"]), place=place)
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _unknown_kind(place, value, error.get("ctx", {}).get("expected_tags", ""))
-    choices = [
-        each for each in errors if each is not error and _path(values, each["loc"], ends_named=True) == path
-    ]
-    rule = error["msg"].replace("valid tuple", "list").partition(" should ")[2]
-    rule = f"must {rule}" if rule else error["msg"][0].lower() + error["msg"][1:]
-    for choice in choices:
-        if choice["type"] == "literal_error":
-            rule += f", or {choice['ctx']['expected']}"
-    return DocumentError(rule, place=place, value=value)
+    match kind:
+        case "missing":
+            return DocumentError("is missing", place=place)
+        case "unknown_field":
+            return DocumentError(error["msg"], place=place)
+        case "value_error":
+            return DocumentError(str(context["error"]), place=place)
+        case "union_tag_invalid":
+            known = context["expected_tags"].replace("'", "").split(", ")
+            rule = f'"{context["tag"]}" is not a known kind.{did_you_mean(context["tag"], known)}'
+            return DocumentError(rule, place=place)
+        case "union_tag_not_found" if isinstance(value, dict):
+            return DocumentError("is missing or no text", place=f"{place}.kind")
+    rule = error["msg"].replace("valid tuple", "list").replace("Input should ", "must ")
+    return DocumentError(rule[0].lower() + rule[1:], place=place, value=value)
 
 
-def _unknown_kind(place: str, value: Any, expected: str) -> DocumentError:
-    if not isinstance(value, dict):
-        return DocumentError("must be an object with named fields", place=place, value=value)
-    kind = value.get("kind")
-    if not isinstance(kind, str):
-        return DocumentError("is missing or no text", place=f"{place}.kind")
-    known = [name.strip(" '") for name in expected.split(",") if name.strip()]
-    return DocumentError(f'"{kind}" is not a known kind.{did_you_mean(kind, known)}', place=place)
-
-
-def _path(values: Any, location: Sequence[int | str], ends_named: bool) -> str:
-    """Return the JSON path of a pydantic location, without the union members and positions that it adds.
-
-    Args:
-        values: The document's plain values.
-        location: Pydantic's location.
-        ends_named: Whether the last part is a field, which may be missing from the document.
-    """
+def _path(values: Any, location: Sequence[int | str]) -> str:
+    """Return the JSON path of a pydantic location, without the union members and positions that it adds."""
     path, here = "", values
-    for position, part in enumerate(location):
-        last = ends_named and position == len(location) - 1
-        if isinstance(part, int):
-            if isinstance(here, list | tuple):
-                path += f"[{part}]"
-                here = here[part] if part < len(here) else None
-        elif isinstance(here, dict) and (part in here or last):
-            path += f".{part}" if path else part
-            here = here.get(part)
+    for part in location:
+        if isinstance(part, int) and isinstance(here, list | tuple):
+            path, here = f"{path}[{part}]", here[part]
+        elif isinstance(here, dict) and part in here:
+            path, here = f"{path}.{part}".lstrip("."), here[part]
     return path

@@ -9,6 +9,8 @@ from widenet.pictures.html import Html, brief
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.rules import feeding, in_order
 
+_KINDS = ("function", "activation", "loss")
+"""Fields whose kinds are one line of a box."""
 _SAID = {
     "kind",
     "name",
@@ -17,12 +19,8 @@ _SAID = {
     "field",
     "units",
     "shape",
-    "filters",
-    "kernel",
-    "function",
-    "activation",
-    "loss",
     "weights",
+    *_KINDS,
 }
 """Fields that the lines of a box or its arrows show already."""
 
@@ -57,7 +55,9 @@ def drawn(
     boxes = {}
     for layer in drawn_layers:
         of_field = f' of "{layer.field}"' if isinstance(layer, InputLayer | OutputLayer) else ""
-        size = (sizes or {}).get(layer.name) or _size(layer)
+        units = getattr(layer, "units", None)
+        size = f", {brief(units)} units" if units is not None else ""
+        size = f", {sizes[layer.name]}" if sizes and layer.name in sizes else size
         number = (numbers or {}).get(layer.name, 0)
         others = {
             name.replace("_", " "): _words(value)
@@ -65,8 +65,8 @@ def drawn(
             if name not in _SAID
         }
         lines = [
-            f"{layer.kind}{of_field}{', ' if size else ''}{size}",
-            _formula(layer),
+            f"{layer.kind}{of_field}{size}",
+            ", ".join(getattr(layer, name).kind.replace("_", " ") for name in _KINDS if hasattr(layer, name)),
             *(f"{name} {value}".rstrip() for name, value in others.items()),
             *(f"weights of {share.layer}{', transposed' * share.transposed}" for share in layer.shares),
             f"{number:,} parameters" if number else "",
@@ -74,20 +74,6 @@ def drawn(
         boxes[layer.name] = (COLOURS[_COLOURS.get(layer.kind, 5)], [line for line in lines if line])
     shared = [(share.layer, layer.name) for layer in drawn_layers for share in layer.shares]
     return graph(f"The network {name}".rstrip(), boxes, list(dict.fromkeys(arrows)), shared)
-
-
-def _size(layer: Layer) -> str:
-    units = getattr(layer, "units", None)
-    return "" if units is None else "auto units" if units == "auto" else f"{units:,} units"
-
-
-def _formula(layer: Layer) -> str:
-    parts = [getattr(layer, name).kind for name in ("function", "activation", "loss") if hasattr(layer, name)]
-    filters = getattr(layer, "filters", None)
-    if filters is not None:
-        kernel = json.dumps(layer.model_dump(mode="json")["kernel"])
-        parts = [f"{filters:,} filters of {kernel}", *parts]
-    return ", ".join(part.replace("_", " ") for part in parts)
 
 
 def _words(value: object) -> str:

@@ -187,12 +187,12 @@ class SummingLayer(TrunkLayer):
 
     def check(self, place: str, num_sources: int) -> None:
         """Check that the penalty and the form of dropout go with the activation."""
-        activation = self.activation.kind
-        can_pull = self.sparseness is None or self.sparseness.pull_outside
-        between = can_pull or activation in ("sigmoid", "softmax")
-        DocumentError.require(
-            between, "needs activations between 0 and 1", place=f"{place}.sparseness", value=activation
+        activation, penalty = self.activation.kind, self.sparseness
+        is_outside = penalty is not None and not penalty.pull_outside
+        is_outside = is_outside and activation not in ("sigmoid", "softmax")
+        is_rest, needs = self.dropout_form == "rest", f"needs one of the activations {', '.join(RESTING)}"
+        DocumentError.refuse(
+            f"{place}.{{}}".format,
+            ("sparseness", is_outside, "needs activations between 0 and 1", activation),
+            ("dropout_form", is_rest and activation not in RESTING, f'"rest" {needs}', activation),
         )
-        rests = self.dropout_form == "mask" or activation in RESTING
-        rule = f'"rest" needs one of the activations {", ".join(RESTING)}'
-        DocumentError.require(rests, rule, place=f"{place}.dropout_form", value=activation)

@@ -5,11 +5,12 @@ All of them raise DocumentError, whose place is a JSON path.
 
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from widenet.errors import DocumentError, did_you_mean
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
-from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy
+from widenet.spec.losses import CROSS_ENTROPIES
 from widenet.spec.parts import Share
 
 _OWN_NUMBERS = (
@@ -21,6 +22,8 @@ _OWN_NUMBERS = (
     "description",
 )
 """Endings of the names of numbers that each unit of a layer has."""
+Rules = list[tuple[Any, ...]]
+"""Settings of a layer, whether each breaks a rule, the rule, and maybe the value that breaks it."""
 
 
 def sources_of(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
@@ -60,170 +63,156 @@ def in_order(layers: Sequence[Layer]) -> list[Layer]:
 
 def check_wiring(layers: Sequence[Layer]) -> None:
     """Raise DocumentError for the first broken rule of names and sources."""
-    names = [layer.name for layer in layers]
+    names, kinds = [layer.name for layer in layers], {layer.kind for layer in layers}
+    owners = {f"{name} {suffix}": name for name in names for suffix in _OWN_NUMBERS}
     for index, layer in enumerate(layers):
-        place, name = f"layers[{index}]", layer.name
-        DocumentError.require(names.index(name) == index, "must be unique", place=f"{place}.name", value=name)
-        for suffix in _OWN_NUMBERS:
-            owner = name.removesuffix(f" {suffix}")
-            rule = f'must not be that of numbers of the layer "{owner}"'
-            DocumentError.require(
-                owner == name or owner not in names, rule, place=f"{place}.name", value=name
-            )
-        if not isinstance(layer, InputLayer):
-            _check_sources(place, layer, layers)
-    for kind in ("input", "output"):
-        DocumentError.require(
-            any(layer.kind == kind for layer in layers),
-            f"must have a layer of the kind {kind}",
-            place="layers",
+        name = layer.name
+        DocumentError.refuse(
+            f"layers[{index}].{{}}".format,
+            ("name", name in names[:index], "must be unique", name),
+            ("name", name in owners, f'must not be that of numbers of the layer "{owners.get(name)}"', name),
+            *_of_sources(layer, layers),
         )
+    rules = [(kind not in kinds, f"must have a layer of the kind {kind}") for kind in ("input", "output")]
+    DocumentError.refuse(str, *(("layers", *rule) for rule in rules))
     in_order(layers)
     used = {source for layer in layers for source in feeding(layers, layer)}
-    for index, layer in enumerate(layers):
-        feeds = isinstance(layer, OutputLayer) or layer.name in used
-        DocumentError.require(feeds, f'"{layer.name}" feeds no other layer', place=f"layers[{index}]")
-
-
-def _check_sources(place: str, layer: Layer, layers: Sequence[Layer]) -> None:
-    sources, by_name = sources_of(layers, layer), {other.name: other for other in layers}
-    if getattr(layer, "source", None) == ():
-        weighed = layer.shares or getattr(layer, "weight_norm", None) is not None
-        rule = "may be empty only beside skip, without weights and weight_norm"
-        DocumentError.require(layer.skipped and not weighed, rule, place=f"{place}.source")
-    else:
-        DocumentError.require(sources, "is missing, and no layer is before this one", place=f"{place}.source")
-    for key, named in (("source", sources), ("skip", layer.skipped)):
-        for source in named:
-            if source not in by_name:
-                rule = f'must name a layer, not "{source}".{did_you_mean(source, list(by_name))}'
-                raise DocumentError(rule, place=f"{place}.{key}")
-            is_output = isinstance(by_name[source], OutputLayer)
-            DocumentError.require(
-                not is_output, "must not be an output layer", place=f"{place}.{key}", value=source
-            )
-        _require_once(named, f"{place}.{key}", "must name each layer once")
-
-
-def _require_once(names: Sequence[str], place: str, rule: str) -> None:
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DocumentError(rule, place=place, value=twice[0])
+    used |= {layer.name for layer in layers if isinstance(layer, OutputLayer)}
+    rules = [(name not in used, f'"{name}" feeds no other layer') for name in names]
+    DocumentError.refuse(str, *((f"layers[{index}]", *rule) for index, rule in enumerate(rules)))
 
 
 def check_layers(layers: Sequence[Layer]) -> None:
     """Raise DocumentError for the first broken rule inside a layer."""
     for index, layer in enumerate(layers):
         place, sources, shares = f"layers[{index}]", sources_of(layers, layer), layer.shares
-        if isinstance(layer, OutputLayer):
-            _check_output(place, layer, layers)
-        layer.check(place, len(sources))
-        if getattr(layer, "described_by", None) is not None:
-            _check_described(place, layer)
+        served, rules = [share.source or sources[0] for share in shares], _of_description(layer)
         for number, share in enumerate(shares):
-            key = f"weights[{number}]" if len(shares) > 1 else "weights"
-            _check_share(place, key, layer, share, layers)
-        served = [share.source or sources[0] for share in shares]
-        _require_once(served, f"{place}.weights", "must serve each source once")
+            rules += _of_share(f"weights[{number}]" if len(shares) > 1 else "weights", layer, share, layers)
+        if isinstance(layer, OutputLayer):
+            rules = _of_output(layer, layers) + rules
+        layer.check(place, len(sources))
+        rules.append(("weights", *_once(served, "must serve each source once")))
+        DocumentError.refuse(f"{place}.{{}}".format, *rules)
 
 
-def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
-    activation, loss, at_loss = layer.activation.kind, layer.loss.kind, f"{place}.loss"
-    by_unit, single = activation not in ROW_WISE, "needs an activation of single units"
-    if loss in CROSS_ENTROPIES:
-        rule = f'"{loss}" needs the activation sigmoid or softmax'
-        DocumentError.require(activation in ("sigmoid", "softmax"), rule, place=at_loss, value=activation)
-    if loss in ("hinge", "l2_hinge"):
-        DocumentError.require(by_unit, f'"{loss}" {single}', place=at_loss, value=activation)
-    if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum":
-        rule = '"sum" needs the activation softmax'
-        DocumentError.require(activation == "softmax", rule, place=f"{at_loss}.targets", value=activation)
-    DocumentError.require(
-        layer.others == "use" or by_unit, f'"ignore" {single}', place=f"{place}.others", value=activation
-    )
-    if layer.sample is not None:
-        is_known = by_unit or (activation == "softmax" and loss in CROSS_ENTROPIES)
-        rule = "needs a cross-entropy, or an activation of single units"
-        DocumentError.require(is_known, rule, place=f"{place}.sample", value=activation)
-        DocumentError.require(
-            layer.others == "use", '"ignore" leaves nothing to sample', place=f"{place}.others"
-        )
-        DocumentError.require(
-            layer.weight_norm is None, "must be unset beside sample", place=f"{place}.weight_norm"
-        )
-    if layer.weightless:
-        sources, rule = sources_of(layers, layer), "of a weightless output must be one layer"
-        DocumentError.require(len(sources) == 1, rule, place=f"{place}.source", value=list(sources))
-        DocumentError.require(not layer.bias, "of a weightless output must be false", place=f"{place}.bias")
-        for key in ("cosine", "sample", "weights", "weight_norm"):
-            DocumentError.require(
-                getattr(layer, key) is None, "must be unset beside weightless", place=f"{place}.{key}"
-            )
-    if layer.predict == "hidden":
-        _check_hiding(place, layer, layers)
-    if layer.neighbourhood is not None:
-        is_read = any(isinstance(other, InputLayer) and other.field == layer.field for other in layers)
-        DocumentError.require(
-            is_read, f'needs an input layer of the field "{layer.field}"', place=f"{place}.neighbourhood"
-        )
-    if layer.repeats is not None:
-        DocumentError.require(
-            layer.predict == "next", 'needs predict "next"', place=f"{place}.repeats", value=layer.predict
-        )
+def _of_sources(layer: Layer, layers: Sequence[Layer]) -> Rules:
+    if isinstance(layer, InputLayer):
+        return []
+    sources, names = sources_of(layers, layer), [other.name for other in layers]
+    outputs = {other.name for other in layers if isinstance(other, OutputLayer)}
+    read = [("source", source) for source in sources] + [("skip", name) for name in layer.skipped]
+    is_alone = layer.skipped and not layer.shares and getattr(layer, "weight_norm", None) is None
+    empty = "may be empty only beside skip, without weights and weight_norm"
+    return [
+        ("source", layer.source == () and not is_alone, empty),
+        ("source", layer.source is None and not sources, "is missing, and no layer is before this one"),
+        *(
+            (key, True, f'must name a layer, not "{name}".{did_you_mean(name, names)}')
+            for key, name in read
+            if name not in names
+        ),
+        *((key, name in outputs, "must not be an output layer", name) for key, name in read),
+        ("source", *_once(sources, "must name each layer once")),
+        ("skip", *_once(layer.skipped, "must name each layer once")),
+    ]
 
 
-def _check_described(place: str, layer: Layer) -> None:
-    """Check that a described layer owns the weights that are described, and that nothing shortens them."""
-    at = f"{place}.described_by"
-    _require_once(getattr(layer, "described_by"), at, "must name each description once")  # noqa: B009
-    for share in layer.shares:
-        raise DocumentError(f'belongs to the layer that owns the weights, "{share.layer}"', place=at)
-    is_free = getattr(layer, "weight_norm", None) is None
-    DocumentError.require(is_free, "must be unset beside described_by", place=f"{place}.weight_norm")
-    DocumentError.require(
-        not getattr(layer, "weightless", False), "must be unset beside weightless", place=at
-    )
+def _once(names: Sequence[str], rule: str) -> tuple[bool, str, str]:
+    """Return whether a name repeats, the rule that it then breaks, and the name."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    return twice is not None, rule, f"{twice}"
 
 
-def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
-    """Check that exactly one input hides the features to predict, and that none shows them."""
-    at, of_field = f"{place}.predict", [other for other in layers if isinstance(other, InputLayer)]
-    of_field = [other for other in of_field if other.field == layer.field]
-    hiding = [other for other in of_field if other.denoise > 0]
-    rule = f'"hidden" needs one input layer of the field "{layer.field}" with denoise above 0'
-    DocumentError.require(len(hiding) == 1, rule, place=at)
-    behind = {layer.name}
+def _of_output(layer: OutputLayer, layers: Sequence[Layer]) -> Rules:
+    activation, loss, sources = layer.activation.kind, layer.loss.kind, sources_of(layers, layer)
+    is_row_wise, single = activation in ROW_WISE, "needs an activation of single units"
+    is_entropy, is_sampled = loss in CROSS_ENTROPIES, layer.sample is not None
+    is_closed = is_entropy and activation in ("sigmoid", "softmax")
+    is_single = loss in ("hinge", "l2_hinge")
+    is_sum = getattr(layer.loss, "targets", "share") == "sum"
+    inputs = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field]
+    is_next, is_term = layer.predict == "next", layer.neighbourhood is not None
+    own = ("cosine", "sample", "weights", "weight_norm") if layer.weightless else ()
+    return [
+        (
+            "loss",
+            is_entropy and not is_closed,
+            f'"{loss}" needs the activation sigmoid or softmax',
+            activation,
+        ),
+        ("loss", is_single and is_row_wise, f'"{loss}" {single}', activation),
+        (
+            "loss.targets",
+            is_sum and activation != "softmax",
+            '"sum" needs the activation softmax',
+            activation,
+        ),
+        ("others", layer.others == "ignore" and is_row_wise, f'"ignore" {single}', activation),
+        ("sample", is_sampled and is_row_wise and not is_closed, "needs a cross-entropy"),
+        ("others", is_sampled and layer.others == "ignore", '"ignore" leaves nothing to sample'),
+        ("weight_norm", is_sampled and layer.weight_norm is not None, "must be unset beside sample"),
+        ("source", own and len(sources) != 1, "of a weightless output must be one layer", list(sources)),
+        ("bias", own and layer.bias, "of a weightless output must be false"),
+        *((key, getattr(layer, key) is not None, "must be unset beside weightless") for key in own),
+        *(_of_hiding(layer, layers, inputs) if layer.predict == "hidden" else []),
+        ("neighbourhood", is_term and not inputs, f'needs an input layer of the field "{layer.field}"'),
+        ("repeats", layer.repeats is not None and not is_next, 'needs predict "next"', layer.predict),
+    ]
+
+
+def _of_hiding(layer: OutputLayer, layers: Sequence[Layer], inputs: Sequence[InputLayer]) -> Rules:
+    """Return the rules by which one input hides the features to predict, and none that is read shows them."""
+    hiding, behind = [source for source in inputs if source.denoise > 0], {layer.name}
     for other in reversed(in_order(layers)):
-        if other.name in behind:
-            behind.update(feeding(layers, other))
-    rule = f'"hidden" must not be fed by an input that shows all of "{layer.field}"'
-    for other in of_field:
-        DocumentError.require(other.name not in behind or other in hiding, rule, place=at, value=other.name)
+        behind.update(feeding(layers, other) if other.name in behind else ())
+    needs = f'"hidden" needs one input layer of the field "{layer.field}" with denoise above 0'
+    shows = f'"hidden" must not be fed by an input that shows all of "{layer.field}"'
+    shown = [source.name for source in inputs if source not in hiding]
+    return [
+        ("predict", len(hiding) != 1, needs),
+        *(("predict", name in behind, shows, name) for name in shown),
+    ]
 
 
-def _check_share(place: str, key_of_share: str, layer: Layer, share: Share, layers: Sequence[Layer]) -> None:
-    here = f"{place}.{key_of_share}"
-    owners = {other.name: other for other in layers if other.shares_with == layer.shares_with != ""}
-    owner = owners.get(share.layer)
-    if owner is None or owner is layer:
-        known = [name for name in owners if name != layer.name]
+def _of_description(layer: Layer) -> Rules:
+    """Return the rules by which a described layer owns its weights, and nothing shortens them."""
+    names: Sequence[str] = getattr(layer, "described_by", None) or ()
+    is_limited = getattr(layer, "weight_norm", None) is not None
+    is_weightless = getattr(layer, "weightless", False)
+    return [
+        ("described_by", *_once(names, "must name each description once")),
+        ("described_by", names and layer.shares, "belongs to the layer that owns the weights"),
+        ("weight_norm", names and is_limited, "must be unset beside described_by"),
+        ("described_by", names and is_weightless, "must be unset beside weightless"),
+    ]
+
+
+def _of_share(key: str, layer: Layer, share: Share, layers: Sequence[Layer]) -> Rules:
+    partners = [other for other in layers if other.shares_with == layer.shares_with != ""]
+    owners = {other.name: other for other in partners if other is not layer}
+    if share.layer not in owners:
         rule = f'must name another {layer.shares_with}, not "{share.layer}".'
-        raise DocumentError(f"{rule}{did_you_mean(share.layer, known)}", place=f"{here}.layer")
-    can_turn = layer.transposes or not share.transposed
-    DocumentError.require(can_turn, f"must be false for a {layer.kind}", place=f"{here}.transposed")
-    for borrowed in owner.shares:
-        rule = f'must own its weights; "{share.layer}" has those of "{borrowed.layer}"'
-        raise DocumentError(rule, place=f"{here}.layer")
-    for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
-        sources = sources_of(layers, other)
-        rule = f'is missing: "{other.name}" has several sources'
-        DocumentError.require(value is not None or len(sources) <= 1, rule, place=f"{here}.{key}")
-        if value is not None and value not in sources:
-            rule = f'must be a source of "{other.name}", not "{value}".{did_you_mean(value, sources)}'
-            raise DocumentError(rule, place=f"{here}.{key}")
-    for other in (layer, owner):
-        is_single = not isinstance(other, OutputLayer) or len(sources_of(layers, other)) <= 1
-        DocumentError.require(is_single, f'needs one source in the output layer "{other.name}"', place=here)
-    is_free = getattr(layer, "weight_norm", None) is None
-    rule = f'belongs to the layer that owns the weights, "{share.layer}"'
-    DocumentError.require(is_free, rule, place=f"{place}.weight_norm")
+        return [(f"{key}.layer", True, f"{rule}{did_you_mean(share.layer, owners)}")]
+    owner = owners[share.layer]
+    is_limited = getattr(layer, "weight_norm", None) is not None
+    rules: Rules = [
+        (f"{key}.transposed", share.transposed and not layer.transposes, f"must be false for a {layer.kind}"),
+        (f"{key}.layer", owner.shares, f'must own its weights; "{owner.name}" shares them'),
+        ("weight_norm", is_limited, f'belongs to the layer that owns the weights, "{owner.name}"'),
+    ]
+    for name, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
+        sources, place = sources_of(layers, other), f"{key}.{name}"
+        is_several = len(sources) > 1
+        single = f'needs one source in the output layer "{other.name}"'
+        rules += [
+            (place, value is None and is_several, f'is missing: "{other.name}" has several sources'),
+            (
+                place,
+                value not in (None, *sources),
+                f"must be one of the sources, {', '.join(sources)}",
+                value,
+            ),
+            (key, isinstance(other, OutputLayer) and is_several, single),
+        ]
+    return rules

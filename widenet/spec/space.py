@@ -1,9 +1,8 @@
 """space.json: a network and a training document in which some values are left open for a search."""
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
-from itertools import product
+from itertools import count, islice, product
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -82,28 +81,6 @@ class SpaceSpec(Document):
     training: dict[str, Any]
     """The training document."""
 
-    @classmethod
-    def model_json_schema(cls, *args: Any, **words: Any) -> dict[str, Any]:
-        """Return the schema of both documents, in which every value may be open."""
-        definitions: dict[str, Any] = {}
-        for model in (NetworkSpec, TrainingSpec, From, Between):
-            schema = model.model_json_schema(*args, **words)
-            definitions |= schema.pop("$defs", {}) | {model.__name__: schema}
-        opened = {
-            name: schema if name in ("From", "Between") else _opened(schema)
-            for name, schema in definitions.items()
-        }
-        network, training = ({"$ref": f"#/$defs/{model.__name__}"} for model in (NetworkSpec, TrainingSpec))
-        return {
-            "$defs": opened,
-            "type": "object",
-            "title": cls.__name__,
-            "description": cls.__doc__,
-            "properties": {"network": network, "training": training},
-            "required": ["network", "training"],
-            "additionalProperties": False,
-        }
-
     @property
     def choices(self) -> dict[str, Choice]:
         """The open values by their places, those within the options of others included."""
@@ -123,60 +100,38 @@ class SpaceSpec(Document):
     def documents(self, choose: Choose) -> tuple[NetworkSpec, TrainingSpec]:
         """Return the two documents that some choices make; raises DocumentError if they break a rule."""
         network, training = self.plain_documents(choose)
-        return (
-            NetworkSpec.of(network, f"{self.where}: network"),
-            TrainingSpec.of(training, f"{self.where}: training"),
-        )
+        where = f"{self.where}: network", f"{self.where}: training"
+        return NetworkSpec.of(network, where[0]), TrainingSpec.of(training, where[1])
 
     def plain_documents(self, choose: Choose) -> tuple[Any, Any]:
         """Return the values of the two documents that some choices make; they may break rules."""
         return _chosen(self.network, "network", choose), _chosen(self.training, "training", choose)
 
-    def grid(self) -> Iterator[dict[str, Any]]:
-        """Yield the choices of every pair of documents; none if there are more than 10,000."""
-        sizes = [_size(choice) for choice in self.choices.values()]
-        if math.prod(sizes) <= _MOST_PAIRS:
-            yield from _assignments(self._values, "")
+    def grid(self) -> list[dict[str, Any]]:
+        """Return the choices of every pair of documents; none if there are more than 10,000."""
+        pairs = list(islice(_assignments(self._values, ""), _MOST_PAIRS + 1))
+        return pairs if len(pairs) <= _MOST_PAIRS else []
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.choices:
             raise DocumentError("must leave a value open, as from or between")
-        for place in self.choices:
-            DocumentError.require(not place.startswith(FIXED), "must be the same in every trial", place=place)
+        rules = (
+            (place, place.startswith(FIXED), "must be the same in every trial") for place in self.choices
+        )
+        DocumentError.refuse(str, *rules)
         return self
-
-
-def _opened(schema: Any) -> Any:
-    """Let every property and entry of a JSON Schema be an open value too."""
-    if isinstance(schema, list):
-        return [_opened(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    inner = {key: value if key == "discriminator" else _opened(value) for key, value in schema.items()}
-    if isinstance(schema.get("properties"), dict):
-        inner["properties"] = {name: _or_open(each) for name, each in inner["properties"].items()}
-    if isinstance(schema.get("items"), dict):
-        inner["items"] = _or_open(inner["items"])
-    return inner
-
-
-def _or_open(schema: Any) -> dict[str, Any]:
-    return {"anyOf": [schema, {"$ref": "#/$defs/From"}, {"$ref": "#/$defs/Between"}]}
 
 
 def _choice(value: Any, place: str) -> Choice | None:
     """Return the choice that a value of the document is; None if it is no open value."""
     if not isinstance(value, dict) or not value.keys() & {"from", "between"}:
         return None
-    DocumentError.require(
-        not {"from", "between"} <= value.keys(), "must have from or between, not both", place=place
-    )
     kind = From if "from" in value else Between
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        mistake = first_mistake(place, value, error.errors(include_url=False))
+        mistake = first_mistake(place, value, error.errors(include_url=False)[0])
         mistake.place = str(mistake.place).replace(": ", ".", 1)
         raise mistake from None
 
@@ -215,14 +170,6 @@ def _chosen(value: Any, place: str, choose: Choose) -> Any:
     return chosen if isinstance(value, list) else value
 
 
-def _size(choice: Choice) -> float:
-    """Return the number of values of a choice; infinity for numbers that need not be whole."""
-    if isinstance(choice, From):
-        return len(choice.options)
-    low, high = choice.between
-    return high - low + 1 if choice.is_whole else math.inf
-
-
 def _assignments(value: Any, place: str) -> Iterator[dict[str, Any]]:
     """Yield every way to make the choices in a value."""
     choice = _choice(value, place)
@@ -232,7 +179,8 @@ def _assignments(value: Any, place: str) -> Iterator[dict[str, Any]]:
                 yield {place: label, **inner}
     elif choice is not None:
         low, high = map(int, choice.between)
-        yield from ({place: number} for number in range(low, high + 1))
+        numbers = range(low, high + 1) if choice.is_whole else count()  # no end of numbers is too many
+        yield from ({place: number} for number in islice(numbers, _MOST_PAIRS + 1))
     else:
         for parts in product(*(list(_assignments(inner, name)) for name, inner in _inside(value, place))):
             yield {key: chosen for part in parts for key, chosen in part.items()}

@@ -12,7 +12,7 @@ from widenet.plan.layout import Layout
 from widenet.randomness import stream
 from widenet.runs.documents import target_of
 from widenet.spec.metric_names import check_metric
-from widenet.spec.space import Between, Choice, Choose, From, SpaceSpec
+from widenet.spec.space import Between, Choice, Choose, From, SpaceSpec, from_values
 from widenet.training.check import check_training
 
 _Made = TypeVar("_Made")
@@ -104,11 +104,7 @@ def _attempts(space: SpaceSpec, place: str, value: Any) -> Iterator[Choose]:
         yield _fixing(place, value, stream(0, "tuning/check", attempt))
     for choices in space.grid():
         if not place or (place in choices and choices[place] == value):
-            yield partial(_as_chosen, choices)
-
-
-def _as_chosen(choices: Mapping[str, Any], place: str, _: Choice) -> Any:
-    return choices[place]
+            yield from_values(choices)
 
 
 def layout_of(space: SpaceSpec, dataset: Dataset, choose: Choose) -> Layout:
