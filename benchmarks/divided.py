@@ -130,7 +130,7 @@ def _cells(
     size = measured.program.arguments["processes"]
     fields = {"items": Width(WIDTH)}
     layout = bind(NetworkSpec.of(network), TrainingSpec.of(training), fields)
-    job = Job.of(layout, {"items": float(FEATURES)}, num_processes=size)
+    job = Job(layout, {"items": float(FEATURES)}, num_processes=size)
     gains = [1 / ratio / min(size, THREADS) for ratio in measured.ratios(alone)]
     facts = measured.facts
     return [

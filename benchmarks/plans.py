@@ -78,7 +78,7 @@ def job_of(
     """Return the job of this network on CUDA devices, by default for batches of 4096."""
     spec = TrainingSpec.of({"batch_size": BATCH, **training})
     layout = bind(NetworkSpec.of(network(units)), spec, {"items": Width(width)})
-    return Job.of(layout, num_processes=devices, device="cuda", weights_in=weights_in)
+    return Job(layout, num_processes=devices, device="cuda", weights_in=weights_in)
 
 
 def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:

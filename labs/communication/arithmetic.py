@@ -77,7 +77,7 @@ def ways(layout: Layout, processes: int) -> dict[str, list[Exchange]]:
       parallelizing convolutional neural networks", 2014).
     - widenet: what widenet's plan counts.
     """
-    job = Job.of(layout, num_processes=processes)
+    job = Job(layout, num_processes=processes)
     hybrid = {"hybrid of 2014": _hybrid(layout)} if layout.by_examples else {}
     return {"data-parallel": [Exchange("sum", num_weights(layout))], **hybrid, "widenet": _widenet(job)}
 

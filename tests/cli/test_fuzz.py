@@ -177,7 +177,7 @@ def a_changed_network_is_planned_or_refused(_, document):
             )
             for name in network.fields
         }
-        Job.of(
+        Job(
             bind(network, TrainingSpec.of({"shards": 2}), fields),
             num_processes=1,
             device="cpu",

@@ -132,7 +132,7 @@ def test_host_and_device_hold_what_the_plan_says(case, process):
     width = WIDTHS[case["data"]]
     fields = {"items": Width(width), "wishes": Width(width), "age": Width(3, kind="dense"), "label": Width(2)}
     layout = bind(network, training, fields)
-    job = Job.of(layout, num_processes=3, device="cuda", weights_in="host")
+    job = Job(layout, num_processes=3, device="cuda", weights_in="host")
     counts = {field: np.ones(width) for field in network.counted_fields}
     with simulated():
         device = torch.device("cuda", 0)
@@ -176,7 +176,7 @@ def test_a_device_that_is_too_small_leaves_weights_with_the_host_and_says_so(dat
     layout = bind(
         NetworkSpec.of(network), TrainingSpec.of(written[1]), Dataset.open(data.path).manifest.fields
     )
-    job = Job.of(layout, Dataset.open(data.path).manifest.entries_per_example, 12, device="cuda")
+    job = Job(layout, Dataset.open(data.path).manifest.entries_per_example, 12, device="cuda")
     needed = memory(replace(job, weights_in="host", kept_bytes=0))
     free = needed.total - needed.program
     assert free < memory(replace(job, kept_bytes=0)).total - needed.program

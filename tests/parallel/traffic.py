@@ -117,7 +117,7 @@ def sent_and_planned(layers, plan, folder, entries=None):
                     training.gradient_norm_limit,
                 ),
             )
-    job = Job.of(
+    job = Job(
         bind(spec, training, data.fields),
         entries,
         num_examples=data.num_examples,

@@ -74,7 +74,7 @@ def test_what_goes_together_is_bound(document):
     assert bound(document)["mid"] == 5
 
 
-def test_the_output_that_is_ranked_and_the_k_of_the_metric():
+def test_the_output_that_is_ranked():
     network = NetworkSpec.of(
         {
             "layers": layers(
@@ -85,8 +85,8 @@ def test_the_output_that_is_ranked_and_the_k_of_the_metric():
     )
     for evaluation, expected in (
         (None, None),
-        ({"output": "out"}, ("out", 20)),
-        ({"output": "tag", "metric": "recall@7"}, ("tag", 7)),
+        ({"output": "out"}, "out"),
+        ({"output": "tag", "metric": "recall@7"}, "tag"),
     ):
         found = check_evaluation(network, TrainingSpec.of({"evaluation": evaluation}))
-        assert (found and (found[0].name, found[1])) == expected
+        assert (found and found.name) == expected

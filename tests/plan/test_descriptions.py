@@ -92,7 +92,7 @@ def test_a_training_cannot_start_from_another_run(runs, data, tmp_path):
 def test_a_plan_counts_vectors_and_attributes(data):
     def needed(document):
         layout = bind(NetworkSpec.of(document), TrainingSpec.of(TRAINING), data.fields)
-        job = Job.of(layout, {"items": 4.0}, USERS, num_processes=2)
+        job = Job(layout, {"items": 4.0}, USERS, num_processes=2)
         return memory(job)
 
     plain = network()

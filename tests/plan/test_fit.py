@@ -26,9 +26,7 @@ GB = 10**9
 
 def job(num_processes=1, width=10**8, shards=8, optimizer="adam"):
     training = TrainingSpec.of({"shards": shards, "optimizer": optimizer})
-    return Job.of(
-        bind(NETWORK, training, {"items": Width(width)}), num_processes=num_processes, device="cuda"
-    )
+    return Job(bind(NETWORK, training, {"items": Width(width)}), num_processes=num_processes, device="cuda")
 
 
 @pytest.mark.parametrize("device_bytes", [400 * GB, 200 * GB, 100 * GB, 50 * GB, 40 * GB, 10 * GB, 2 * GB])
@@ -38,8 +36,9 @@ def test_the_smallest_number_fits_and_the_next_smaller_does_not(device_bytes):
     for number in range(1, found.num_processes):
         assert memory(with_room(replace(found, num_processes=number), device_bytes)).total > device_bytes
     if found.training.shards > 8:
-        fewer = replace(found, layout=found.layout.with_shards(found.training.shards // 2))
-        assert memory(replace(fewer, num_processes=fewer.training.shards)).total > device_bytes
+        half = found.training.shards // 2
+        fewer = replace(found, layout=found.layout.with_shards(half), num_processes=half)
+        assert memory(fewer).total > device_bytes
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -47,7 +46,7 @@ def test_the_smallest_number_fits_and_the_next_smaller_does_not(device_bytes):
 @pytest.mark.parametrize("device_bytes", [5 * GB, 8 * GB, 24 * GB, 141 * GB])
 def test_a_device_keeps_the_logits_that_it_has_room_for(device_bytes, limit, optimizer):
     training = TrainingSpec.of({"optimizer": optimizer, "gradient_norm_limit": limit, "batch_size": 2048})
-    asked = Job.of(bind(NETWORK, training, {"items": Width(10**6)}), device="cuda")
+    asked = Job(bind(NETWORK, training, {"items": Width(10**6)}), device="cuda")
     found, least = with_room(asked, device_bytes), replace(asked, kept_bytes=0)
     assert memory(least).total <= memory(found).total <= device_bytes
     check_fits(asked, memory(least).total)
@@ -68,7 +67,7 @@ def test_what_fits_is_let_pass():
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_job_has_snapshots_where_the_machine_has_room_for_those_of_all_its_processes(device):
     training = TrainingSpec.of({"checkpoints": {"every_minutes": 1}})
-    asked = Job.of(bind(NETWORK, training, {"items": Width(10**6)}), num_processes=2, device=device)
+    asked = Job(bind(NETWORK, training, {"items": Width(10**6)}), num_processes=2, device=device)
     needed = memory(asked)
     copied = memory(replace(asked, device="cpu"))  # without the rows that align shards on a device
     each = needed.total - needed.program if device == "cpu" else copied.weights + copied.state

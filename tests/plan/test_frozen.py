@@ -217,7 +217,7 @@ TIED = [
 
 def job(layers, **more):
     training = TrainingSpec.of({"epochs": 1, "optimizer": "adam"})
-    return Job.of(bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(1_000_000, **more)}))
+    return Job(bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(1_000_000, **more)}))
 
 
 def test_the_plan_counts_no_state():

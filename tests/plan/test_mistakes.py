@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +10,7 @@ from tests.mistakes import mistake
 from tests.sequences import EMBEDDED, HISTORY, NEXT, attention, gru
 from widenet.errors import CapacityError, DocumentError, FitError, OptionError
 from widenet.plan.binding import bind, check_evaluation
-from widenet.plan.fit import check_disk, check_fits
+from widenet.plan.fit import check_fits
 from widenet.plan.job import Job, check_processes
 from widenet.plan.layout import Width
 from widenet.plan.machine import available_threads
@@ -239,15 +238,10 @@ def test_an_evaluation_that_cannot_be_is_refused(evaluation, outputs, error, pla
 
 def test_a_job_that_no_memory_holds_is_refused():
     large = [layers()[0], {"name": "mid", "units": 1000}, layers()[2]]
-    job = Job.of(
-        bind(NetworkSpec.of({"layers": large}), TrainingSpec(), {"items": Width(10**7)}), device="cuda"
-    )
+    job = Job(bind(NetworkSpec.of({"layers": large}), TrainingSpec(), {"items": Width(10**7)}), device="cuda")
     for device, place in (("cuda", "memory of a device"), ("cpu", "memory of this machine")):
         with mistake(CapacityError, place=place):
             check_fits(replace(job, device=device), 10**9)
-    check_disk([3, 2], 5, Path("runs"))
-    with mistake(CapacityError, place="runs"):
-        check_disk([3, 2], 4, Path("runs"))
     with mistake(OptionError, option="processes"):
         check_processes(3, 4)
 

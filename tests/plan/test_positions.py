@@ -85,7 +85,7 @@ def test_an_attention_layer_has_matrices_vectors_of_positions_and_normalizations
 
 def job(entries, newest=50, **more):
     training = TrainingSpec.of({"batch_size": 100, "shards": 4, "optimizer": "adam"})
-    return Job.of(
+    return Job(
         bind(spec({**HISTORY, "last": newest}, gru(units=64), NEXT), training, FIELDS),
         {"items": entries},
         **more,
@@ -105,7 +105,7 @@ def test_the_logits_that_a_step_sends_are_of_positions():
     }
     training = TrainingSpec.of({"batch_size": 7, "shards": 4})
     sent = {
-        name: work(Job.of(bind(each, training, FIELDS), {"items": 20.0}, num_processes=2)).sent_bytes
+        name: work(Job(bind(each, training, FIELDS), {"items": 20.0}, num_processes=2)).sent_bytes
         for name, each in ends.items()
     }
     assert sent["linear_max"] - sent["linear"] == 7 * 20 * 10 * 4 * 2  # positions, units, bytes, shards held

@@ -73,7 +73,7 @@ def test_tiles_are_read_and_written_about_as_often_as_the_plan_says(name, data, 
     train(network, training, data, tmp_path / "run", weights_in="disk")
     dataset = Dataset.open(data.path)
     spec, settings = NetworkSpec.of(network), TrainingSpec.of(training)
-    job = Job.of(bind(spec, settings, dataset.manifest.fields), {"items": 0.0}, EXAMPLES, weights_in="disk")
+    job = Job(bind(spec, settings, dataset.manifest.fields), {"items": 0.0}, EXAMPLES, weights_in="disk")
     assert moved["steps"] == EXAMPLES // 5
     read, written = streamed_bytes(job, 0)
     assert moved["written"] == written * moved["steps"] > 0
@@ -86,7 +86,7 @@ def test_a_described_weight_is_read_and_written_once_more(tied, moved, tmp_path)
     training = {**described.TRAINING, "epochs": 1, "batch_size": 15}
     train(described.network(tied), training, data, tmp_path / "run", weights_in="disk")
     spec, settings = NetworkSpec.of(described.network(tied)), TrainingSpec.of(training)
-    job = Job.of(bind(spec, settings, data.fields), {"items": 0.0}, described.USERS, weights_in="disk")
+    job = Job(bind(spec, settings, data.fields), {"items": 0.0}, described.USERS, weights_in="disk")
     weight = job.layout.of_output("next")
     pages = 4096 / (weight.row_bytes * job.shards(weight).size(0))
     read, written = (4 * pages * size for size in streamed_bytes(job, 0))  # a shard's rows move as one page
@@ -107,7 +107,7 @@ def test_rows_that_a_batch_touches_are_read_and_written_as_pages():
         {"items": Width(10**6), "kinds": Width(500)},
     )
     more, less = (
-        streamed_bytes(Job.of(layout, {"items": entries, "kinds": 3.0}, weights_in="disk"), 0)
+        streamed_bytes(Job(layout, {"items": entries, "kinds": 3.0}, weights_in="disk"), 0)
         for entries in (30.0, 20.0)
     )
     assert [a - b for a, b in zip(more, less, strict=True)] == [10 * 10 * 4096 * 3] * 2

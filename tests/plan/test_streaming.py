@@ -30,7 +30,7 @@ def test_the_file_holds_what_the_plan_says_and_memory_the_rest(case, num_process
     width = WIDTHS[case["data"]]
     fields = {"items": Width(width), "wishes": Width(width), "age": Width(3, kind="dense"), "label": Width(2)}
     layout = bind(network, training, fields)
-    job = Job.of(layout, num_processes=num_processes, weights_in="disk")
+    job = Job(layout, num_processes=num_processes, weights_in="disk")
     for process in range(num_processes):
         counts = {field: np.ones(width) for field in network.counted_fields}
         file = Scratch(tmp_path)
@@ -69,7 +69,7 @@ def job_of(
         }
     )
     training = TrainingSpec.of({"optimizer": optimizer, "batch_size": batch_size})
-    return Job.of(
+    return Job(
         bind(network, training, {"items": Width(width)}),
         {"items": entries},
         num_threads=num_threads,

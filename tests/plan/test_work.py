@@ -36,7 +36,7 @@ def job(output=None, hidden=(), **training):
         {"name": "out", "kind": "output", "field": "items", **(output or {})},
     ]
     spec = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "sgd", **training})
-    return Job.of(
+    return Job(
         bind(NetworkSpec.of({"layers": layers}), spec, {"items": Width(WIDTH)}), {"items": float(ENTRIES)}
     )
 
@@ -134,7 +134,7 @@ def test_products_along_a_sequence_are_those_that_torch_counts(is_split):
     ]
     training = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "sgd"})
     layout = bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(13, "sequence")})
-    asked = Job.of(layout, {"items": ENTRIES - 1.0})
+    asked = Job(layout, {"items": ENTRIES - 1.0})
     rows = [[(3 * row + 5 * place) % 13 for place in range(ENTRIES)] for row in range(EXAMPLES)]
     sparse = 4 * EXAMPLES * (ENTRIES - 1) * layout.units["item"]
     assert work(asked).operations - sparse == counted(asked, SparseBatch.from_lists(rows))
@@ -149,7 +149,7 @@ def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_o
     spec = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "adagrad"})
     found = [
         work(
-            Job.of(
+            Job(
                 bind(NetworkSpec.of({"layers": layers}), spec, {"items": Width(width)}),
                 {"items": 5.0},
                 num_processes=num,
@@ -165,7 +165,7 @@ def test_traffic_depends_on_examples_and_hidden_units_alone():
     wide = {"items": Width(10**8)}
     asked = replace(job(), num_processes=4)
     assert (
-        work(Job.of(bind(asked.network, asked.training, wide), num_processes=4)).sent_bytes
+        work(Job(bind(asked.network, asked.training, wide), num_processes=4)).sent_bytes
         == work(asked).sent_bytes
     )
     assert 0 < work(asked).sent_bytes <= 2 * (16 * EXAMPLES * 7 + 64 * EXAMPLES)

@@ -247,7 +247,7 @@ def test_a_table_of_all_units_says_what_the_shards_hold(kind, model, data, tmp_p
 def test_a_plan_counts_its_places(data):
     def weights(document):
         layout = bind(NetworkSpec.of(document), TrainingSpec.of(TRAINING), data.fields)
-        return memory(Job.of(layout, {"items": 4.0}, len(ROWS))).weights
+        return memory(Job(layout, {"items": 4.0}, len(ROWS))).weights
 
     added = weights(network(**TERM)) - weights(network())
     assert added == 12 * WIDTH * TERM["neighbours"]

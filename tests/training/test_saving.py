@@ -282,7 +282,7 @@ def test_a_machine_without_room_for_a_snapshot_is_told_that_training_waits(
     network, training = NetworkSpec.of(documents[0]), TrainingSpec.of(documents[1])
     entries, threads = facts.entries_per_example, available_threads()
     needed = memory(
-        Job.of(bind(network, training, facts.fields), entries, facts.num_examples, num_threads=threads)
+        Job(bind(network, training, facts.fields), entries, facts.num_examples, num_threads=threads)
     )
     monkeypatch.setattr(group, "available_memory", lambda: needed.total - needed.program + spare_bytes)
     watch = Watch()

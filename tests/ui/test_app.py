@@ -178,7 +178,7 @@ def test_a_run_says_its_numbers_its_part_and_its_plan(shown, trained):
     assert "taste and next share their weights" in page.texts["title"]
     run = RunDirectory.open(trained / "runs" / "deep" / "tied")
     manifest = run.dataset().manifest
-    job = Job.of(run.layout, manifest.entries_per_example, manifest.num_examples)
+    job = Job(run.layout, manifest.entries_per_example, manifest.num_examples)
     assert amount(memory(job).total) in page.texts["td"]
     records = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
     assert brief(records[-1]["loss"]) in page.texts["td"]

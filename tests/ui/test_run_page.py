@@ -77,7 +77,7 @@ def test_a_run_shows_its_memory_time_and_log(chromium, address, folder):
     subject = Subject("tied", run)
     with visit(chromium, address + "run?name=deep%2Ftied", 390) as page:
         manifest = run.dataset().manifest
-        needed = memory(Job.of(run.layout, manifest.entries_per_example, manifest.num_examples))
+        needed = memory(Job(run.layout, manifest.entries_per_example, manifest.num_examples))
         sizes = [size for size in vars(needed).values() if size > 0]
         assert [size for _, size in rows(section(page, "Plan"))] == [
             amount(size) for size in [*sizes, needed.total]

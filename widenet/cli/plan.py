@@ -1,7 +1,6 @@
 """`widenet plan`."""
 
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,11 +9,11 @@ import typer
 from widenet.arguments import IN_STORES
 from widenet.cli.declared import pairs, whole_number
 from widenet.cli.output import AsJson, print_result
-from widenet.errors import OptionError, nearest
+from widenet.errors import OptionError
 from widenet.plan.numbers import bytes_of
 
 if TYPE_CHECKING:
-    from widenet.plan.job import Job, WeightsIn
+    from widenet.plan.job import WeightsIn
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 
@@ -109,7 +108,9 @@ def plan(
     """
     from widenet.cli.plan_table import plan_table
     from widenet.plan.binding import check_evaluation
+    from widenet.plan.fit import with_place
     from widenet.plan.job import Job
+    from widenet.plan.machine import available_threads
     from widenet.plan.report import report
 
     if measure:
@@ -118,22 +119,26 @@ def plan(
     check_evaluation(*documents)
     for note in documents[0].notes:
         typer.echo(note, err=True)
-    layout, *sizes = _facts(data, width or [], *documents)
-    kind = _kind(device, device_memory, weights_in)
+    layout, entries, num_examples = _facts(data, width or [], *documents)
+    if weights_in == "disk" and device == "cuda":
+        raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
+    # Memory is named for GPUs, unless the weights lie on a disk.
+    kind = device or ("cuda" if device_memory and weights_in != "disk" else "cpu")
     device_bytes = _memory(kind, processes, device_memory)
-    job = Job.of(
-        layout,
-        *sizes,
-        num_processes=processes,
-        device=kind,
-        num_threads=_threads(kind, processes),
-    )
-    job = _placed(job, weights_in, device_bytes)
+    threads = available_threads(processes) if kind == "cpu" else 1
+    job = Job(layout, entries, num_examples, processes, kind, threads)
+    if weights_in is None and device_bytes is not None:
+        job = with_place(job, device_bytes)
+    elif weights_in is not None and (weights_in, kind) != ("host", "cpu"):  # a CPU is its own host
+        job = replace(job, weights_in=weights_in)
     if scratch is not None and not (measure and job.weights_in == "disk"):
         raise OptionError("needs measure and weights_in=disk", option="scratch")
     planned = report(job, device_bytes, more=device_memory is not None)
     if disk_bandwidth is not None:
-        planned["disk_seconds"] = _disk_seconds(planned, processes, disk_bandwidth)
+        if job.weights_in != "disk":
+            raise OptionError("needs weights_in=disk", option="disk_bandwidth")
+        moved = max(planned["work"]["read_bytes"], planned["work"]["written_bytes"])
+        planned["disk_seconds"] = processes * moved / bytes_of(disk_bandwidth, "disk_bandwidth")
     if measure and data is not None and planned.get("fits", True):
         planned["measured"] = _measured(*documents, data, device, job.weights_in, scratch)
     print_result(as_json, planned, plan_table(job, planned, assumed=data is None))
@@ -187,32 +192,6 @@ def _measured(
     return asdict(measure(layout, dataset, device, weights_in, scratch))
 
 
-def _kind(device: _Kind | None, device_memory: str | None, weights_in: _Place | None) -> _Kind:
-    """Return the kind of device to plan for."""
-    if weights_in == "disk":
-        if device == "cuda":
-            raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
-        return "cpu"
-    return device or ("cuda" if device_memory else "cpu")
-
-
-def _placed(job: "Job", asked: _Place | None, device_bytes: int | None) -> "Job":
-    """Return the job with its wide weights where they are asked for, or chosen; a CPU's host is its own."""
-    from widenet.plan.fit import fits_device, with_place
-
-    if asked is None and device_bytes is not None:
-        return with_place(job, partial(fits_device, device_bytes=device_bytes))
-    if asked is None or (asked == "host" and job.device == "cpu"):
-        return job
-    return replace(job, weights_in=asked)
-
-
-def _threads(kind: _Kind, processes: int) -> int:
-    from widenet.plan.machine import available_threads
-
-    return available_threads(processes) if kind == "cpu" else 1
-
-
 def _memory(kind: _Kind, processes: int, device_memory: str | None) -> int | None:
     """Return the memory of each process; None if it is unknown."""
     from widenet.plan.machine import available_memory
@@ -233,10 +212,8 @@ def _facts(
 
     Without a dataset, inputs with a shape are dense, and the network tells which fields are sequences.
     """
-    if data is None and not widths:
-        raise OptionError("or data must be named", option="width")
-    if data is not None and widths:
-        raise OptionError("must not stand beside data", option="width")
+    if (data is None) == (not widths):
+        raise OptionError("or data must be named, and not both", option="width")
     if data is not None:
         from widenet.data.manifest import Manifest
         from widenet.stores.fetch import readable
@@ -253,27 +230,13 @@ def _facts(
 
     fields = network.fields
     numbers = pairs("width", "FIELD=N", widths)
-    if unknown := next((name for name in numbers if name not in fields), None):
-        rule = f"must name a field that the network reads, {', '.join(fields)}.{nearest(unknown, fields)}"
-        raise OptionError(rule, option="width")
+    if numbers.keys() != set(fields):
+        rule = f"must name each field that the network reads: {', '.join(fields)}"
+        raise OptionError(rule, option="width", value=", ".join(numbers))
     kinds = dict.fromkeys(sequences_of(network), "sequence")
     kinds |= {layer.field: "dense" for layer in network.inputs if layer.shape is not None}
     widths_by_field = {
         name: Width(whole_number("width", text, MAX_WIDTH), kinds.get(name, "sparse"))
         for name, text in numbers.items()
     }
-    missing = [name for name in fields if name not in widths_by_field]
-    if missing:
-        raise OptionError(
-            f"must name every field that the network reads; missing: {', '.join(missing)}", option="width"
-        )
     return bind(network, training, widths_by_field), None, None
-
-
-def _disk_seconds(planned: dict[str, Any], processes: int, bandwidth: str) -> float:
-    """The time in which a disk moves the bytes of a step, for processes that share it."""
-    if planned["weights_in"] != "disk":
-        raise OptionError("needs weights_in=disk", option="disk_bandwidth")
-    work: dict[str, int] = planned["work"]
-    most = max(work["read_bytes"], work["written_bytes"])
-    return processes * most / bytes_of(bandwidth, "disk_bandwidth")

@@ -52,7 +52,7 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
             f" {job.training.checkpoints.keep_last}."
         ),
     ]
-    if job.weights_in != "device":
+    if report["scratch_bytes"]:
         lines.append(_elsewhere(report))
     if assumed:
         lines.append(

@@ -3,7 +3,6 @@
 import atexit
 import fcntl
 import os
-import shutil
 import socket
 import struct
 import sys
@@ -34,19 +33,10 @@ from widenet.parallel.exchange import Exchange
 from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
 from widenet.parallel.launch import LAUNCHER, launcher_identity, launcher_variable, started_by_mpi
 from widenet.parallel.line import line
-from widenet.plan.fit import (
-    check_disk,
-    check_fits,
-    check_host,
-    fits_device,
-    with_place,
-    with_room,
-    with_snapshots,
-)
+from widenet.plan.fit import check_fits, check_host, with_place, with_room, with_snapshots
 from widenet.plan.job import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
-from widenet.plan.streaming import elsewhere_bytes
 
 T = TypeVar("T")
 
@@ -133,7 +123,7 @@ def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bo
         for host, free, unused in everyone
     ]
     if chooses_place:
-        jobs = [with_place(job, partial(fits_device, device_bytes=size)) for _, _, size in rooms]
+        jobs = [with_place(job, size) for _, _, size in rooms]
         job = next((each for each in jobs if each.weights_in != "device"), job)
     for num_local, free, size in rooms:
         if not with_snapshots(with_room(job, size), num_local, free).has_snapshots:
@@ -142,21 +132,6 @@ def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bo
         check_fits(job, size)
         check_host(job, num_local, free)
     return with_room(job, rooms[exchange.rank][2])
-
-
-def check_room_on_disk(job: Job, folder: Path, exchange: Exchange) -> None:
-    """Raise CapacityError in every process if those of one machine need more of its disk than is free.
-
-    Args:
-        job: The job.
-        folder: Folder of this process's file, or the folder that it will be made in.
-        exchange: Exchange between the processes.
-    """
-    process = distributed.get_rank() if distributed.is_initialized() else 0
-    everyone = exchange.collect((socket.gethostname(), elsewhere_bytes(job, process)), "scratch")
-    here = [size for host, size in everyone if host == socket.gethostname()]
-    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
-    by_all(exchange, lambda: check_disk(here, shutil.disk_usage(there).free, there), "scratch")
 
 
 def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:

@@ -1,12 +1,11 @@
 """Weights whose rows contain vectors of the attributes of items: "described_by" of layers."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from widenet.errors import nearest
-from widenet.plan.layout import Layout, Weight
+from widenet.errors import FitError, nearest
+from widenet.plan.layout import Layout, Weight, is_sparse_input
 from widenet.plan.windows import Place
-from widenet.spec.layers import InputLayer, Layer, OutputLayer
+from widenet.spec.layers import OutputLayer
 
 _SHRINKING = ("adamw",)
 """Optimizers that shrink weights, which would shrink the attributes' share of a row as if it were its own."""
@@ -36,13 +35,22 @@ def vectors_name(weight: str) -> str:
 
 
 def described_weights(layout: Layout) -> dict[str, Described]:
-    """Return the weights whose rows are described, by name."""
-    found = {}
-    for layer, field, names in _described(layout):
-        weight = layer.name
-        if not isinstance(layer, OutputLayer):
-            weight = layout.links[layer.name, _sparse_sources(layout, layer)[0].name].weight
-        found[weight] = Described(layer.name, field, names)
+    """Return the weights whose rows are described, by name.
+
+    Raises:
+        FitError: A hidden layer has not one source that is a sparse input.
+    """
+    network, found = layout.network, {}
+    for layer in network.layers:
+        names: tuple[str, ...] = getattr(layer, "described_by", None) or ()
+        sources = [name for name in network.sources(layer) if is_sparse_input(network, name, layout.fields)]
+        weight = end = layer.name
+        if names and not isinstance(layer, OutputLayer):
+            rule = "needs one source that is a sparse input"
+            Place.find(network, layer).refuse("described_by", len(sources) != 1, rule, value=len(sources))
+            weight, end = layout.links[layer.name, sources[0]].weight, sources[0]
+        if names:
+            found[weight] = Described(layer.name, layout.field_of(end), names)
     return found
 
 
@@ -52,63 +60,24 @@ def weights_of_descriptions(layout: Layout) -> dict[str, Weight]:
     Raises:
         FitError: A layer cannot be described, or not by these attributes.
     """
-    for layer, field, names in _described(layout):
-        _check(layout, layer, field, names)
-    found = {}
-    for name, described in described_weights(layout).items():
-        widths = layout.fields[described.field].described
-        rows = sum(widths[each] for each in described.names)
-        columns = layout.weights[name].columns
-        found[vectors_name(name)] = Weight(described.layer, rows, columns, wide=False, describes=name)
-    return found
-
-
-def _described(layout: Layout) -> Iterator[tuple[Layer, str, tuple[str, ...]]]:
-    """Yield the layers that are described, with the field of their features, and the descriptions.
-
-    Raises:
-        FitError: A hidden layer has not one source that is a sparse input.
-    """
-    for layer in layout.network.layers:
-        names: tuple[str, ...] = getattr(layer, "described_by", None) or ()
-        if isinstance(layer, OutputLayer) and names:
-            yield layer, layer.field, names
-        elif names:
-            sources = _sparse_sources(layout, layer)
-            Place.find(layout.network, layer).refuse(
-                "described_by",
-                len(sources) != 1,
-                f"needs one source that is a sparse input; it has {len(sources)}",
-            )
-            yield layer, sources[0].field, names
-
-
-def _sparse_sources(layout: Layout, layer: Layer) -> list[InputLayer]:
-    sources = map(layout.network.layer, layout.network.sources(layer))
-    return [
-        source
-        for source in sources
-        if isinstance(source, InputLayer) and layout.fields[source.field].kind != "dense"
-    ]
-
-
-def _check(layout: Layout, layer: Layer, field: str, names: tuple[str, ...]) -> None:
-    place, training = Place.find(layout.network, layer), layout.training
-    is_direct = isinstance(layer, OutputLayer) and layout.weights[layer.name].by_columns
-    place.refuse("described_by", is_direct, "needs a hidden layer between the output and a sparse input")
-    known = getattr(layout.fields[field], "described", {})
-    for name in names:
-        place.refuse(
-            "described_by",
-            name not in known,
-            f'items of the field "{field}" have no description "{name}".{nearest(name, known)}',
+    found, training = {}, layout.training
+    kind, where = training.optimizer.kind, training.where
+    penalties = {"l1": training.l1, "l2": training.l2}
+    for name, own in described_weights(layout).items():
+        layer, weight, known = (
+            layout.network.layer(own.layer),
+            layout.weights[name],
+            layout.fields[own.field].described,
         )
-    for key, value in (("l1", training.l1), ("l2", training.l2)):
-        place.refuse("described_by", value, f"needs {key} 0 in {training.where}", value=value)
-    kind = training.optimizer.kind
-    place.refuse(
-        "described_by",
-        kind in _SHRINKING,
-        f"needs an optimizer in {training.where} that shrinks no weights",
-        value=kind,
-    )
+        is_direct = isinstance(layer, OutputLayer) and weight.by_columns
+        unknown = f'items of the field "{own.field}" have no description'
+        rules = [
+            (is_direct, "needs a hidden layer between the output and a sparse input"),
+            *((each not in known, f'{unknown} "{each}".{nearest(each, known)}') for each in own.names),
+            *((value, f"needs {key} 0 in {where}", value) for key, value in penalties.items()),
+            (kind in _SHRINKING, f"needs an optimizer in {where} that shrinks no weights", kind),
+        ]
+        FitError.refuse(Place.find(layout.network, layer).of, *(("described_by", *rule) for rule in rules))
+        rows = sum(known[each] for each in own.names)
+        found[vectors_name(name)] = Weight(own.layer, rows, weight.columns, wide=False, describes=name)
+    return found

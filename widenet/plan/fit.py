@@ -1,12 +1,10 @@
 """Checks whether a training fits its devices, and finds the fewest devices that hold it."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from widenet.errors import CapacityError
 from widenet.plan.job import Job
-from widenet.plan.memory import WORDS, Memory, memory, snapshot_bytes
+from widenet.plan.memory import WORDS, Memory, memory
 from widenet.plan.numbers import amount
 from widenet.plan.streaming import elsewhere_bytes
 from widenet.plan.tiles import KEPT_BYTES, worthwhile
@@ -25,30 +23,19 @@ def with_room(job: Job, device_bytes: int) -> Job:
     return replace(job, kept_bytes=left if job.device == "cuda" else min(left, KEPT_BYTES["cpu"]))
 
 
-def elsewhere(job: Job) -> Job | None:
-    """Return the job with its wide weights where the device does not hold them; None if that saves nothing.
-
-    That is on a disk for a CPU, and in the host's memory for CUDA.
-    """
-    other = replace(job, weights_in="host" if job.device == "cuda" else "disk")
-    return other if least(other).total < least(job).total else None
-
-
 def least(job: Job) -> Memory:
     """Return what a process needs if it keeps no logits between passes where it can do without."""
     keeps = job.device == "cpu" and job.weights_in == "device"
     return memory(replace(job, kept_bytes=None if keeps else 0, has_snapshots=False))
 
 
-def with_place(job: Job, fits: Callable[[Job], bool]) -> Job:
-    """Return the job with its wide weights on the device if it fits, else elsewhere if it fits then."""
-    other = None if fits(job) else elsewhere(job)
-    return job if other is None or not fits(other) else other
+def with_place(job: Job, device_bytes: int) -> Job:
+    """Return the job with its wide weights on the device if it fits, else elsewhere if it fits then.
 
-
-def fits_device(job: Job, device_bytes: int) -> bool:
-    """Return whether a process fits into a device's memory."""
-    return least(job).total <= device_bytes
+    That is on a disk for a CPU, and in the host's memory for CUDA.
+    """
+    other = replace(job, weights_in="host" if job.device == "cuda" else "disk")
+    return next((each for each in (job, other) if least(each).total <= device_bytes), job)
 
 
 def check_host(job: Job, num_local: int, available_bytes: int) -> None:
@@ -67,12 +54,9 @@ def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
         num_local: Number of its processes on this machine.
         available_bytes: Free memory of the machine.
     """
-    if job.device == "cpu":
-        needed = memory(job)
-        fits = (needed.total - needed.program) * num_local <= available_bytes
-    else:
-        fits = snapshot_bytes(job) * num_local <= available_bytes
-    return job if fits else replace(job, has_snapshots=False)
+    is_cpu, needed = job.device == "cpu", memory(replace(job, device="cpu"))
+    taken = needed.total - needed.program if is_cpu else needed.snapshot
+    return job if taken * num_local <= available_bytes else replace(job, has_snapshots=False)
 
 
 def smallest(job: Job, device_bytes: int) -> Job | None:
@@ -94,19 +78,6 @@ def check_fits(job: Job, device_bytes: int) -> None:
         rule = f"must have {amount(needed.total)} for each process; it has {amount(device_bytes)}"
         place = "memory of a device" if job.device == "cuda" else "memory of this machine"
         raise CapacityError(rule, place=place)
-
-
-def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
-    """Raise CapacityError if the weights and state of some processes do not fit on a disk.
-
-    Args:
-        needed: Bytes of each process.
-        free_bytes: Free bytes of the disk.
-        folder: A folder on it.
-    """
-    if sum(needed) > free_bytes:
-        rule = f"must have {amount(sum(needed))} for wide weights; it has {amount(free_bytes)} left"
-        raise CapacityError(rule, place=folder)
 
 
 def mostly(needed: Memory) -> str:

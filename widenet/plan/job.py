@@ -23,72 +23,45 @@ BATCHES_AHEAD = 3
 
 @dataclass(frozen=True)
 class Job:
-    """A training of a layout, divided among processes.
+    """A training of a layout, divided among processes; raises OptionError if a process has no shard.
 
     Attributes:
         layout: The layout.
-        entries: Mean number of stored entries of an example, by sparse field.
-        num_examples: Examples of a step.
+        counted_entries: Mean number of stored entries of an example, by sparse field; others have
+            `ASSUMED_ENTRIES`.
+        all_examples: Examples of the dataset; None: enough to fill a step.
         num_processes: Number of processes.
         device: Kind of their devices.
         num_threads: Threads of a process that work on shards.
         kept_bytes: Limit on an output's logits that are kept between passes; None: `KEPT_BYTES`.
         has_snapshots: Whether memory has room for a copy of weights and state, if the training needs one.
         weights_in: Where wide weights and their state lie.
-        all_examples: Examples of the dataset; None without one.
     """
 
     layout: Layout
-    entries: Mapping[str, float]
-    num_examples: int
+    counted_entries: Mapping[str, float] | None = None
+    all_examples: int | None = None
     num_processes: int = 1
     device: DeviceKind = "cpu"
     num_threads: int = 1
     kept_bytes: int | None = None
     has_snapshots: bool = True
     weights_in: WeightsIn = "device"
-    all_examples: int | None = None
 
-    @classmethod
-    def of(
-        cls,
-        layout: Layout,
-        entries: Mapping[str, float] | None = None,
-        num_examples: int | None = None,
-        *,
-        num_processes: int = 1,
-        device: DeviceKind = "cpu",
-        num_threads: int = 1,
-        kept_bytes: int | None = None,
-        weights_in: WeightsIn = "device",
-    ) -> "Job":
-        """Return the job of a layout.
+    def __post_init__(self) -> None:
+        check_processes(self.layout.num_shards, self.num_processes)
 
-        `num_examples` are those of the dataset; None: enough to fill a step. Fields that `entries` lacks have
-        `ASSUMED_ENTRIES`.
+    @property
+    def entries(self) -> dict[str, float]:
+        """Mean number of stored entries of an example, by sparse field."""
+        counted, fields = self.counted_entries or {}, self.layout.fields.items()
+        return {name: counted.get(name, ASSUMED_ENTRIES) for name, facts in fields if facts.kind != "dense"}
 
-        Raises:
-            OptionError: There are more processes than shards.
-        """
-        all_entries = {
-            name: (entries or {}).get(name, ASSUMED_ENTRIES)
-            for name, facts in layout.fields.items()
-            if facts.kind != "dense"
-        }
-        batch_size = layout.training.batch_size
-        batch = batch_size if num_examples is None else min(batch_size, num_examples)
-        check_processes(layout.num_shards, num_processes)
-        return cls(
-            layout,
-            all_entries,
-            batch,
-            num_processes,
-            device,
-            num_threads,
-            kept_bytes,
-            weights_in=weights_in,
-            all_examples=num_examples,
-        )
+    @property
+    def num_examples(self) -> int:
+        """Examples of a step."""
+        batch_size = self.training.batch_size
+        return batch_size if self.all_examples is None else min(batch_size, self.all_examples)
 
     @property
     def network(self) -> NetworkSpec:
@@ -106,11 +79,8 @@ class Job:
 
     def rows(self, weight: Weight, process: int) -> int:
         """Return the number of a weight's rows that a process holds."""
-        if not weight.wide:
-            return weight.rows
         shards = self.shards(weight)
-        own = held(shards.count, process, self.num_processes)
-        return sum(shards.size(shard) for shard in own)
+        return sum(map(shards.size, self.held(process))) if weight.wide else weight.rows
 
     def stored_rows(self, weight: Weight, process: int) -> int:
         """Return for how many of a weight's rows a process has memory; on CUDA shards begin aligned."""
@@ -122,11 +92,8 @@ class Job:
         """Return the mean number of an example's entries that a sparse input layer reads."""
         layer = self.network.layer(source)
         assert isinstance(layer, InputLayer)
-        return (
-            min(self.entries[layer.field], layer.newest)
-            if source in self.layout.along
-            else self.entries[layer.field]
-        )
+        entries = self.entries[layer.field]
+        return min(entries, layer.newest) if source in self.layout.along else entries
 
     def vectors(self, layer: str) -> int:
         """Return the number of a layer's vectors in a step: one per example, or position of a sequence."""
@@ -142,10 +109,6 @@ class Job:
             return -(-self.num_examples * self.most_held // self.training.shards)
         return self.vectors(layer)
 
-    def targets_of(self, layer: OutputLayer) -> float:
-        """Return the mean number of targets of one of an output's vectors; its field is sparse."""
-        return 1.0 if layer.predict == "next" else self.entries[layer.field]
-
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
         """Return the number of an output's units that a process computes in a step.
 
@@ -155,21 +118,26 @@ class Job:
         own = self.rows(weight, process)
         if layer.sample is None:
             return own
-        chosen: float = layer.sample.units + self.vectors(layer.name) * self.targets_of(layer)
+        targets = 1.0 if layer.predict == "next" else self.entries[layer.field]
+        chosen: float = layer.sample.units + self.vectors(layer.name) * targets
         return min(own, round(chosen * own / weight.rows))
+
+    def held(self, process: int) -> range:
+        """Return the shards that a process holds."""
+        return held(self.training.shards, process, self.num_processes)
 
     def num_held(self, process: int) -> int:
         """Return the number of shards that a process holds."""
-        return len(held(self.training.shards, process, self.num_processes))
-
-    def waits(self, layer: OutputLayer) -> bool:
-        """Return whether an output is updated at the end of a step: its weight waits, or all do."""
-        is_limited = self.training.gradient_norm_limit is not None
-        return layer.sample is None and (self.layout.waits(layer.name) or is_limited)
+        return len(self.held(process))
 
     def goes_twice(self, layer: OutputLayer) -> bool:
-        """Return whether a step goes over an output's units more than once, and needs their logits again."""
-        return layer.is_row_wise or layer.delta_norm is not None or self.waits(layer)
+        """Return whether a step goes over an output's units more than once, and needs their logits again.
+
+        So it does if the output is updated at the end of the step: its weight waits, or all do.
+        """
+        is_limited = self.training.gradient_norm_limit is not None
+        waits = layer.sample is None and (is_limited or self.layout.waits(layer.name))
+        return waits or layer.is_row_wise or layer.delta_norm is not None
 
     def keeps(self, layer: OutputLayer, process: int) -> bool:
         """Return whether a process keeps an output's logits between passes."""

@@ -191,25 +191,20 @@ class Layout:
 
     def rows_field(self, weight: Weight) -> str:
         """Return the field whose features are the rows of a wide weight that is not split."""
-        if weight.rows_are_features:
-            return self.input_field(weight)
-        owner = self.network.layer(weight.layer)
-        assert isinstance(owner, OutputLayer)
-        return owner.field
+        return self.field_of(weight.layer if weight.by_columns else weight.input or weight.layer)
 
     def input_field(self, weight: Weight) -> str:
         """Return the field of the sparse input that a weight reads."""
-        layer = None if weight.input is None else self.network.layer(weight.input)
-        assert isinstance(layer, InputLayer)
-        return layer.field
+        return self.field_of(weight.input)
+
+    def field_of(self, name: str | None) -> str:
+        """Return the field of an input or an output."""
+        ends: list[InputLayer | OutputLayer] = [*self.network.inputs, *self.network.outputs]
+        return next(layer.field for layer in ends if layer.name == name)
 
     def users(self, weight: str) -> int:
         """Return how many layers and sources use a weight."""
         return sum(link.weight == weight for link in self.links.values())
-
-    def is_shared(self, output: str) -> bool:
-        """Return whether others use an output's weight too."""
-        return self.users(self.links[output, ""].weight) > 1
 
     def is_described(self, weight: str) -> bool:
         """Return whether the rows of a weight contain vectors of attributes."""
@@ -221,17 +216,8 @@ class Layout:
         Or its rows are shortened, which passes over units leave to the update.
         """
         weight = self.links[output, ""].weight
-        is_limited = self.weights[weight].norm_limit is not None
-        return self.weights[weight].trained and (is_limited or self._has_users(output))
-
-    def _has_users(self, output: str) -> bool:
-        """Return whether others use an output's weight, or describe it."""
-        return self.is_shared(output) or self.is_described(self.links[output, ""].weight)
-
-    def owns(self, output: str) -> bool:
-        """Return whether an output trains a weight of its own that nothing else uses."""
-        is_own = self.links[output, ""].weight == output
-        return is_own and self.weights[output].trained and not self._has_users(output)
+        has_users = self.users(weight) > 1 or self.is_described(weight)
+        return self.weights[weight].trained and (has_users or self.weights[weight].norm_limit is not None)
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:

@@ -62,7 +62,7 @@ def available_memory(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
     None if the system does not say.
     """
     limits = [
-        _of_machine(proc / "meminfo"),
+        _stated(proc / "meminfo", "MemAvailable"),
         *(_of_group(folder, *names) for folder, *names in _groups(proc / "self" / "cgroup", cgroup)),
     ]
     return min((limit for limit in limits if limit is not None), default=None)
@@ -70,12 +70,11 @@ def available_memory(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
 
 def used_memory(proc: Path = _PROC) -> int | None:
     """Return the bytes of memory that this process uses; None if the system does not say."""
-    match = re.search(r"^VmRSS:\s+(\d+) kB$", _text(proc / "self" / "status"), re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
+    return _stated(proc / "self" / "status", "VmRSS")
 
 
-def _of_machine(meminfo: Path) -> int | None:
-    match = re.search(r"^MemAvailable:\s+(\d+) kB$", _text(meminfo), re.MULTILINE)
+def _stated(path: Path, name: str) -> int | None:
+    match = re.search(rf"^{name}:\s+(\d+) kB$", _text(path), re.MULTILINE)
     return int(match[1]) * 1024 if match else None
 
 

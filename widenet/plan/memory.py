@@ -4,7 +4,7 @@ The bound follows from the batch, widths and tiles alone, whatever the layers co
 trainings whose peak was measured: `python -m benchmarks memory`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from math import prod
 
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
@@ -65,8 +65,7 @@ class Memory:
     @property
     def total(self) -> int:
         """Sum of all parts."""
-        needed = self.weights, self.state, self.activations, self.workspace, self.program
-        return sum(needed) + self.snapshot + self.window
+        return sum(asdict(self).values())
 
 
 def memory(job: Job, process: int | None = None) -> Memory:
@@ -98,55 +97,44 @@ def memory(job: Job, process: int | None = None) -> Memory:
     )
 
 
-def snapshot_bytes(job: Job) -> int:
-    """Return the bytes of the machine's memory that a process's snapshot takes, on any device."""
-    return memory(replace(job, device="cpu")).snapshot
-
-
 def _tables(job: Job, process: int) -> int:
     """Return the bytes of popularity, lines on which samples are drawn, neighbours and attributes."""
-    total = sum(4 * job.layout.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
+    layout = job.layout
+    total = sum(4 * layout.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
     for layer in job.network.outputs:
-        rows = job.rows(job.layout.of_output(layer.name), process)
-        if layer.neighbourhood is not None:
-            total += _NEIGHBOUR_BYTES * layer.neighbourhood.neighbours * rows
-        if isinstance(layer.sample, PopularitySample) and job.device == "cpu":  # the host draws samples
-            total += 8 * rows
-    for weight in job.layout.weights.values():
-        if weight.describes is not None:
-            rows = job.rows(job.layout.weights[weight.describes], process)
-            total += (_ATTRIBUTE_BYTES * ASSUMED_ATTRIBUTES + 8) * rows
-    return total
+        neighbours = 0 if layer.neighbourhood is None else layer.neighbourhood.neighbours
+        draws = isinstance(layer.sample, PopularitySample) and job.device == "cpu"  # the host draws samples
+        num_bytes = _NEIGHBOUR_BYTES * neighbours + 8 * draws
+        total += num_bytes * job.rows(layout.of_output(layer.name), process)
+    described = [weight.describes for weight in layout.weights.values() if weight.describes is not None]
+    rows = sum(job.rows(layout.weights[name], process) for name in described)
+    return total + (_ATTRIBUTE_BYTES * ASSUMED_ATTRIBUTES + 8) * rows
 
 
 def _counting(job: Job, process: int) -> int:
     """Return the bytes of the pairs that a process's threads count before the first step, for neighbours."""
-    pairs = 0.0
-    for layer in job.network.outputs:
-        if layer.neighbourhood is not None:
-            of_one = _SPREAD * (job.entries[layer.field] + 1) ** 2
-            pairs = max(pairs, min(COUNTED_PAIRS, (job.all_examples or COUNTED_PAIRS) * of_one))
+    counted = [layer.field for layer in job.network.outputs if layer.neighbourhood is not None]
+    of_one = max((_SPREAD * (job.entries[field] + 1) ** 2 for field in counted), default=0.0)
+    pairs = min(COUNTED_PAIRS, (job.all_examples or COUNTED_PAIRS) * of_one)
     return _PAIR_BYTES * int(pairs) * min(job.num_threads, job.num_held(process))
 
 
 def _activations(job: Job, process: int) -> int:
     """Bound batches in use and ahead, hidden layers, and the trunk's gradients and operands."""
-    num, layout, total = job.num_examples, job.layout, 0.0
+    num, layout, entries, total = job.num_examples, job.layout, job.entries, 0.0
     ends: list[InputLayer | OutputLayer] = [*job.network.inputs, *job.network.outputs]
+    divided = fields_by_examples(layout)
     for field in job.network.fields:
-        if field in job.entries:
-            copies = 1 + sum(layer.field == field for layer in ends)
-            num_bytes = _ENTRY_BYTES * num * copies * job.entries[field]
-        else:
-            read = job.own_vectors(layout.by_examples[0]) if field in fields_by_examples(layout) else num
-            num_bytes = 4 * read * layout.fields[field].width
-        total += (1 + BATCHES_AHEAD) * num_bytes
+        read = job.own_vectors(layout.by_examples[0]) if field in divided else num
+        copies = 1 + sum(layer.field == field for layer in ends)
+        dense, sparse = 4 * read * layout.fields[field].width, _ENTRY_BYTES * num * copies
+        total += (1 + BATCHES_AHEAD) * (sparse * entries[field] if field in entries else dense)
     for layer in job.network.hidden:
         total += 4 * job.own_vectors(layer.name) * _kept_numbers(job, layer)
     for weight in layout.weights.values():
-        if weight.split or not weight.wide:
-            num_bytes = job.stored_rows(weight, process) * weight.row_bytes
-            total += num_bytes * (weight.trained + (job.training.precision == "bfloat16"))
+        copies = weight.trained + (job.training.precision == "bfloat16")
+        is_here = weight.split or not weight.wide
+        total += is_here * job.stored_rows(weight, process) * weight.row_bytes * copies
     return round(total)
 
 
@@ -171,19 +159,22 @@ def _workspace(job: Job, process: int) -> int:
     num_held, layout = job.num_held(process), job.layout
     threads = min(job.num_threads, num_held)
     total = sum(_of_output(job, layer, process, threads) for layer in job.network.outputs)
-    sums, unfolded = [0], [0]
+    sums = unfolded = 0
     for (layer, source), link in layout.links.items():
-        weight = layout.weights[link.weight]
-        if (layer, source) in layout.windows:
-            windows = layout.windows[layer, source]
+        weight, windows = layout.weights[link.weight], layout.windows.get((layer, source))
+        if windows is not None:
             numbers = max(UNFOLDED_NUMBERS[job.device], windows.inputs * prod(windows.positions))
-            unfolded.append(4 * (2 * threads * numbers + (job.training.shards + 1) * weight.numbers))
+            own = 2 * threads * numbers + (job.training.shards + 1) * weight.numbers
+            unfolded = max(unfolded, 4 * own)
         elif weight.wide:
-            columns = weight.row_length if source else weight.incoming
-            gathered = 12 * weight.rows if weight.split else 0
-            sums.append(job.vectors(layer) * (columns * (4 * num_held + _EXACT_BYTES) + gathered))
+            columns, gathered = (
+                weight.row_length if source else weight.incoming,
+                12 * weight.rows * weight.split,
+            )
+            own = job.vectors(layer) * (columns * (4 * num_held + _EXACT_BYTES) + gathered)
+            sums = max(sums, own)
     by_examples = sum(layout.weights[name].numbers for name in weights_by_examples(layout))
-    return total + max(sums) + max(unfolded) + 12 * num_held * by_examples
+    return total + sums + unfolded + 12 * num_held * by_examples
 
 
 def _of_output(job: Job, layer: OutputLayer, process: int, threads: int) -> int:
@@ -193,10 +184,8 @@ def _of_output(job: Job, layer: OutputLayer, process: int, threads: int) -> int:
     units = shard if weight.by_columns else min(tile_units(num, job.device), shard, chosen)
     gradient = max(units * weight.incoming, GRADIENT_NUMBERS)
     total = 4 * threads * (4 * num * units + gradient * (4 + len(job.training.optimizer.state)))
+    sampled = 0 if layer.sample is None else 3 * (weight.row_bytes + 4 * _ENTRY_BYTES) * chosen
     if layer.is_row_wise and not layer.is_closed and layer.sample is None:  # over all units at once
-        total += 30 * num * job.layout.units[layer.name]
-    elif job.goes_twice(layer) and job.keeps(layer, process):
-        total += 4 * num * chosen
-    if layer.sample is not None:
-        total += 3 * (weight.row_bytes + 4 * _ENTRY_BYTES) * chosen
-    return total
+        return total + 30 * num * job.layout.units[layer.name]
+    keeps = job.goes_twice(layer) and job.keeps(layer, process)
+    return total + sampled + keeps * 4 * num * chosen

@@ -34,17 +34,13 @@ def bytes_of(text: str, option: str) -> int:
     Raises:
         OptionError: The text is no amount, or a number so small that its unit was probably forgotten.
     """
-    match = re.fullmatch(
-        r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*(?:([KMGTPE])(i?))?(B?)\s*", text, re.IGNORECASE
-    )
-    prefix = "" if match is None or match[2] is None else match[2].upper().replace("K", "k")
-    number = (
-        0.0
-        if match is None
-        else float(match[1]) * (1024.0 if match[3] else 1000.0) ** _PREFIXES.index(prefix)
-    )
+    form = r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*(?:([KMGTPE])(i?))?(B?)\s*"
+    match = re.fullmatch(form, text, re.IGNORECASE)
+    digits, prefix, binary, unit = ("0", "", "", "") if match is None else match.groups("")
+    power = "".join(_PREFIXES).upper().index(prefix.upper()) + 1 if prefix else 0
+    number = float(digits) * (1024.0 if binary else 1000.0) ** power
     if not 1 <= number < 2**63:
         raise OptionError("must be an amount of bytes above 0, such as 141GB", option=option, value=text)
-    if match is not None and not (match[2] or match[4]) and number < _LEAST_WITHOUT_UNIT:
+    if not (prefix or unit) and number < _LEAST_WITHOUT_UNIT:
         raise OptionError(f"must have a unit, such as {text.strip()}GB", option=option, value=text)
     return int(number)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from widenet.plan.layout import Layout, Weight
+from widenet.errors import FitError
+from widenet.plan.layout import Layout
 from widenet.plan.windows import Place
 from widenet.spec.initializers import FromFile
-from widenet.spec.layers import Layer, OutputLayer
+from widenet.spec.layers import OutputLayer
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,25 @@ def file_vectors(layout: Layout) -> dict[str, FileVectors]:
         initializer: Any = getattr(layer, "initializer", None)
         if not isinstance(initializer, FromFile):
             continue
-        weights = [name for name, weight in layout.weights.items() if _has_vectors(layer, weight)]
-        place = Place.find(layout.network, layer)
+        is_output, at = isinstance(layer, OutputLayer), Place.find(layout.network, layer).of
+        own = {name: weight for name, weight in layout.weights.items() if weight.layer == layer.name}
+        vectors = [  # weights with a row for each feature of a field
+            name
+            for name, weight in own.items()
+            if weight.describes is None and weight.columns and not weight.by_columns
+            if weight.rows_are_features or is_output
+        ]
         rule = (
             '"file" needs a layer that owns one weight with a vector for each feature: a hidden layer over a'
             " sparse input, or an output over a hidden layer"
         )
-        place.refuse("initializer", len(weights) != 1, rule, value=len(weights))
-        weight = layout.weights[weights[0]]
-        is_described = layout.is_described(weights[0])
-        place.refuse("initializer", is_described, '"file" does not go with "described_by"')
-        field, where = layout.rows_field(weight), place.of("initializer")
-        found[weights[0]] = FileVectors(initializer, field, weight.row_length, where)
+        is_described, beside = (
+            any(map(layout.is_described, vectors)),
+            '"file" does not go with "described_by"',
+        )
+        FitError.refuse(at, ("initializer", len(vectors) != 1, rule), ("initializer", is_described, beside))
+        weight = own[vectors[0]]
+        found[vectors[0]] = FileVectors(
+            initializer, layout.rows_field(weight), weight.row_length, at("initializer")
+        )
     return found
-
-
-def _has_vectors(layer: Layer, weight: Weight) -> bool:
-    """Return whether a weight is a layer's own, with a row for each feature of a field."""
-    has_rows = weight.rows_are_features or (isinstance(layer, OutputLayer) and not weight.by_columns)
-    return weight.layer == layer.name and bool(weight.columns) and has_rows and weight.describes is None

@@ -66,15 +66,9 @@ def window_bytes(job: Job, process: int) -> int:
 
 
 def _held_bytes(job: Job, weight: Weight, process: int) -> int:
-    if not is_elsewhere(job, weight):
-        return 0
-    on_host = job.weights_in == "host" and remembers_moves(job, weight)
-    return job.stored_rows(weight, process) * (with_state(job, weight) + 4 * on_host)
-
-
-def with_state(job: Job, weight: Weight) -> int:
-    """Return the bytes of a row and its state."""
-    return weight.row_bytes * num_tensors(job, weight)
+    moved = 4 * (job.weights_in == "host" and remembers_moves(job, weight))
+    num_bytes = weight.row_bytes * num_tensors(job, weight) + moved
+    return is_elsewhere(job, weight) * job.stored_rows(weight, process) * num_bytes
 
 
 def num_tensors(job: Job, weight: Weight) -> int:
@@ -114,22 +108,17 @@ def block_rows(row_bytes: int) -> int:
 
 def touched_bytes(job: Job, name: str, process: int) -> int:
     """Return the bytes of the rows that a batch touches, with their state; on a disk, of their pages."""
-    weight = job.layout.weights[name]
+    weight, layout = job.layout.weights[name], job.layout
     if not is_elsewhere(job, weight):
         return 0
-    share = job.num_held(process) / job.training.shards
-    rows = sum(
-        job.num_examples * job.entries_of(source) * share
-        for (_, source), link in job.layout.links.items()
-        if link.weight == name and source in {layer.name for layer in job.network.inputs}
-    )
-    rows += sum(
-        job.units_at_work(layer, process)
-        for layer in job.network.outputs
-        if layer.sample is not None and job.layout.links[layer.name, ""].weight == name
-    )
+    share, inputs = job.num_held(process) / job.training.shards, {layer.name for layer in job.network.inputs}
+    read = [source for (_, source), link in layout.links.items() if link.weight == name and source in inputs]
+    sampled = [layer for layer in job.network.outputs if layer.sample is not None]
+    sampled = [layer for layer in sampled if layout.of_output(layer.name) is weight]
+    touched = sum(job.num_examples * job.entries_of(source) * share for source in read)
+    rows = round(touched + sum(job.units_at_work(layer, process) for layer in sampled))
     if job.weights_in == "host":
-        moved = 4 * remembers_moves(job, weight)
-        return round(rows) * (weight.row_bytes if weight.by_tiles else with_state(job, weight) + moved)
+        tensors = 1 if weight.by_tiles else num_tensors(job, weight)
+        return rows * (weight.row_bytes * tensors + 4 * remembers_moves(job, weight))
     pages = -(-weight.row_bytes // PAGE_BYTES) * PAGE_BYTES * num_tensors(job, weight)
-    return min(round(rows) * pages, _held_bytes(job, weight, process))
+    return min(rows * pages, _held_bytes(job, weight, process))

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from widenet.plan.job import Job
-from widenet.plan.layout import Weight
 from widenet.plan.picture_layers import ends_of, weights_by_examples
-from widenet.plan.streaming import is_elsewhere, touched_bytes, with_state
+from widenet.plan.streaming import is_elsewhere, num_tensors, touched_bytes
 from widenet.plan.tiles import FILLED_POSITIONS
 from widenet.plan.weights import matrices
 from widenet.spec.layers import InputLayer
@@ -50,21 +49,22 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
     """
     read = written = 0
     for name, weight in job.layout.weights.items():
+        rows, touched = job.rows(weight, process), touched_bytes(job, name, process)
+        whole = rows * weight.row_bytes
+        with_state = whole * num_tensors(job, weight)
+        swept = [layer for layer in job.network.outputs if layer.sample is None]
+        swept = [layer for layer in swept if job.layout.of_output(layer.name) is weight]
         if not is_elsewhere(job, weight):
             continue
-        rows, touched = job.rows(weight, process), touched_bytes(job, name, process)
-        users = [layer for layer in job.network.outputs if job.layout.links[layer.name, ""].weight == name]
         if weight.norm_limit is not None and weight.rows_are_features:
-            read += rows * weight.row_bytes
+            read += whole
         if job.layout.is_described(name):  # the change of the vectors of attributes moves all rows
-            read, written = read + rows * weight.row_bytes, written + rows * weight.row_bytes
-        swept = [layer for layer in users if layer.sample is None]
+            read, written = read + whole, written + whole
         if swept:
-            again = sum(map(job.goes_twice, swept))
-            read += rows * (again * weight.row_bytes + with_state(job, weight))
-            written += rows * with_state(job, weight) * weight.trained
-            if job.weights_in == "host":  # rows of inputs, which a disk's file holds in memory's own pages
-                read += touched
+            # Rows of inputs come from the host; a disk's file holds them in memory's own pages.
+            touched *= job.weights_in == "host"
+            read += sum(map(job.goes_twice, swept)) * whole + with_state + touched
+            written += with_state * weight.trained
         else:
             read, written = read + touched, written + touched * weight.trained
     return read, written
@@ -73,11 +73,18 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
 def _operations(job: Job, process: int) -> int:
     """Return the operations of the products with weights, forward and backward."""
     layout, total = job.layout, 0.0
-    for (layer, source), link in layout.links.items():
-        weight = layout.weights[link.weight]
-        if source:
-            is_input = isinstance(job.network.layer(source), InputLayer)
-            total += (2 - is_input + weight.trained) * _multiplications(job, layer, source, weight, process)
+    share = job.num_held(process) / job.training.shards
+    of_hidden = {key: link for key, link in layout.links.items() if key[1]}
+    for (layer, source), link in of_hidden.items():
+        weight, windows = layout.weights[link.weight], layout.windows.get((layer, source))
+        if windows is not None:
+            numbers: float = job.own_vectors(layer) * layout.units[layer] * windows.inputs
+        elif weight.rows_are_features:
+            numbers = job.num_examples * job.entries_of(source) * share * weight.row_length
+        else:
+            numbers = job.vectors(layer) * job.rows(weight, process) * weight.row_length
+        is_input = isinstance(job.network.layer(source), InputLayer)
+        total += (2 - is_input + weight.trained) * numbers
     for output in job.network.outputs:
         weight, num = layout.of_output(output.name), job.vectors(output.name)
         products = 1 + weight.trained + (job.goes_twice(output) and not job.keeps(output, process))
@@ -94,16 +101,6 @@ def _operations(job: Job, process: int) -> int:
             pairs = 3 if hidden.positions == "relative" else 2  # products of positions with each other
             total += 3 * pairs * job.num_examples * length**2 * layout.units[hidden.name]
     return round(2 * total)
-
-
-def _multiplications(job: Job, layer: str, source: str, weight: Weight, process: int) -> float:
-    """Return the multiplications of a process with a hidden layer's weight for a source, forward alone."""
-    shares = job.num_held(process) / job.training.shards
-    if (layer, source) in job.layout.windows:
-        return job.own_vectors(layer) * job.layout.units[layer] * job.layout.windows[layer, source].inputs
-    if weight.rows_are_features:
-        return job.num_examples * job.entries_of(source) * shares * weight.row_length
-    return job.vectors(layer) * job.rows(weight, process) * weight.row_length
 
 
 def summed_bytes(job: Job) -> Iterator[int]:

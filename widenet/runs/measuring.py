@@ -17,7 +17,7 @@ from widenet.devices import Ahead
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.exchange import fixed_arithmetic
-from widenet.parallel.group import check_room_on_disk, exchange_for, fitted
+from widenet.parallel.group import exchange_for, fitted
 from widenet.plan.job import WeightsIn, steps_per_epoch
 from widenet.plan.layout import Layout
 from widenet.plan.report import checkpoint_bytes
@@ -102,8 +102,6 @@ def measure(
         exchange = exchange_for(layout.num_shards, device)
         job = fitted(job_of(layout, dataset, device, weights_in), device, exchange)
         folder = scratch or dataset.path.parent
-        if job.weights_in == "disk":
-            check_room_on_disk(job, folder, exchange)
         training = layout.training
         rule = Optimizer(layout.network.tuned(training.optimizer), training.l1, training.l2)
         network = built(job, rule, dataset, exchange, device, elsewhere(job, folder, device, exchange))

@@ -26,7 +26,6 @@ from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.parallel.group import (
     by_all,
     by_leader,
-    check_room_on_disk,
     device_for,
     exchange_for,
     fitted,
@@ -107,8 +106,8 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         job = job_of(layout, dataset, device, place or "device")
         exchange = exchange_for(layout.num_shards, device)
         job = fitted(job, device, exchange, chooses_place=place is None)
-        if job.weights_in == "disk":
-            check_scratch(job, arguments, out, exchange)
+        if arguments.scratch is not None:  # refuses the folder before the run begins
+            elsewhere(job, folder_of(arguments, out), device, exchange)
         restarted = started_again(launch_note(out, mirror), exchange)
         resume = arguments.resume or (
             restarted and any(exchange.collect(holds_work_of(out, mirror, launch_id()), "restart"))
@@ -223,7 +222,7 @@ def stream_of(layout: Layout, dataset: Dataset, exchange: Exchange) -> Stream:
 
 def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: WeightsIn = "device") -> Job:
     """The job of a training; on a CPU the host's memory is the device's."""
-    return Job.of(
+    return Job(
         layout,
         dataset.manifest.entries_per_example,
         dataset.num_examples,
@@ -326,14 +325,6 @@ def chosen(job: Job, asked: WeightsIn | None, store: Store | None) -> Iterator[s
         f"{NAMES[job.weights_in]}: memory has no room for {held} of wide weights and optimizer state, so"
         f" {moved} in each process. `weights_in='device'` refuses instead."
     )
-
-
-def check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exchange) -> None:
-    """Raise in every process unless the folder for wide weights has room and takes a file."""
-    folder = folder_of(arguments, out)
-    if arguments.scratch is not None:
-        by_all(exchange, lambda: Scratch(folder), "scratch")
-    check_room_on_disk(job, folder, exchange)
 
 
 def elsewhere(job: Job, folder: Path, device: torch.device, exchange: Exchange) -> Store | None:

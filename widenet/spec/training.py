@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from widenet.errors import DocumentError
 from widenet.spec.document import Document, Spec
+from widenet.spec.metric_names import LARGER_IS_BETTER
 from widenet.spec.optimizers import Adam, ConstantSchedule, OptimizerField, ScheduleField
 from widenet.spec.parts import Count
 
@@ -18,7 +19,7 @@ class Evaluation(Spec):
 
     every_epochs: Count = 1
     """Epochs between two evaluations; the last epoch is always evaluated."""
-    metric: str = "ndcg@20"
+    metric: Annotated[str, Field(pattern=f"^({'|'.join(LARGER_IS_BETTER)})@[1-9][0-9]*$")] = "ndcg@20"
     """The metric that decides which checkpoint is best, the largest: NAME@K, of any metric but popularity."""
     part: Literal["validation", "heldout"] = "validation"
     """The part of the dataset to rank. Choosing by "heldout" makes its figures too good."""

@@ -18,7 +18,6 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: "Datas
     """Bind the documents of a training to its dataset and return the layout.
 
     Raises:
-        DocumentError: The evaluation's metric is unknown.
         FitError: The documents and the dataset do not go together.
     """
     return check_planned(network, training, dataset.path, dataset.manifest)
@@ -27,10 +26,10 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: "Datas
 def check_planned(network: NetworkSpec, training: TrainingSpec, path: Path, manifest: Manifest) -> Layout:
     """As `check_training`, for the manifest of the dataset at a path."""
     layout = bind(network, training, manifest.fields)
-    ranked = check_evaluation(network, training)
-    if ranked is None or training.evaluation is None:
+    output = check_evaluation(network, training)
+    if output is None or training.evaluation is None:
         return layout
-    (output, _), part = ranked, training.evaluation.part
+    part = training.evaluation.part
     field = manifest.fields[output.field]
     if field.kind == "dense":
         rule = f'needs a sparse field; output "{output.name}" predicts the dense field "{output.field}"'

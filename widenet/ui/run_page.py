@@ -77,7 +77,7 @@ def _plan(run: RunDirectory) -> Html:
     try:
         dataset = run.dataset()
         device = _device(run)
-        job = Job.of(
+        job = Job(
             run.layout,
             None if dataset is None else dataset.manifest.entries_per_example,
             None if dataset is None else dataset.num_examples,

@@ -26,5 +26,5 @@ def test_data_parallel_bytes_grow_with_the_width_and_those_of_widenet_do_not():
 @pytest.mark.parametrize("processes", [2, 8])
 def test_widenets_exchanges_have_the_bytes_of_its_plan(processes):
     layout = alexnet(128)
-    plan = work(Job.of(layout, num_processes=processes))
+    plan = work(Job(layout, num_processes=processes))
     assert sent(layout, processes)["widenet"] == pytest.approx(plan.sent_bytes, abs=1)
