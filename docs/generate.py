@@ -207,7 +207,7 @@ def allowed(schema: Mapping[str, Any]) -> str:
 
 def text_allowed(schema: Mapping[str, Any]) -> str:
     """What some text may be; the introduction says what a name is."""
-    if "pattern" not in schema:
+    if not {"pattern", "minLength"} <= schema.keys():
         return "text"
     assert (
         schema["pattern"],

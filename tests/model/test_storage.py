@@ -10,9 +10,10 @@ from subprocess import run
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from tests.trainings import SETTINGS, books
-from widenet.errors import CapacityError
-from widenet.model.storage import Scratch, Sweep, blocks, file_of, put_rows, tile_ranges
+from widenet.errors import CapacityError, OptionError
+from widenet.model.storage import Scratch, blocks, file_of, put_rows, sweep_over, tile_ranges
 from widenet.plan import streaming
 from widenet.runs import train
 
@@ -25,22 +26,13 @@ def small_requests(monkeypatch):
     monkeypatch.setattr(streaming, "REQUEST_BYTES", REQUEST)
 
 
-@pytest.fixture(params=["past the cache", "through the cache"])
-def file(request, tmp_path, monkeypatch):
-    """A file on a file system that has a way past the system's cache, or not."""
-    opened = os.open
+@pytest.fixture
+def file(tmp_path):
+    return Scratch(tmp_path)
 
-    def refusing(path, flags, *more):
-        if flags & os.O_DIRECT:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        return opened(path, flags, *more)
 
-    if request.param == "through the cache":
-        monkeypatch.setattr(os, "open", refusing)
-    made = Scratch(tmp_path)
-    if made.is_cached != (request.param == "through the cache"):
-        pytest.skip("the temporary folder has no way past the system's cache")
-    return made
+def ranges(tile):
+    return [(start, min(start + tile, ROWS)) for start in range(0, ROWS, tile)]
 
 
 def resident(*tensors):
@@ -54,12 +46,10 @@ def resident(*tensors):
     return held
 
 
-def doubled(sweep, tile=100):
-    with sweep as rows:
-        for start in range(0, ROWS, tile):
-            rows.at(start, min(start + tile, ROWS))
-            for own in rows.rows(start, start + tile):
-                own *= 2
+def doubled(file, tensors, writes=True):
+    for rows in file.sweep(tensors, writes, ranges(100)):
+        for own in rows:
+            own *= 2
 
 
 def fail(monkeypatch, name, fails=bool, number=errno.EIO):
@@ -96,14 +86,12 @@ def test_memory_holds_a_window_and_every_row_is_written(file, tile, writes):
         for block, numbers in zip(blocks(tensor, 100, writes=True), NUMBERS.split(100), strict=True):
             block.copy_(numbers + number)
     window, held = len(tensors) * streaming._in_memory(tile * COLUMNS * 4), 0
-    with file.sweep(tensors, writes) as sweep:
-        for start in range(0, ROWS, tile):
-            sweep.at(start, min(start + tile, ROWS))
-            for number, own in enumerate(sweep.rows(start, start + tile)):
-                assert torch.equal(own, NUMBERS[start : start + tile] + number)
-                own += writes
-            if start % 3_000 < tile:
-                held = max(held, resident(*tensors))
+    for (start, stop), rows in zip(ranges(tile), file.sweep(tensors, writes, ranges(tile)), strict=True):
+        for number, own in enumerate(rows):
+            assert torch.equal(own, NUMBERS[start:stop] + number)
+            own += writes
+        if start % 3_000 < tile:
+            held = max(held, resident(*tensors))
     assert 0 < held <= window
     assert resident(*tensors) == 0
     for number, tensor in enumerate(tensors):
@@ -160,7 +148,7 @@ def test_passes_in_threads_write_every_row(file):
         put_rows(tensor, torch.arange(ROWS), NUMBERS + number)
     with ThreadPoolExecutor(3) as pool:
         for _ in range(2):
-            list(pool.map(lambda tensor: doubled(file.sweep([tensor], writes=True)), tensors))
+            list(pool.map(lambda tensor: doubled(file, [tensor]), tensors))
     assert resident(*tensors) == 0
     for number, tensor in enumerate(tensors):
         assert torch.equal(file.copy(tensor), 4 * (NUMBERS + number))
@@ -184,9 +172,9 @@ def test_a_pass_ends_with_the_error_of_the_disk_and_leaves_no_memory(name, file,
     with monkeypatch.context() as patch:
         fail(patch, name, lambda offset: offset >= tensors[0].nbytes // 2)
         with pytest.raises(CapacityError):
-            doubled(file.sweep(tensors, writes=True))
+            doubled(file, tensors)
     assert resident(*tensors) == 0
-    doubled(file.sweep(tensors, writes=True))
+    doubled(file, tensors)
 
 
 @pytest.mark.parametrize("name", ["preadv", "pwritev"])
@@ -206,7 +194,7 @@ def test_rows_that_the_cache_could_not_write_are_an_error_of_the_next_pass(file,
     put_rows(tensor, torch.tensor([3]), NUMBERS[:1])
     fail(monkeypatch, "fdatasync")
     with pytest.raises(CapacityError):
-        doubled(file.sweep([tensor], writes=False))
+        doubled(file, [tensor], writes=False)
 
 
 @pytest.mark.faults
@@ -250,10 +238,8 @@ def test_a_disk_that_fails_ends_a_training_with_its_error(setting, name, tmp_pat
 
 def test_tensors_in_memory_take_part_without_effect():
     tensor = torch.arange(12.0).view(4, 3)
-    with Sweep([tensor], writes=True) as rows:
-        rows.at(1, 3)
-        assert rows.rows_together is None
-        assert torch.equal(rows.rows(1, 3)[0], tensor[1:3])
+    ((rows,),) = sweep_over([tensor], True, [(1, 3)], None)
+    assert torch.equal(rows, tensor[1:3])
     put_rows(tensor, torch.tensor([2]), torch.ones(1, 3))
     assert [block.tolist() for block in blocks(tensor, 3)] == [
         [[0, 1, 2], [3, 4, 5], [1, 1, 1]],
@@ -272,3 +258,16 @@ def test_tensors_in_memory_take_part_without_effect():
 )
 def test_tiles_are_grouped_by_their_rows(rows, expected):
     assert [*tile_ranges([0, 10, 20, 30, 35], rows)] == expected
+
+
+def test_a_folder_without_a_way_past_the_cache_is_refused(tmp_path, monkeypatch):
+    opened = os.open
+
+    def refusing(path, flags, *more):
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return opened(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", refusing)
+    with mistake(OptionError, place=tmp_path):
+        Scratch(tmp_path)

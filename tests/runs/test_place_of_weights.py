@@ -19,7 +19,7 @@ from tests.scripts import Script
 from tests.test_runs import After, outcome
 from tests.trainings import DEEP, SETTINGS, UNTIED, books, document
 from widenet.errors import OptionError
-from widenet.model.storage import Scratch, file_of
+from widenet.model.storage import _Region, file_of
 from widenet.plan import streaming, tiles
 from widenet.runs import train
 
@@ -37,13 +37,13 @@ def small_chunks(monkeypatch):
     """Requests of two pages, which are counted, and six tiles in a shard."""
     monkeypatch.setattr(streaming, "REQUEST_BYTES", 2 * 4096)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
-    moved, move = [], Scratch.move
+    moved, move = [], _Region.move
 
-    def counted(file, writes, memory, offset, is_sweep=False):
-        moved.extend([offset] * is_sweep)
-        move(file, writes, memory, offset, is_sweep)
+    def counted(region, descriptor, writes, start, size):
+        moved.extend([start] * (descriptor == region.file.direct))
+        move(region, descriptor, writes, start, size)
 
-    monkeypatch.setattr(Scratch, "move", counted)
+    monkeypatch.setattr(_Region, "move", counted)
     return moved
 
 

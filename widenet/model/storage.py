@@ -1,8 +1,8 @@
 """Where the rows of wide weights lie: in memory, in a file on a disk, or in the host's memory beside a GPU.
 
-A pass over all rows is a `Sweep`: rows come to where they are computed ahead of their tile, and go back
-behind it. Rows that a batch touches come and go by their numbers. None of this changes a number, and for
-tensors in memory it does nothing.
+A pass over all rows is a sweep: rows come to where they are computed ahead of their tile, and go back behind
+it. Rows that a batch touches come and go by their numbers. None of this changes a number, and for tensors in
+memory it does nothing.
 
 A tensor in a file is a range of addresses. Its rows have memory there from when they are read to when they
 are written again; all others read as zeros. A sweep reads and writes past the system's cache; rows that a
@@ -17,66 +17,26 @@ import os
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.errors import NO_ROOM, CapacityError, OptionError
+from widenet.errors import CapacityError, OptionError
 from widenet.kernels.rows import roomy
 from widenet.plan import streaming
 
 _THREADS = 24
 _LARGE_PAGE, _UNRESERVED = 2**21, 0x4000
 """The processor's large pages, which sweeps work on; and Linux's `MAP_NORESERVE`."""
-
-
-class Sweep:
-    """A pass over the rows of tensors in order, of which the memory that computes holds only some.
-
-    It is a context: at its end all rows have gone back. This one is over tensors in memory.
-
-    Attributes:
-        rows_together: Number of rows that come and go together; None: as many as `at` names.
-    """
-
-    rows_together: int | None = None
-
-    def __init__(self, tensors: Sequence[Tensor], writes: bool) -> None:
-        """Prepare a pass.
-
-        Args:
-            tensors: Tensors of equal numbers of rows and bytes.
-            writes: Whether every row is written.
-        """
-        self.tensors, self.writes = [tensor.detach() for tensor in tensors], writes
-
-    def at(self, start: int, stop: int) -> None:
-        """Wait until the rows [start, stop) are at hand, and let go of all rows before them.
-
-        Raises:
-            CapacityError: The disk fails.
-        """
-
-    def rows(self, start: int, stop: int) -> list[Tensor]:
-        """Return some rows of each tensor that `at` has brought, where they are computed."""
-        return [tensor[start:stop] for tensor in self.tensors]
-
-    def __enter__(self) -> "Sweep":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let go of all rows; raises CapacityError if the disk fails."""
+Range = tuple[int, int]
+"""Rows: the first one, and the one after the last."""
 
 
 class Scratch:
@@ -85,46 +45,30 @@ class Scratch:
     Attributes:
         device: The device that computes the rows.
         folder: The folder.
-        is_cached: Whether sweeps go through the system's cache, because the file system has no other way.
-        descriptor: The file.
-        threads: Threads that read and write.
+        cached: The file, through the system's cache.
+        direct: The file, past the system's cache.
     """
 
     device = torch.device("cpu")
-    descriptor = _direct = -1
-    is_cached = True
+    cached = direct = -1
 
     def __init__(self, folder: Path) -> None:
         """Make the file; raises OptionError if the folder does not take one."""
         if sys.platform != "linux":
             raise OptionError("needs Linux", option="weights_in", value="disk")
+        self.folder, self._num_bytes, self._lock = folder, 0, Lock()
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
-                self.descriptor = os.dup(file.fileno())
+                self.cached = os.dup(file.fileno())
+            self.direct = os.open(f"/proc/self/fd/{self.cached}", os.O_RDWR | os.O_DIRECT)
+            os.pwritev(self.direct, [mmap.mmap(-1, streaming.PAGE_BYTES)], 0)
         except OSError as error:
-            raise OptionError(
-                f"must be a folder that takes files, for weights on a disk: {error.strerror or error}",
-                place=folder,
-            ) from None
-        with suppress(OSError):
-            self._direct = os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDWR | os.O_DIRECT)
-            os.pwritev(self._direct, [mmap.mmap(-1, streaming.PAGE_BYTES)], 0)
-            self.is_cached = False
-        self.folder, self._num_bytes, self._lock = folder, 0, Lock()
-        self._threads: ThreadPoolExecutor | None = None
-        self._process = 0
-
-    @property
-    def threads(self) -> ThreadPoolExecutor:
-        """The threads of this process: one that was forked has none of its parent's."""
-        if self._threads is None or self._process != os.getpid():
-            self._process = os.getpid()
-            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch")
-        return self._threads
+            rule = "must be a folder on a disk that takes files past the system's cache (O_DIRECT)"
+            raise OptionError(f"{rule}: {error.strerror or error}", place=folder) from None
 
     def __del__(self) -> None:
         """Close the file."""
-        for descriptor in (self.descriptor, self._direct):
+        for descriptor in (self.cached, self.direct):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -141,13 +85,9 @@ class Scratch:
         with self._lock:
             offset, self._num_bytes = self._num_bytes, self._num_bytes + size
         try:
-            os.posix_fallocate(self.descriptor, offset, size)
+            os.posix_fallocate(self.cached, offset, size)
         except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            raise CapacityError(
-                f"has no room for {offset + size:,} bytes of weights and optimizer state", place=self.folder
-            ) from None
+            raise self.failure(error) from None
         memory = _Memory(-1, size + _LARGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
         before = -torch.frombuffer(memory, dtype=torch.uint8).data_ptr() % _LARGE_PAGE
         tensor = torch.frombuffer(memory, dtype=dtype, count=math.prod(shape), offset=before)
@@ -156,9 +96,70 @@ class Scratch:
         region.advise(mmap.MADV_NOHUGEPAGE, 0, size)
         return tensor.view(*shape)
 
-    def sweep(self, tensors: Sequence[Tensor], writes: bool) -> Sweep:
-        """Return a pass over tensors in the file."""
-        return _FileSweep(tensors, writes, self) if tensors[0].numel() else Sweep(tensors, writes)
+    def most_rows(self, tensor: Tensor) -> int:
+        """Return the number of rows that come and go together."""
+        return max(streaming.REQUEST_BYTES // max(tensor[:1].nbytes, 1), 1)
+
+    def sweep(
+        self, tensors: Sequence[Tensor], writes: bool, ranges: Iterable[Range]
+    ) -> Iterator[list[Tensor]]:
+        """Yield ranges of rows of tensors in the file; see `sweep_over`.
+
+        The rows are read and written in pieces of equal bytes, the same for all tensors.
+        """
+        regions, row, piece = _regions_of(tensors), tensors[0][:1].nbytes, streaming.REQUEST_BYTES
+        begin = tensors[0].data_ptr() - regions[0].address
+        written = begun = at_hand = begin // piece
+        num = -(-(begin + tensors[0].nbytes) // piece)
+        reading: deque[Future[None]] = deque()
+        storing: deque[Future[None]] = deque()
+
+        def submit(work: Callable[..., None], number: int) -> list[Future[None]]:
+            start = number * piece
+            size = min(piece, regions[0].num_bytes - start)
+            return [_threads(os.getpid()).submit(work, region, start, size) for region in regions]
+
+        def let_go(stop: int) -> None:
+            nonlocal written
+            for number in range(written, min(stop, begun)):
+                # Nobody has written to what nobody has waited for.
+                store = _Region.store if writes and number < at_hand else _Region.free
+                storing.extend(submit(store, number))
+                written = number + 1
+
+        self._settle(regions)
+        try:
+            for start, stop in ranges:
+                let_go((begin + start * row) // piece)
+                while len(storing) > streaming.NUM_BEHIND * len(regions):
+                    storing.popleft().result()
+                needed = -(-(begin + stop * row) // piece)
+                while begun < min(needed + streaming.NUM_AHEAD, num):
+                    reading.extend(submit(_Region.read, begun))
+                    begun += 1
+                while at_hand < needed:
+                    _finish([reading.popleft() for _ in regions])
+                    at_hand += 1
+                yield [tensor[start:stop] for tensor in tensors]
+        finally:
+            wait(reading)
+            let_go(begun)
+            try:
+                _finish([*reading, *storing])
+            finally:
+                for region in regions:
+                    region.advise(mmap.MADV_NOHUGEPAGE, 0, region.num_bytes)
+
+    def _settle(self, regions: Sequence["_Region"]) -> None:
+        """Wait for the disk to take rows that were written through the cache, and ask for large pages."""
+        try:
+            if any(region.is_cache_written for region in regions):
+                os.fdatasync(self.cached)
+        except OSError as error:
+            raise self.failure(error) from None
+        for region in regions:
+            region.is_cache_written = False
+            region.advise(mmap.MADV_HUGEPAGE, 0, region.num_bytes)
 
     def copy(self, rows: Tensor) -> Tensor:
         """Return a copy of consecutive rows of a tensor in the file, of which no rows are at hand."""
@@ -207,36 +208,22 @@ class Scratch:
 
         def move(some: Sequence[tuple[_Region, int, int]]) -> None:
             for region, start, size in some:
-                region.move(writes, start, size)
+                region.move(self.cached, writes, start, size)
 
-        _finish([self.threads.submit(move, moves[first::_THREADS]) for first in range(_THREADS)])
+        threads = _threads(os.getpid())
+        _finish([threads.submit(move, moves[first::_THREADS]) for first in range(_THREADS)])
 
-    def move(self, writes: bool, memory: memoryview, offset: int, is_sweep: bool = False) -> None:
-        """Read a part of the file into memory, or write it; raises CapacityError if the disk fails."""
-        descriptor = self._direct if is_sweep and not self.is_cached else self.descriptor
-        call, done = os.pwritev if writes else os.preadv, 0
-        while done < len(memory):
-            try:
-                moved = call(descriptor, [memory[done:]], offset + done)
-            except OSError as error:
-                raise self._failure(error) from None
-            if not moved:
-                raise self._failure(OSError(errno.EIO, os.strerror(errno.EIO)))
-            done += moved
-        if is_sweep and self.is_cached:
-            os.posix_fadvise(descriptor, offset, done, os.POSIX_FADV_DONTNEED)
-
-    def settle(self) -> None:
-        """Wait until the disk has taken all that was written; raises CapacityError if it does not."""
-        try:
-            os.fdatasync(self.descriptor)
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def _failure(self, error: OSError) -> CapacityError:
+    def failure(self, error: OSError) -> CapacityError:
+        """Return the error of a disk that fails or is full."""
         return CapacityError(
             f"does not keep the weights that are to lie there: {error.strerror}", place=self.folder
         )
+
+
+@cache
+def _threads(process: int) -> ThreadPoolExecutor:
+    """Return the threads of a process that read and write: one that was forked has none of its parent's."""
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix=f"scratch of {process}")
 
 
 @dataclass
@@ -257,10 +244,33 @@ class _Region:
     file: Scratch
     is_cache_written: bool = False
 
-    def move(self, writes: bool, start: int, size: int, is_sweep: bool = False) -> None:
-        """Read some bytes into their memory, or write them."""
+    def move(self, descriptor: int, writes: bool, start: int, size: int) -> None:
+        """Read some bytes into their memory, or write them; raises CapacityError if the disk fails."""
         memory = memoryview((ctypes.c_char * size).from_address(self.address + start)).cast("B")
-        self.file.move(writes, memory, self.offset + start, is_sweep)
+        call, done = os.pwritev if writes else os.preadv, 0
+        while done < size:
+            try:
+                moved = call(descriptor, [memory[done:]], self.offset + start + done)
+            except OSError as error:
+                raise self.file.failure(error) from None
+            if not moved:
+                raise self.file.failure(OSError(errno.EIO, os.strerror(errno.EIO)))
+            done += moved
+
+    def read(self, start: int, size: int) -> None:
+        """Read some bytes past the system's cache."""
+        self.move(self.file.direct, False, start, size)
+
+    def store(self, start: int, size: int) -> None:
+        """Write some bytes past the system's cache, and free their memory."""
+        try:
+            self.move(self.file.direct, True, start, size)
+        finally:
+            self.free(start, size)
+
+    def free(self, start: int, size: int) -> None:
+        """Free the memory of some bytes."""
+        self.advise(mmap.MADV_DONTNEED, start, size)
 
     def advise(self, advice: int, start: int, size: int) -> None:
         """Let the kernel free memory, or ask for large pages, which it may not have."""
@@ -294,81 +304,6 @@ def file_of(tensor: Tensor) -> Scratch | None:
     """Return the file of a tensor or of some of its rows; None if it is in memory."""
     in_file = tensor.device.type == "cpu" and tensor.untyped_storage().data_ptr() in _regions
     return _region_of(tensor).file if in_file else None
-
-
-class _FileSweep(Sweep):
-    """A pass over tensors in a file, in pieces of equal bytes, the same for all tensors."""
-
-    def __init__(self, tensors: Sequence[Tensor], writes: bool, file: Scratch) -> None:
-        super().__init__(tensors, writes)
-        self._file, self._regions = file, _regions_of(tensors)
-        self._row, self._start = tensors[0][:1].nbytes, tensors[0].data_ptr() - self._regions[0].address
-        self._stop, self._piece = self._start + tensors[0].nbytes, streaming.REQUEST_BYTES
-        self.rows_together = max(self._piece // max(self._row, 1), 1)
-        self._first = self._begun = self._at_hand = self._start // self._piece
-        self._reading: deque[Future[None]] = deque()
-        self._storing: deque[Future[None]] = deque()
-
-    def at(self, start: int, stop: int) -> None:
-        first, needed = self._start + start * self._row, self._start + stop * self._row
-        self._let_go_before(first // self._piece)
-        while len(self._storing) > streaming.NUM_BEHIND * len(self._regions):
-            self._storing.popleft().result()
-        needed, num = -(-needed // self._piece), -(-self._stop // self._piece)
-        while self._begun < min(needed + streaming.NUM_AHEAD, num):
-            self._reading += self._submit(self._read, self._begun)
-            self._begun += 1
-        while self._at_hand < needed:
-            _finish([self._reading.popleft() for _ in self._regions])
-            self._at_hand += 1
-
-    def _submit(self, work: Callable[..., None], piece: int, *more: bool) -> list[Future[None]]:
-        start = piece * self._piece
-        place = start, min(self._piece, self._regions[0].num_bytes - start)
-        return [self._file.threads.submit(work, region, *place, *more) for region in self._regions]
-
-    def _read(self, region: _Region, start: int, size: int) -> None:
-        region.move(False, start, size, is_sweep=True)
-
-    def _store(self, region: _Region, start: int, size: int, writes: bool) -> None:
-        try:
-            if writes:
-                region.move(True, start, size, is_sweep=True)
-        finally:
-            region.advise(mmap.MADV_DONTNEED, start, size)
-
-    def _let_go_before(self, piece: int) -> None:
-        """Begin to write and free pieces."""
-        for each in range(self._first, min(piece, self._begun)):
-            # Nobody has written to what nobody has waited for.
-            self._storing += self._submit(self._store, each, self.writes and each < self._at_hand)
-            self._first = each + 1
-
-    def __enter__(self) -> Sweep:
-        """Begin, once the disk has taken the rows that were written before."""
-        if any(region.is_cache_written for region in self._regions):
-            self._file.settle()
-        for region in self._regions:
-            region.is_cache_written = False
-            region.advise(mmap.MADV_HUGEPAGE, 0, region.num_bytes)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let go of the rest, whatever failed to be read, and only then raise the first error."""
-        wait(self._reading)
-        try:
-            self._let_go_before(self._begun)
-            _finish([*self._reading, *self._storing])
-            if self.writes and self._file.is_cached:
-                self._file.settle()
-        except CapacityError:
-            if kind is None:
-                raise
-        finally:
-            for region in self._regions:
-                region.advise(mmap.MADV_NOHUGEPAGE, 0, region.num_bytes)
 
 
 def _finish(work: Sequence[Future[None]]) -> None:
@@ -407,9 +342,19 @@ class HostMemory:
         memory.unpin = partial(runtime.cudaHostUnregister, tensor.data_ptr())
         return tensor.view(*shape)
 
-    def sweep(self, tensors: Sequence[Tensor], writes: bool) -> Sweep:
-        """Return a pass over tensors in this memory."""
-        return _HostSweep(tensors, writes, self)
+    def sweep(
+        self, tensors: Sequence[Tensor], writes: bool, ranges: Iterable[Range]
+    ) -> Iterator[list[Tensor]]:
+        """Yield copies on the device of ranges of rows of tensors; see `sweep_over`."""
+        for start, stop in ranges:
+            in_host = [tensor[start:stop] for tensor in tensors]
+            copies = [self.copy(rows) for rows in in_host]
+            yield copies
+            for rows in in_host if writes else ():
+                self.send_back(copies.pop(0), rows)
+            copies.clear()  # the memory is free before the next rows need it
+        if writes:
+            torch.cuda.current_stream(self.device).synchronize()
 
     def copy(self, rows: Tensor) -> Tensor:
         """Return a copy on the device of consecutive rows of a tensor.
@@ -463,47 +408,32 @@ class _Pinned(mmap.mmap):
             self.unpin()
 
 
-class _HostSweep(Sweep):
-    """A pass over tensors in the host's memory: the rows that `at` names are on the device."""
-
-    def __init__(self, tensors: Sequence[Tensor], writes: bool, host: HostMemory) -> None:
-        super().__init__(tensors, writes)
-        self._host, self._start = host, 0
-        self._copies: list[tuple[Tensor, Tensor]] = []
-
-    def at(self, start: int, stop: int) -> None:
-        self._send_back()
-        in_host = [tensor[start:stop] for tensor in self.tensors]
-        self._start, self._copies = start, [(rows, self._host.copy(rows)) for rows in in_host]
-
-    def rows(self, start: int, stop: int) -> list[Tensor]:
-        return [own[start - self._start : stop - self._start] for _, own in self._copies]
-
-    def _send_back(self) -> None:
-        for rows, own in self._copies if self.writes else []:
-            self._host.send_back(own, rows)
-        self._copies = []  # the memory is free before the next rows need it
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Send the rest back, and wait until the host has it."""
-        self._send_back()
-        if self.writes:
-            torch.cuda.current_stream(self._host.device).synchronize()
-
-
 Store = Scratch | HostMemory
 """Where the rows of a weight lie if not in the memory of the device that computes them."""
 
 
-def sweep_over(tensors: Sequence[Tensor], writes: bool, store: Store | None) -> Sweep:
-    """Return a pass over tensors of a store, or in memory."""
-    return Sweep(tensors, writes) if store is None else store.sweep(tensors, writes)
+def sweep_over(
+    tensors: Sequence[Tensor], writes: bool, ranges: Iterable[Range], store: Store | None
+) -> Iterator[list[Tensor]]:
+    """Pass over tensors: yield the rows of each in a range, where they are computed until the next range.
+
+    Args:
+        tensors: Tensors of equal numbers of rows and bytes.
+        writes: Whether every row is written.
+        ranges: Ranges of rows, in order.
+        store: Where they lie; None: where they are computed.
+
+    Raises:
+        CapacityError: The disk fails.
+    """
+    tensors = [tensor.detach() for tensor in tensors]
+    if store is None or not tensors[0].numel():
+        return ([tensor[start:stop] for tensor in tensors] for start, stop in ranges)
+    return store.sweep(tensors, writes, ranges)
 
 
 def blocks(tensor: Tensor, rows: int, writes: bool = False, store: Store | None = None) -> Iterator[Tensor]:
-    """Yield a tensor in blocks of rows, in order.
+    """Return a tensor in blocks of rows, in order.
 
     Args:
         tensor: The tensor, or consecutive rows of one.
@@ -511,11 +441,8 @@ def blocks(tensor: Tensor, rows: int, writes: bool = False, store: Store | None 
         writes: Whether each block is written before the next one.
         store: Where it lies; None: where it is computed, or in a file.
     """
-    with sweep_over([tensor], writes, store or file_of(tensor)) as sweep:
-        for start in range(0, len(tensor), rows):
-            stop = min(start + rows, len(tensor))
-            sweep.at(start, stop)
-            yield sweep.rows(start, stop)[0]
+    ranges = ((start, min(start + rows, len(tensor))) for start in range(0, len(tensor), rows))
+    return (block for (block,) in sweep_over([tensor], writes, ranges, store or file_of(tensor)))
 
 
 def put_rows(tensor: Tensor, rows_U: Tensor, values: Tensor) -> None:

@@ -14,7 +14,7 @@ from widenet.kernels.rows import copied, roomy
 from widenet.model import storage
 from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.storage import Scratch, Store, Sweep, sweep_over, tile_ranges
+from widenet.model.storage import Scratch, Store, sweep_over, tile_ranges
 from widenet.plan.layout import Key, Layout
 from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import Shards, blocks
@@ -31,7 +31,7 @@ class Part:
         moved: Last step of each row, int32 [R]; None unless the optimizer changes rows without a gradient.
         by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
         store: Where weight and state lie; None: in the memory of the device that computes them.
-        near: A pass over the rows, while it is under way.
+        near: While a pass over the rows is under way, the first row of its range, and the rows.
         brought: The rows of a store that a step has at hand.
         in_8_bits: Whether this is a `QuantizedPart`.
     """
@@ -41,7 +41,7 @@ class Part:
     moved: Tensor | None = None
     by_columns: bool = False
     store: Store | None = None
-    near: Sweep | None = None
+    near: tuple[int, list[Tensor]] | None = None
     brought: "Brought | None" = None
     in_8_bits: ClassVar[bool] = False
 
@@ -76,7 +76,8 @@ class Part:
         if self.near is None:
             self.give_back()
             return self.store.copy(self.weight[start:stop]), {}
-        weight_TH, *states = self.near.rows(start, stop)
+        first, rows = self.near
+        weight_TH, *states = (tensor[start - first : stop - first] for tensor in rows)
         return weight_TH, dict(zip(self.state, states, strict=False))
 
     def gathered(self, batch: SparseBatch) -> Tensor:
@@ -153,14 +154,18 @@ class Part:
         """
         self.give_back()
         tensors = [self.weight, *self.state.values()] if updates else [self.weight]
-        with sweep_over(tensors, updates, self.store) as self.near:
-            together = [most for most in (rows, self.near.rows_together) if most is not None]
-            try:
-                for first, last in tile_ranges(starts, min(together, default=None)):
-                    self.near.at(starts[first], starts[last])
-                    yield first, last
-            finally:
-                self.near = None
+        most = self.store.most_rows(self.weight) if isinstance(self.store, Scratch) else None
+        together = min((each for each in (rows, most) if each is not None), default=None)
+        tiles = list(tile_ranges(starts, together))
+        ranges = [(starts[first], starts[last]) for first, last in tiles]
+        try:
+            for (first, last), at_hand in zip(
+                tiles, sweep_over(tensors, updates, ranges, self.store), strict=True
+            ):
+                self.near = starts[first], at_hand
+                yield first, last
+        finally:
+            self.near = None
 
     def _moving(self, with_state: bool) -> list[Tensor]:
         return [*self.tensors().values()] if with_state else [self.weight]

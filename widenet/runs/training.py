@@ -124,7 +124,8 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         network = built(job, rule, dataset, exchange, device, store)
         track = arguments.track or training_spec.track
         report = _report(arguments, track, run, dataset, exchange, stack)
-        slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
+        slow = [_moved(job)] if place is None and job.weights_in != "device" else []
+        slow += _slow(training_spec, device, job)
         for sentence in slow:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
@@ -301,27 +302,14 @@ def check_place(arguments: TrainArguments, device: torch.device) -> None:
         raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
 
 
-def chosen(job: Job, asked: WeightsIn | None, store: Store | None) -> Iterator[str]:
-    """Yield what a user should know of the place of wide weights.
-
-    Args:
-        job: The training.
-        asked: The place that the user has named; None: the plan has chosen one.
-        store: The file or the host's memory where they lie.
-    """
-    if isinstance(store, Scratch) and store.is_cached:
-        yield (
-            f"The file system of {store.folder} reads and writes only through the system's cache, so that"
-            " steps may take longer. Name a folder on another disk with `scratch`."
-        )
-    if asked is not None or job.weights_in == "device":
-        return
+def _moved(job: Job) -> str:
+    """Return what a user should know of wide weights that the plan has put elsewhere."""
     held = amount(elsewhere_bytes(job, 0))
     read, written = (amount(size) for size in streamed_bytes(job, 0))
     moved = f"a step copies {read} to the device and {written} back"
     if job.weights_in == "disk":
         moved = f"a step reads {read} and writes {written}"
-    yield (
+    return (
         f"{NAMES[job.weights_in]}: memory has no room for {held} of wide weights and optimizer state, so"
         f" {moved} in each process. `weights_in='device'` refuses instead."
     )
