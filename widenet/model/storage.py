@@ -51,6 +51,7 @@ class Scratch:
 
     device = torch.device("cpu")
     cached = direct = -1
+    _is_dirty = False
 
     def __init__(self, folder: Path) -> None:
         """Make the file; raises OptionError if the folder does not take one."""
@@ -108,58 +109,49 @@ class Scratch:
         The rows are read and written in pieces of equal bytes, the same for all tensors.
         """
         regions, row, piece = _regions_of(tensors), tensors[0][:1].nbytes, streaming.REQUEST_BYTES
-        begin = tensors[0].data_ptr() - regions[0].address
-        written = begun = at_hand = begin // piece
-        num = -(-(begin + tensors[0].nbytes) // piece)
+        begin, num_bytes = tensors[0].data_ptr() - regions[0].address, regions[0].num_bytes
+        num, threads = -(-(begin + tensors[0].nbytes) // piece), _threads(os.getpid())
+        stored = begun = at_hand = begin // piece
         reading: deque[Future[None]] = deque()
         storing: deque[Future[None]] = deque()
+        let_go = _Region.store if writes else _Region.free
 
-        def submit(work: Callable[..., None], number: int) -> list[Future[None]]:
-            start = number * piece
-            size = min(piece, regions[0].num_bytes - start)
-            return [_threads(os.getpid()).submit(work, region, start, size) for region in regions]
+        def submit(work: Callable[[_Region, int, int], None], first: int, last: int) -> list[Future[None]]:
+            places = [
+                (place, min(piece, num_bytes - place)) for place in range(first * piece, last * piece, piece)
+            ]
+            return [threads.submit(work, region, *place) for place in places for region in regions]
 
-        def let_go(stop: int) -> None:
-            nonlocal written
-            for number in range(written, min(stop, begun)):
-                # Nobody has written to what nobody has waited for.
-                store = _Region.store if writes and number < at_hand else _Region.free
-                storing.extend(submit(store, number))
-                written = number + 1
-
-        self._settle(regions)
+        self._settle()
+        for region in regions:
+            region.advise(mmap.MADV_HUGEPAGE, 0, num_bytes)
         try:
             for start, stop in ranges:
-                let_go((begin + start * row) // piece)
+                first, needed = (begin + start * row) // piece, -(-(begin + stop * row) // piece)
+                storing.extend(submit(let_go, stored, first))
                 while len(storing) > streaming.NUM_BEHIND * len(regions):
                     storing.popleft().result()
-                needed = -(-(begin + stop * row) // piece)
-                while begun < min(needed + streaming.NUM_AHEAD, num):
-                    reading.extend(submit(_Region.read, begun))
-                    begun += 1
-                while at_hand < needed:
-                    _finish([reading.popleft() for _ in regions])
-                    at_hand += 1
+                ahead = min(needed + streaming.NUM_AHEAD, num)
+                reading.extend(submit(_Region.read, begun, ahead))
+                _finish([reading.popleft() for _ in range((needed - at_hand) * len(regions))])
+                stored, begun, at_hand = first, ahead, needed
                 yield [tensor[start:stop] for tensor in tensors]
+            storing.extend(submit(let_go, stored, at_hand))
+            _finish(storing)
         finally:
-            wait(reading)
-            let_go(begun)
-            try:
-                _finish([*reading, *storing])
-            finally:
-                for region in regions:
-                    region.advise(mmap.MADV_NOHUGEPAGE, 0, region.num_bytes)
+            wait([*reading, *storing])
+            for region in regions:
+                region.free(0, num_bytes)
+                region.advise(mmap.MADV_NOHUGEPAGE, 0, num_bytes)
 
-    def _settle(self, regions: Sequence["_Region"]) -> None:
-        """Wait for the disk to take rows that were written through the cache, and ask for large pages."""
+    def _settle(self) -> None:
+        """Wait for the disk to take rows that were written through the cache since the last sweep."""
+        is_dirty, self._is_dirty = self._is_dirty, False
         try:
-            if any(region.is_cache_written for region in regions):
+            if is_dirty:
                 os.fdatasync(self.cached)
         except OSError as error:
             raise self.failure(error) from None
-        for region in regions:
-            region.is_cache_written = False
-            region.advise(mmap.MADV_HUGEPAGE, 0, region.num_bytes)
 
     def copy(self, rows: Tensor) -> Tensor:
         """Return a copy of consecutive rows of a tensor in the file, of which no rows are at hand."""
@@ -193,16 +185,16 @@ class Scratch:
                 self._move_rows(True, tensors, rows_U)
         finally:
             for region in _regions_of(tensors):
-                region.advise(mmap.MADV_DONTNEED, 0, region.num_bytes)
+                region.free(0, region.num_bytes)
 
     def _move_rows(self, writes: bool, tensors: Sequence[Tensor], rows_U: Tensor) -> None:
         if not len(rows_U):
             return
         rows, moves = rows_U.numpy(), []
+        self._is_dirty |= writes
         runs = [(int(run[0]), len(run)) for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)]
         for tensor in (own for own in tensors if file_of(own) is not None):
             region, row = _region_of(tensor), tensor[:1].nbytes
-            region.is_cache_written |= writes
             start = tensor.data_ptr() - region.address
             moves += [(region, start + first * row, num * row) for first, num in runs]
 
@@ -235,14 +227,12 @@ class _Region:
         offset: Their place in the file.
         num_bytes: Their number.
         file: The file.
-        is_cache_written: Whether rows were written through the system's cache since the last sweep.
     """
 
     address: int
     offset: int
     num_bytes: int
     file: Scratch
-    is_cache_written: bool = False
 
     def move(self, descriptor: int, writes: bool, start: int, size: int) -> None:
         """Read some bytes into their memory, or write them; raises CapacityError if the disk fails."""
@@ -263,10 +253,8 @@ class _Region:
 
     def store(self, start: int, size: int) -> None:
         """Write some bytes past the system's cache, and free their memory."""
-        try:
-            self.move(self.file.direct, True, start, size)
-        finally:
-            self.free(start, size)
+        self.move(self.file.direct, True, start, size)
+        self.free(start, size)
 
     def free(self, start: int, size: int) -> None:
         """Free the memory of some bytes."""
