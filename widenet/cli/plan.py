@@ -19,85 +19,71 @@ if TYPE_CHECKING:
 
 _DOES_NOT_FIT = 1
 
-_Network = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="NETWORK",
-        help="network.json: the layers. Default: those of widenet train --no-validation.",
-    ),
-]
-_Training = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="TRAINING",
-        help="training.json: optimizer, batch, shards. Default: that of widenet train --no-validation.",
-    ),
-]
-_Width = Annotated[
-    list[str] | None,
-    typer.Option(metavar="FIELD=N", help="Width of a field, if there is no dataset yet; once per field."),
-]
-_DeviceMemory = Annotated[
-    str | None,
-    typer.Option(
-        help="Memory of each GPU, such as 141GB; of each process with --device cpu. Default: this machine's"
-        " memory, divided by the processes."
-    ),
-]
-
-
 _Place = Literal["device", "host", "disk"]
 _Kind = Literal["cpu", "cuda"]
 
 
-_Processes = Annotated[
-    int, typer.Option(help="Number of processes, one per device, at most the number of shards.", min=1)
-]
-_Device = Annotated[
-    _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory, else cpu.")
-]
-_Measure = Annotated[
-    bool,
-    typer.Option(
-        "--measure", help="Time a few steps here, and print how long training and recommending take."
-    ),
-]
-_WeightsIn = Annotated[
-    _Place | None,
-    typer.Option(
-        help="Where wide weights and their optimizer state lie; as of widenet train. Default: device if they"
-        " fit, else host for CUDA or disk for a CPU."
-    ),
-]
-_DiskBandwidth = Annotated[
-    str | None,
-    typer.Option(
-        help="Bytes a second that a disk reads while it writes as many, such as 1.5GB; tells how long a step"
-        " takes at least with --weights-in disk. Processes share it."
-    ),
-]
-_Scratch = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder of the file of weights on a disk, with --measure. Default: beside the dataset."
-    ),
-]
-
-
 def plan(
-    network: _Network = None,
-    training: _Training = None,
+    network: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="NETWORK",
+            help="network.json: the layers. Default: those of widenet train --no-validation.",
+        ),
+    ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="TRAINING",
+            help="training.json: optimizer, batch, shards. Default: that of widenet train --no-validation.",
+        ),
+    ] = None,
     data: Annotated[
         Path | None, IN_STORES, typer.Option(help="The dataset directory, which has the widths.")
     ] = None,
-    width: _Width = None,
-    device_memory: _DeviceMemory = None,
-    processes: _Processes = 1,
-    device: _Device = None,
-    measure: _Measure = False,
-    weights_in: _WeightsIn = None,
-    disk_bandwidth: _DiskBandwidth = None,
-    scratch: _Scratch = None,
+    width: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=N", help="Width of a field, if there is no dataset yet; once per field."),
+    ] = None,
+    device_memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory of each GPU, such as 141GB; of each process with --device cpu. Default: this"
+            " machine's memory, divided by the processes."
+        ),
+    ] = None,
+    processes: Annotated[
+        int, typer.Option(help="Number of processes, one per device, at most the number of shards.", min=1)
+    ] = 1,
+    device: Annotated[
+        _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory, else cpu.")
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Time a few steps here, and print how long training and recommending take."
+        ),
+    ] = False,
+    weights_in: Annotated[
+        _Place | None,
+        typer.Option(
+            help="Where wide weights and their optimizer state lie; as of widenet train. Default: device if"
+            " they fit, else host for CUDA or disk for a CPU."
+        ),
+    ] = None,
+    disk_bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            help="Bytes a second that a disk reads while it writes as many, such as 1.5GB; tells how long a"
+            " step takes at least with --weights-in disk. Processes share it."
+        ),
+    ] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the file of weights on a disk, with --measure. Default: beside the dataset."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what a training needs before it starts.

@@ -30,16 +30,14 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
         for name, size in report["memory_bytes"].items()
         if size or name not in ("snapshot", "window")
     ]
-    work = report["work"]
+    work, wide = report["work"], [f"rows of {name}" for name in report["processes"][0]["rows"]]
     lines = [
         *_aligned(
             ("weight", "rows", "columns", "bytes", "held"),
             [_weight(name, row) for name, row in report["weights"].items()],
         ),
         "",
-        *_aligned(
-            ("process", "shards", *_wide(report), "memory"), [_process(row) for row in report["processes"]]
-        ),
+        *_aligned(("process", "shards", *wide, "memory"), [_process(row) for row in report["processes"]]),
         "",
         *_aligned(("each process", "bytes"), parts),
         "",
@@ -122,26 +120,16 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
         shared = " That is this machine's, shared by its processes." if job.num_processes > 1 else ""
         return f"{need}{shared}"
     fewest = report["fewest"]
-    if job.weights_in != "device":
-        return f"{need} {_resident(fewest)}"
+    held = "it" if job.weights_in == "device" else "the weights themselves"
     if fewest is None:
-        return f"{need} No number of devices of that size holds it."
+        return f"{need} No number of devices of that size holds {held}."
+    each = f"{amount(fewest['memory_bytes'])} each"
+    if job.weights_in != "device":
+        return f"{need} The fewest devices that hold {held}: {fewest['processes']}, {each}."
     if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
         return f"{need} No fewer would do." if job.num_processes > 1 else need
     more = "" if fewest["shards"] == job.training.shards else f' with "shards": {fewest["shards"]}'
-    return (
-        f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."
-    )
-
-
-def _resident(fewest: Mapping[str, Any] | None) -> str:
-    """A sentence about the fewest devices that hold all weights."""
-    if fewest is None:
-        return "No number of devices of that size holds the weights themselves."
-    return (
-        f"The fewest devices that hold the weights themselves: {fewest['processes']},"
-        f" {amount(fewest['memory_bytes'])} each."
-    )
+    return f"{need} The fewest that hold it: {fewest['processes']}{more}, {each}."
 
 
 def _weight(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -153,10 +141,6 @@ def _weight(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
         amount(row["bytes"]),
         "in shards of rows" if row["wide"] else "whole by every process",
     )
-
-
-def _wide(report: Mapping[str, Any]) -> list[str]:
-    return [f"rows of {name}" for name in report["processes"][0]["rows"]]
 
 
 def _process(row: Mapping[str, Any]) -> tuple[str, ...]:

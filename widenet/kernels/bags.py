@@ -48,7 +48,7 @@ def cut(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
 
     Args:
         batch: E examples.
-        num_shards: Number of shards; see `plan.shards.Shards`.
+        num_shards: Number of shards; see `plan.tiles.Shards`.
 
     Returns:
         The first entry of every shard and example, int64 [shards x E + 1]; the units, as rows of their

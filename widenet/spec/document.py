@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from widenet.arguments import typed
-from widenet.errors import ArgumentError, DocumentError, did_you_mean
+from widenet.errors import ArgumentError, DocumentError, damage_of, did_you_mean
 from widenet.regular_files import check_regular
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 else:
     _Metaclass = type(BaseModel)
 
-_MOST_BYTES = 2**26
-"""Largest size of a document, in bytes."""
 _SMALLEST, _LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """The smallest magnitude that a float32 holds in full precision, and the largest."""
 
@@ -124,41 +122,27 @@ class Document(Spec, metaclass=_DocumentMeta):
     @typed
     def read(cls, path: str | Path) -> Self:
         """Read a document from a JSON file; raises DocumentError."""
-        document = cls.of(cls.read_values(path), str(path))
-        document._path = str(path)
-        return document
+        return cls.of(cls.read_values(path), str(path))
 
     @classmethod
     def read_values(cls, path: str | Path) -> Any:
         """Read plain values from a JSON file without checking them; raises DocumentError."""
         check_regular(Path(path), DocumentError)
         try:
-            if Path(path).stat().st_size > _MOST_BYTES:
-                raise DocumentError(f"must have at most {_MOST_BYTES:,} bytes", place=path)
             text = Path(path).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise DocumentError(f"is not UTF-8 text at byte {error.start}", place=path) from None
-        except OSError as error:
-            raise DocumentError(f"cannot be read: {error.strerror}", place=path) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise DocumentError(f"cannot be read: {damage_of(error)}", place=path) from None
         return cls.values_of(text, str(path))
 
     @classmethod
     def values_of(cls, text: str, where: str) -> Any:
-        """Return the plain values of JSON text."""
-
-        def refuse(name: str) -> NoReturn:
-            raise DocumentError(f"{name} is not a JSON number", place=where)
-
+        """Return the plain values of JSON text; raises DocumentError."""
         try:
-            return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
-        except json.JSONDecodeError as error:
-            raise DocumentError(
-                f"is not JSON: {error.msg}", place=where, line=error.lineno, column=error.colno
-            ) from None
-        except RecursionError:
-            raise DocumentError("lists and objects are nested too deeply", place=where) from None
-        except ValueError as error:  # a key that stands twice, or a number of too many digits
-            raise DocumentError(f"is not JSON: {error}", place=where) from None
+            return json.loads(text, object_pairs_hook=unique)
+        except (ValueError, RecursionError) as error:  # also a key that stands twice, or too many digits
+            rule = f"is not JSON: {getattr(error, 'msg', error)}"
+            place = {"line": getattr(error, "lineno", None), "column": getattr(error, "colno", None)}
+            raise DocumentError(rule, place=where, **place) from None
 
     @classmethod
     @typed
@@ -213,19 +197,15 @@ def first_mistake(where: str, values: Any, error: Any) -> DocumentError:
     if kind == "missing":  # the document does not have the end of its path
         path = f"{path}.{location[-1]}".lstrip(".")
     place = f"{where}: {path}" if path else where
-    match kind:
-        case "missing":
-            return DocumentError("is missing", place=place)
-        case "unknown_field":
-            return DocumentError(error["msg"], place=place)
-        case "value_error":
-            return DocumentError(str(context["error"]), place=place)
-        case "union_tag_invalid":
-            known = context["expected_tags"].replace("'", "").split(", ")
-            rule = f'"{context["tag"]}" is not a known kind.{did_you_mean(context["tag"], known)}'
-            return DocumentError(rule, place=place)
-        case "union_tag_not_found" if isinstance(value, dict):
-            return DocumentError("is missing or no text", place=f"{place}.kind")
+    rules = {"missing": "is missing", "unknown_field": error["msg"], "value_error": context.get("error")}
+    if kind in rules:
+        return DocumentError(str(rules[kind]), place=place)
+    if kind == "union_tag_invalid":
+        known = context["expected_tags"].replace("'", "").split(", ")
+        rule = f'"{context["tag"]}" is not a known kind.{did_you_mean(context["tag"], known)}'
+        return DocumentError(rule, place=place)
+    if kind == "union_tag_not_found" and isinstance(value, dict):
+        return DocumentError("is missing or no text", place=f"{place}.kind")
     rule = error["msg"].replace("valid tuple", "list").replace("Input should ", "must ")
     return DocumentError(rule[0].lower() + rule[1:], place=place, value=value)
 
