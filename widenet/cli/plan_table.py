@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from widenet.cli.tables import aligned
-from widenet.plan.fit import mostly
 from widenet.plan.job import Job
-from widenet.plan.memory import WORDS, Memory
+from widenet.plan.memory import WORDS
 from widenet.plan.numbers import amount, duration
 from widenet.plan.streaming import NAMES
 from widenet.spec.training import TrainingSpec
@@ -114,8 +113,12 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
     verdict = "Fits" if report["fits"] else "Does not fit"
     if report["weights_in"] != "device":
         verdict += f" with {NAMES[report['weights_in']].lower()}"
-    needed = Memory(**{name: size for name, size in report["memory_bytes"].items() if name != "total"})
-    need = f"{verdict}: a process needs {amount(needed.total)} ({mostly(needed)}) of {memory_each}."
+    sizes = {WORDS.get(name, name): size for name, size in report["memory_bytes"].items()}
+    total = sizes.pop("total")
+    mostly = ", ".join(
+        f"{name} {amount(sizes[name])}" for name in sorted(sizes, key=lambda name: -sizes[name])[:2]
+    )
+    need = f"{verdict}: a process needs {amount(total)} ({mostly}) of {memory_each}."
     if "fewest" not in report:
         shared = " That is this machine's, shared by its processes." if job.num_processes > 1 else ""
         return f"{need}{shared}"

@@ -1,10 +1,10 @@
 """Checks whether a training fits its devices, and finds the fewest devices that hold it."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from widenet.errors import CapacityError
 from widenet.plan.job import Job
-from widenet.plan.memory import WORDS, Memory, memory
+from widenet.plan.memory import Memory, memory
 from widenet.plan.numbers import amount
 from widenet.plan.streaming import elsewhere_bytes
 from widenet.plan.tiles import KEPT_BYTES, worthwhile
@@ -78,10 +78,3 @@ def check_fits(job: Job, device_bytes: int) -> None:
         rule = f"must have {amount(needed.total)} for each process; it has {amount(device_bytes)}"
         place = "memory of a device" if job.device == "cuda" else "memory of this machine"
         raise CapacityError(rule, place=place)
-
-
-def mostly(needed: Memory) -> str:
-    """Name the two largest parts of the memory."""
-    parts = {WORDS.get(name, name): size for name, size in asdict(needed).items()}
-    first, second = sorted(parts, key=lambda name: -parts[name])[:2]
-    return f"{first} {amount(parts[first])}, {second} {amount(parts[second])}"
