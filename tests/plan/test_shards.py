@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import draw_histories
-from widenet.plan.tiles import Shards, as_slice, held, holder, most_held, worthwhile
+from widenet.plan.tiles import Shards, as_slice, held, holder, worthwhile
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,12 +55,12 @@ def test_every_shard_is_held_by_one_process_and_all_hold_as_equally_many_as_can_
         assert [holder(num_shards, shard, num_processes) for shard in range(num_shards)] == holders
         sizes = [len(shards) for shards in ranges]
         assert min(sizes) >= max(1, max(sizes) - 1)
-        assert sizes[0] == max(sizes) == most_held(num_shards, num_processes)
+        assert sizes[0] == max(sizes) == len(held(num_shards, 0, num_processes))
 
 
 @pytest.mark.parametrize("num_shards", [1, 7, 8, 61, 1024])
 def test_a_further_process_is_worthwhile_where_the_largest_one_then_holds_less(num_shards):
-    most = [most_held(num_shards, number) for number in range(1, num_shards + 1)]
+    most = [len(held(num_shards, 0, number)) for number in range(1, num_shards + 1)]
     assert worthwhile(num_shards) == [
         1,
         *(number for number, (before, now) in enumerate(pairwise(most), 2) if now < before),

@@ -19,7 +19,9 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
         report: The report.
         assumed: Whether the number of entries per example is assumed, because there is no dataset.
     """
-    held = " or ".join(str(number) for number in sorted({job.num_held(job.num_processes - 1), job.most_held}))
+    held = " or ".join(
+        str(number) for number in sorted({job.num_held(job.num_processes - 1), job.num_held(0)})
+    )
     batch = (
         f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {held} per"
         " process"

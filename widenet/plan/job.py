@@ -6,7 +6,7 @@ from typing import Literal
 
 from widenet.errors import OptionError
 from widenet.plan.layout import Layout, Weight
-from widenet.plan.tiles import Shards, are_kept, held, most_held
+from widenet.plan.tiles import Shards, are_kept, held
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -106,7 +106,7 @@ class Job:
     def own_vectors(self, layer: str) -> int:
         """Return how many of a layer's vectors a process computes at most: its examples, or all vectors."""
         if layer in self.layout.by_examples:
-            return -(-self.num_examples * self.most_held // self.training.shards)
+            return -(-self.num_examples * self.num_held(0) // self.training.shards)
         return self.vectors(layer)
 
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
@@ -127,7 +127,7 @@ class Job:
         return held(self.training.shards, process, self.num_processes)
 
     def num_held(self, process: int) -> int:
-        """Return the number of shards that a process holds."""
+        """Return the number of shards that a process holds; none has more than the first."""
         return len(self.held(process))
 
     def goes_twice(self, layer: OutputLayer) -> bool:
@@ -148,11 +148,6 @@ class Job:
     def in_background(self) -> bool:
         """Whether checkpoints are written from a copy of weights and state while the training continues."""
         return self.has_snapshots and self.weights_in == "device" and self.training.checkpoints.within_epochs
-
-    @property
-    def most_held(self) -> int:
-        """The largest number of shards that a process holds."""
-        return most_held(self.training.shards, self.num_processes)
 
 
 def steps_per_epoch(num_examples: int, batch_size: int) -> int:

@@ -8,12 +8,12 @@ from pathlib import Path
 from widenet.errors import OptionError
 
 _PROC, _CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
-_CONTROLLERS = (
-    ("", "memory.max", "memory.current", ""),
-    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-)
-"""Linux's control groups, version 2 and 1: folder, files of limit and usage, and the prefix of totals in
-memory.stat.
+_FILES = {
+    "": ("memory.max", "memory.current", ""),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+}
+"""Of Linux's control groups, version 2 and 1, by controller: files of limit and usage, and the prefix of
+totals in memory.stat.
 """
 
 
@@ -79,16 +79,12 @@ def _stated(path: Path, name: str) -> int | None:
 
 
 def _groups(memberships: Path, cgroup: Path) -> Iterator[tuple[Path, str, str, str]]:
-    """Yield the control groups of this process, innermost first; in a container these may be the last."""
-    paths = {
-        line.split(":")[1]: Path(line.split(":", 2)[2])
-        for line in _text(memberships).splitlines()
-        if line.count(":") >= 2
-    }
-    for controller, limit, used, whole in _CONTROLLERS:
-        path = next((path for known, path in paths.items() if controller in known.split(",")), Path("/"))
-        for inner in (path, *path.parents):
-            yield cgroup / controller / str(inner).strip("/"), limit, used, whole
+    """Yield the control groups of this process and those around them."""
+    for line in ("0::/", "0:memory:/", *_text(memberships).splitlines()):
+        _, controllers, path = line.split(":", 2)
+        for name in _FILES.keys() & set(controllers.split(",")):
+            for inner in (path, *Path(path).parents):
+                yield cgroup / name / str(inner).strip("/"), *_FILES[name]
 
 
 def _of_group(folder: Path, limit: str, used: str, whole: str) -> int | None:

@@ -48,11 +48,6 @@ def holder(num_shards: int, shard: int, num_processes: int) -> int:
     return shard * num_processes // num_shards
 
 
-def most_held(num_shards: int, num_processes: int) -> int:
-    """Return the largest number of shards that a process holds."""
-    return -(-num_shards // num_processes)
-
-
 def worthwhile(num_shards: int) -> list[int]:
     """Return the numbers of processes, ascending, that reduce the largest number of shards in a process."""
     return sorted({-(-num_shards // most) for most in range(1, num_shards + 1)})

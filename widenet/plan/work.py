@@ -120,8 +120,8 @@ def gathered_bytes(job: Job) -> Iterator[int]:
     for output in job.network.outputs:
         if output.is_row_wise:  # statistics, or the logits themselves
             units = job.shards(job.layout.of_output(output.name)).size(0)
-            yield (24 if output.is_closed else 4 * units) * job.vectors(output.name) * job.most_held
+            yield (24 if output.is_closed else 4 * units) * job.vectors(output.name) * job.num_held(0)
     for (layer, source), link in job.layout.links.items():
         weight = job.layout.weights[link.weight]
         if source and weight.split:
-            yield 4 * job.vectors(layer) * job.shards(weight).size(0) * job.most_held
+            yield 4 * job.vectors(layer) * job.shards(weight).size(0) * job.num_held(0)

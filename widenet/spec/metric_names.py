@@ -2,7 +2,7 @@
 
 import re
 
-from widenet.errors import OptionError, did_you_mean
+from widenet.errors import OptionError
 
 MEANS = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate")
 """Metrics that are a mean over examples; each example's value lies in [0, 1]."""
@@ -19,11 +19,8 @@ DEFAULT_KS = (5, 10, 20, 50, 100)
 
 def check_metric(name: str) -> int:
     """The k of a metric's name: 20 for "ndcg@20". Raises OptionError for a name that no metric has."""
-    metric, at, k = name.partition("@")
-    if metric not in MEANS + TOTALS:
-        known = [f"{known}@{k or 10}" for known in LARGER_IS_BETTER]
-        suggestion = did_you_mean(name if at else f"{name}@10", known)
-        raise OptionError(f'"{name}" is not a known metric.{suggestion}')
-    if not re.fullmatch("[1-9][0-9]*", k):
-        raise OptionError("must end with @ and a whole number of at least 1", option="metric", value=name)
+    metric, _, k = name.partition("@")
+    if metric not in MEANS + TOTALS or not re.fullmatch("[1-9][0-9]*", k):
+        rule = f"must be one of {', '.join(MEANS + TOTALS)}, with @ and a whole number of at least 1"
+        raise OptionError(rule, option="metric", value=name)
     return int(k)

@@ -7,7 +7,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from widenet.extensions import document_forms
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
-from widenet.spec.layers import InputLayer, Layer, LayerField, OutputLayer, Trunk
+from widenet.spec.layers import InputLayer, Layer, LayerField, Neighbourhood, OutputLayer, Trunk
 from widenet.spec.losses import PopularitySample
 from widenet.spec.optimizers import Optimizer, OptimizerSettings
 from widenet.spec.rules import check_layers, check_wiring, in_order, sources_of
@@ -60,13 +60,13 @@ class NetworkSpec(Document):
 
     def unfitted(self) -> "NetworkSpec":
         """The same network, none of whose neighbourhood terms is fitted when training ends."""
-        layers = []
-        for layer in self.layers:
-            if isinstance(layer, OutputLayer) and layer.neighbourhood is not None:
-                term = layer.neighbourhood.model_copy(update={"fit": False})
-                layer = layer.model_copy(update={"neighbourhood": term})
-            layers.append(layer)
-        return self.model_copy(update={"layers": tuple(layers)})
+
+        def unfitted(layer: Layer) -> Layer:
+            term: Neighbourhood | None = getattr(layer, "neighbourhood", None)
+            own = None if term is None else term.model_copy(update={"fit": False})
+            return layer if own is None else layer.model_copy(update={"neighbourhood": own})
+
+        return self.model_copy(update={"layers": tuple(map(unfitted, self.layers))})
 
     @property
     def inputs(self) -> tuple[InputLayer, ...]:
@@ -96,14 +96,8 @@ class NetworkSpec(Document):
     def counted_fields(self) -> tuple[str, ...]:
         """The fields of which a training must know how often each feature occurs."""
         damped = [layer.field for layer in self.inputs if layer.popularity_damping]
-        return tuple(
-            dict.fromkeys(
-                [
-                    *damped,
-                    *(layer.field for layer in self.outputs if isinstance(layer.sample, PopularitySample)),
-                ]
-            )
-        )
+        sampled = [layer.field for layer in self.outputs if isinstance(layer.sample, PopularitySample)]
+        return tuple(dict.fromkeys([*damped, *sampled]))
 
     def layer(self, name: str) -> Layer:
         """The layer of that name."""

@@ -114,11 +114,6 @@ class TrainingSpec(Document):
         """Whether a weight or its state still moves in steps where its gradient is zero."""
         return self.optimizer.idles or (self.optimizer.kind == "sgd" and self.l2 > 0)
 
-    @property
-    def idle_weights_move(self) -> bool:
-        """Whether weights still move in steps where their gradient is zero."""
-        return self.optimizer.idle_weights_move or (self.optimizer.kind == "sgd" and self.l2 > 0)
-
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.evaluation is None and self.keep == "best":

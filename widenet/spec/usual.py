@@ -44,6 +44,9 @@ def usual_network(
         has_term: Whether the output has a neighbourhood term; never with fewer units than these. The
             neighbours of a feature take 300 bytes, and its 128 units take 512.
     """
+    most_units = _SEQUENCE_UNITS if is_sequence else _MOST_UNITS
+    units = min(most_units, max(_FEWEST_UNITS, _power_of_two(_MOST_WEIGHTS // num_features)))
+    has_term = has_term and units == most_units
     known = {"name": "history", "kind": "input", "field": field}
     target: dict[str, Any] = {
         "name": "next",
@@ -51,15 +54,15 @@ def usual_network(
         "field": field,
         "cosine": {"temperature": 0.1},
         "weights": {"layer": "taste", "transposed": True},
+        "neighbourhood": {**(TERM_IN_ORDER if is_sequence else TERM), "fit": True} if has_term else None,
     }
-    taste: dict[str, Any] = {"name": "taste", "activation": "linear", "bias": False}
-    if described:
-        taste["described_by"] = list(described)
-    most_units = _SEQUENCE_UNITS if is_sequence else _MOST_UNITS
-    units = min(most_units, max(_FEWEST_UNITS, _power_of_two(_MOST_WEIGHTS // num_features)))
-    taste["units"] = units
-    if has_term and units == most_units:
-        target["neighbourhood"] = {**(TERM_IN_ORDER if is_sequence else TERM), "fit": True}
+    taste: dict[str, Any] = {
+        "name": "taste",
+        "units": units,
+        "activation": "linear",
+        "bias": False,
+        "described_by": list(described) or None,
+    }
     if is_sequence:
         layers = [
             {**known, "last": NEWEST},
@@ -109,23 +112,18 @@ def usual_training(
     """
     most = TrainingSpec.model_fields["batch_size"].default
     batch_size = min(most, max(_FEWEST_EXAMPLES, _power_of_two(num_examples // _FEWEST_BATCHES)))
-    epochs, factor = _EPOCHS, 1
-    if mean_entries is not None:
-        factor = 2 if mean_entries < _RARE else 1
+    epochs, factor = _EPOCHS, 2 if mean_entries is not None and mean_entries < _RARE else 1
     if mean_entries is not None and not is_sequence:
         batches = max(1, ceil(num_examples / batch_size))
         epochs = min(_MOST_EPOCHS, max(_FEWEST_EPOCHS, round(factor * _STEPS / batches)))
     usual: dict[str, Any] = {
         "epochs": epochs,
+        "batch_size": batch_size,
         "optimizer": {"kind": "adam", "learning_rate": factor * _RATE},
         "schedule": "cosine",
     }
-    if batch_size < most:
-        usual["batch_size"] = batch_size
     if has_validation:
-        evaluation = {"stop_after": _PATIENCE}
-        if epochs > _EVALUATIONS:
-            evaluation["every_epochs"] = ceil(epochs / _EVALUATIONS)
+        evaluation = {"every_epochs": ceil(epochs / _EVALUATIONS), "stop_after": _PATIENCE}
         usual |= {"evaluation": evaluation, "keep": "best"}
     return TrainingSpec.of(usual, "training.json")
 
