@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from widenet.frameworks.onnx_graph import Graph, weight_name
 from widenet.frameworks.onnx_sequences import Padded, at_positions, block, newest, padded, states
-from widenet.model.activations import definition
+from widenet.model.activations import rises
 from widenet.model.operands import SHORTEST
 from widenet.plan.layout import Layout
 from widenet.plan.weights import FOLLOWING, TRAINED
@@ -324,7 +324,7 @@ class Layers:
         Missing entries are -inf and -1.
         """
         graph = self.graph
-        by_logit = definition(output.activation).rising
+        by_logit = rises(output.activation)
         ranked = graph.slice(
             logits if by_logit else graph.activate(output.activation, logits),
             graph.whole(0),

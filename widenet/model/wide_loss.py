@@ -130,6 +130,7 @@ class OutputStep:
         keeps: Whether memory allows keeping numbers of all logits between passes.
         stands: For a sample, by shard, the number of units that each unit represents if it is no target,
             float32; None if all units take part.
+        rows_at_once: For how many units `gradient` works at once, at most; 0: for a single tile.
         slopes: The slopes, once they are known.
         deltas: By shard and first unit, a tile's slopes as operands of products, and the gradient to its
             biases, kept for `gradient`.
@@ -143,6 +144,7 @@ class OutputStep:
     tile_units: int
     keeps: bool
     stands: dict[int, Tensor] | None = None
+    rows_at_once: int = 0
     slopes: Slopes | None = None
     deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
@@ -150,11 +152,6 @@ class OutputStep:
     def num_examples(self) -> int:
         """E."""
         return len(self.direct_EH)
-
-    @property
-    def rows_at_once(self) -> int:
-        """For how many units `gradient` works at once, at most; 0: for a single tile."""
-        return 0
 
     def spans(self, shard: int, rows: int | None = None, updates: bool = False) -> Iterator[tuple[int, int]]:
         """Yield the units [start, stop) of whole tiles of a shard in order, with their weights in memory.
@@ -443,11 +440,6 @@ def _shortened(step: OutputStep, slopes: Slopes, limit: float) -> Slopes:
 class NativeStep(OutputStep):
     """A step in which one call of the library is one pass over all units of this process."""
 
-    @property
-    def rows_at_once(self) -> int:
-        """See `OutputStep.rows_at_once`."""
-        return GRADIENT_NUMBERS // max(self.direct_EH.shape[1], 1)
-
     def moves(self, rule: Optimizer, numbers: StepNumbers) -> bool:
         """See `OutputStep.moves`."""
         weights = self.output.weight, self.output.bias
@@ -620,6 +612,7 @@ def output_step(
         tile_units=tile_units(max(num, tiled_for), device.type) if output.features is None else output.width,
         keeps=are_kept(num, sum(sizes.values()), device.type, output.kept_bytes),
         stands=stands,
+        rows_at_once=GRADIENT_NUMBERS // max(direct_EH.shape[1], 1) if kind is NativeStep else 0,
     )
 
 

@@ -19,7 +19,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import PARTS, Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError
-from widenet.model.activations import definition
+from widenet.model.activations import is_signed
 from widenet.model.network import Network
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.tiles import RANKED_TOGETHER
@@ -172,7 +172,7 @@ def filter_of(
 
 def check_weighable(output: OutputLayer) -> None:
     """Raise FitError if an output's scores may be negative, so that factors make no sense."""
-    if definition(output.activation).signed:
+    if is_signed(output.activation):
         raise FitError(
             "need scores of at least 0, such as a sigmoid or softmax; output"
             f' "{output.name}" has "{output.activation.kind}"',

@@ -12,7 +12,7 @@ from widenet.kernels import best_units
 from widenet.kernels.best_units import running_top_k
 from widenet.kernels.native import runner
 from widenet.kernels.reference import MISSING, unpacked
-from widenet.model.activations import activate, definition
+from widenet.model.activations import activate, rises
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
@@ -364,7 +364,7 @@ def ranked(
 ) -> tuple[Tensor, Tensor]:
     """As `top_k`, for tiles that are there already; `terms` change the scores, too."""
     output, allowed, k = tiles.output, allowed or Filter(), min(k, tiles.output.width)
-    by_logit = allowed.weight_L is None and factors is None and definition(tiles.activation).rising
+    by_logit = allowed.weight_L is None and factors is None and rises(tiles.activation)
     total_E1 = None if by_logit else tiles.total()
     # The divisors are summed up on the way if they do not change the order.
     adds_up = by_logit and scores and tiles.activation.kind in ROW_WISE
