@@ -13,9 +13,8 @@ from benchmarks.plans import EVERYBODY, HIDDEN, job_of, network
 from benchmarks.results import Table, quartiles
 from benchmarks.synthetic import write_histories
 from widenet.plan.job import WeightsIn
-from widenet.plan.memory import memory
+from widenet.plan.memory import memory, work
 from widenet.plan.numbers import duration
-from widenet.plan.work import work
 
 HISTORY, K = 100, 100
 _TRAIN, _COPIES = "benchmarks.steps.widenet_documents:train", "benchmarks.steps.device_copies:train"

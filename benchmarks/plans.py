@@ -16,9 +16,8 @@ from widenet.plan.binding import bind
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Width
-from widenet.plan.memory import memory
+from widenet.plan.memory import memory, work
 from widenet.plan.numbers import amount
-from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -13,7 +13,7 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
-from widenet.plan.work import work
+from widenet.plan.memory import work
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

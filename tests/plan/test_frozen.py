@@ -17,8 +17,7 @@ from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
-from widenet.plan.memory import memory
-from widenet.plan.work import work
+from widenet.plan.memory import memory, work
 from widenet.randomness import StepRandom
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

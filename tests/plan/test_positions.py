@@ -6,8 +6,8 @@ from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, attention, gru
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
+from widenet.plan.memory import work
 from widenet.plan.sequence_layers import along_of, sequences_of
-from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -12,7 +12,7 @@ from widenet.model.storage import _Region
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
-from widenet.plan.work import streamed_bytes
+from widenet.plan.memory import streamed_bytes
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -94,10 +94,9 @@ def plan(
     """
     from widenet.cli.plan_table import plan_table
     from widenet.plan.binding import check_evaluation
-    from widenet.plan.fit import with_place
+    from widenet.plan.fit import report, with_place
     from widenet.plan.job import Job
     from widenet.plan.machine import available_threads
-    from widenet.plan.report import report
 
     if measure:
         _check_measurable(data, processes, device_memory)

@@ -12,7 +12,7 @@ from widenet.spec.training import TrainingSpec
 
 
 def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
-    """Format a report of `widenet.plan.report.report`.
+    """Format a report of `widenet.plan.fit.report`.
 
     Args:
         job: The planned training.

@@ -14,7 +14,6 @@ import errno
 import math
 import mmap
 import os
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,8 +54,6 @@ class Scratch:
 
     def __init__(self, folder: Path) -> None:
         """Make the file; raises OptionError if the folder does not take one."""
-        if sys.platform != "linux":
-            raise OptionError("needs Linux", option="weights_in", value="disk")
         self.folder, self._num_bytes, self._lock = folder, 0, Lock()
         try:
             with tempfile.TemporaryFile(dir=folder) as file:

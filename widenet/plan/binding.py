@@ -5,11 +5,10 @@ from dataclasses import replace
 from math import prod
 
 from widenet.errors import FitError, did_you_mean
-from widenet.plan.descriptions import weights_of_descriptions
+from widenet.plan.descriptions import file_vectors, weights_of_descriptions
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.picture_layers import layers_by_examples
 from widenet.plan.sequence_layers import along_of
-from widenet.plan.starting_vectors import file_vectors
 from widenet.plan.weights import check_share, check_split, links_of, weights_of, windows_between, with_frozen
 from widenet.plan.windows import Place, Shape, times, windows_of
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Trunk

@@ -34,25 +34,20 @@ def available_threads(num_processes: int | None = None) -> int:
     Raises:
         OptionError: WIDENET_THREADS is not a number of threads.
     """
-    override = os.environ.get("WIDENET_THREADS")
-    if not override:
-        own = len(os.sched_getaffinity(0))
-        if num_processes is not None:
-            return max(1, own // num_processes)
-        sharing = announced_number("LOCAL_WORLD_SIZE", 1)
-        return own if sharing == 1 else max(1, min(own, len(os.sched_getaffinity(os.getppid())) // sharing))
-    if not re.fullmatch("0*[1-9][0-9]*", override):
-        raise OptionError(
-            "the environment variable WIDENET_THREADS must be a whole number of at least 1", value=override
-        )
-    return int(override)
+    if os.environ.get("WIDENET_THREADS"):
+        return announced_number("WIDENET_THREADS")
+    own = len(os.sched_getaffinity(0))
+    if num_processes is not None:
+        return max(1, own // num_processes)
+    sharing = announced_number("LOCAL_WORLD_SIZE")
+    return own if sharing == 1 else max(1, min(own, len(os.sched_getaffinity(os.getppid())) // sharing))
 
 
-def announced_number(name: str, default: int) -> int:
-    """Return a number that a launcher has put into the environment; raises OptionError if it is none."""
-    text = os.environ.get(name) or f"{default}"
-    if not text.isdecimal():
-        raise OptionError(f"the environment variable {name} must be a whole number", value=text)
+def announced_number(name: str) -> int:
+    """Return a number from the environment, 1 without one; raises OptionError if it is none."""
+    text = os.environ.get(name) or "1"
+    if not re.fullmatch("0*[1-9][0-9]*", text):
+        raise OptionError(f"the environment variable {name} must be a whole number of at least 1", value=text)
     return int(text)
 
 

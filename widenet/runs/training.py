@@ -37,9 +37,9 @@ from widenet.plan.descriptions import described_weights
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
+from widenet.plan.memory import streamed_bytes
 from widenet.plan.numbers import amount
 from widenet.plan.streaming import NAMES, elsewhere_bytes
-from widenet.plan.work import streamed_bytes
 from widenet.predict.terms import count_neighbours
 from widenet.runs.cutting import Cut, making
 from widenet.runs.documents import path_of, prepared, run_of, start_of

@@ -20,8 +20,8 @@ from widenet.model.network import Network
 from widenet.model.storage import put_rows
 from widenet.model.weight import WideWeight
 from widenet.parallel.group import by_all
+from widenet.plan.descriptions import FileVectors, file_vectors
 from widenet.plan.layout import Layout
-from widenet.plan.starting_vectors import FileVectors, file_vectors
 from widenet.plan.tiles import as_slice
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec

@@ -4,7 +4,7 @@ import pytest
 
 from labs.communication.arithmetic import alexnet, autoencoder, num_weights, sent_bytes, ways
 from widenet.plan.job import Job
-from widenet.plan.work import work
+from widenet.plan.memory import work
 
 
 def sent(layout, processes):
