@@ -1,8 +1,7 @@
 """A network's picture: every layer with what the document says of it, and its sizes where they are known."""
 
 from tests.pages import Page
-from widenet.spec.drawing import drawn
-from widenet.spec.network import NetworkSpec
+from widenet.spec.network import NetworkSpec, drawn
 
 NETWORK = NetworkSpec.of(
     {
@@ -26,7 +25,7 @@ NETWORK = NetworkSpec.of(
 
 
 def test_every_layer_is_a_box_with_its_facts():
-    page = Page(drawn(NETWORK.name, NETWORK.layers))
+    page = Page(drawn(NETWORK))
     assert page.count("rect") == len(NETWORK.layers)
     said = page.texts["text"]
     for line in (
@@ -45,7 +44,7 @@ def test_every_layer_is_a_box_with_its_facts():
 
 
 def test_sizes_and_parameters_are_said_where_they_are_known():
-    said = Page(drawn(NETWORK.name, NETWORK.layers, {"next": "7 units"}, {"deep": 1234})).texts["text"]
+    said = Page(drawn(NETWORK, {"next": "7 units"}, {"deep": 1234})).texts["text"]
     assert 'output of "<script>", 7 units' in said
     assert "1,234 parameters" in said
 
@@ -65,7 +64,7 @@ def test_settings_are_words_and_shared_weights_a_line():
             ]
         }
     )
-    page = Page(drawn(network.name, network.layers))
+    page = Page(drawn(network))
     said = page.texts["text"]
     assert {"initializer gaussian, deviation 0.25", "weights of taste, transposed"} <= set(said)
     assert page.texts["title"] == ["taste and out share their weights"]

@@ -11,7 +11,7 @@ from widenet.plan.numbers import amount, duration
 from widenet.report.recommendations import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.spec.document import Document
-from widenet.spec.drawing import drawn
+from widenet.spec.network import drawn
 from widenet.training.run_directory import fitted_network
 from widenet.training.run_log import NORMS, grid, log_curves, metric_names, numbers_of, points
 from widenet.training.run_path import FITTED
@@ -111,7 +111,7 @@ def network_section(subject: Subject) -> Html:
     listed = table(["weight", "rows", "columns", "numbers", "bytes", "held"], rows)
     return section(
         "Network",
-        tag("div", drawn(network.name, network.layers, sizes, subject.parameters), listed, class_="beside"),
+        tag("div", drawn(network, sizes, subject.parameters), listed, class_="beside"),
     )
 
 

@@ -47,7 +47,7 @@ from widenet.runs.run_arguments import (
     RecommendArguments,
 )
 from widenet.sparse import SparseBatch
-from widenet.spec.drawing import drawn
+from widenet.spec.network import drawn
 from widenet.spec.training import TrainingSpec
 from widenet.stores import cache
 from widenet.stores.uri import shown
@@ -259,7 +259,7 @@ class Model:
         """The layers and the curves of the training, for notebooks."""
         sizes = {name: f"{units:,} units" for name, units in self.network.layout.units.items()}
         network = self.run.network
-        return tag("div", drawn(network.name, network.layers, sizes), log_curves(self.run.records()))
+        return tag("div", drawn(network, sizes), log_curves(self.run.records()))
 
     def fingerprint(self) -> str:
         """SHA-256 of the weights alone: equal for equal weights."""
