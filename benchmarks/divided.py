@@ -13,8 +13,7 @@ from benchmarks.results import Table, publish, spread
 from benchmarks.synthetic import write_histories
 from widenet import dataset_from_lists
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import memory, work
 from widenet.plan.numbers import amount
 from widenet.spec.network import NetworkSpec

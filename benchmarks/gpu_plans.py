@@ -12,7 +12,7 @@ from benchmarks.places import workplace
 from benchmarks.plans import EVERYBODY, HIDDEN, job_of, network
 from benchmarks.results import Table, quartiles
 from benchmarks.synthetic import write_histories
-from widenet.plan.job import WeightsIn
+from widenet.plan.layout import WeightsIn
 from widenet.plan.memory import memory, work
 from widenet.plan.numbers import duration
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from benchmarks.places import EXAMPLES
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import FieldFacts, Layout, Width
+from widenet.plan.layout import FieldFacts, Job, Layout, Width
 from widenet.plan.memory import gathered_bytes, summed_bytes
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

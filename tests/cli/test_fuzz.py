@@ -19,8 +19,7 @@ from widenet.data.sources import Roles
 from widenet.dsstne.spec.network import is_dsstne, translation
 from widenet.errors import WidenetError
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -24,8 +24,7 @@ from widenet.model.optimizers import Optimizer
 from widenet.model.storage import HostMemory
 from widenet.plan import tiles
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import memory
 from widenet.plan.streaming import elsewhere_bytes
 from widenet.spec.network import NetworkSpec

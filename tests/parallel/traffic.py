@@ -11,8 +11,7 @@ from widenet.data.stream import Stream
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import work
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch

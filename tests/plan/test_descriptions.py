@@ -7,7 +7,7 @@ from tests.described import COLD, INTERRUPTED, ITEMS, TRAINING, USERS, described
 from tests.rows import all_rows
 from widenet.errors import CheckpointError
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.memory import memory
 from widenet.runs import Model, train
 from widenet.spec.network import NetworkSpec

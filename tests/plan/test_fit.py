@@ -6,8 +6,7 @@ import pytest
 
 from widenet.plan.binding import bind
 from widenet.plan.fit import check_fits, smallest, with_room, with_snapshots
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import memory
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -15,8 +15,7 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.storage import Scratch
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import memory, work
 from widenet.randomness import StepRandom
 from widenet.spec.network import NetworkSpec

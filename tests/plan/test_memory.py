@@ -15,8 +15,7 @@ from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import memory
 from widenet.plan.tiles import held
 from widenet.spec.network import NetworkSpec

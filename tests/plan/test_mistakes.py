@@ -11,8 +11,7 @@ from tests.sequences import EMBEDDED, HISTORY, NEXT, attention, gru
 from widenet.errors import CapacityError, DocumentError, FitError, OptionError
 from widenet.plan.binding import bind, check_evaluation
 from widenet.plan.fit import check_fits
-from widenet.plan.job import Job, check_processes
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width, check_processes
 from widenet.plan.machine import available_threads
 from widenet.plan.numbers import bytes_of
 from widenet.spec.network import NetworkSpec

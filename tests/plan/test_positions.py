@@ -4,8 +4,7 @@ import pytest
 
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, attention, gru
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import work
 from widenet.plan.sequence_layers import along_of, sequences_of
 from widenet.spec.network import NetworkSpec

@@ -10,8 +10,7 @@ from tests.trainings import SETTINGS, books
 from widenet.data.dataset import Dataset
 from widenet.model.storage import _Region
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import streamed_bytes
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec

@@ -15,8 +15,7 @@ from widenet.model.storage import Scratch, _Region, file_of
 from widenet.model.weight import Part
 from widenet.plan import streaming, tiles
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import memory
 from widenet.plan.streaming import elsewhere_bytes, window_bytes
 from widenet.spec.network import NetworkSpec

@@ -13,8 +13,7 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.exchange import Exchange
 from widenet.plan import tiles
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
+from widenet.plan.layout import Job, Width
 from widenet.plan.memory import work
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch

@@ -9,7 +9,7 @@ from widenet.kernels import neighbour_means as module
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.memory import memory
 from widenet.predict.terms import table_of, terms_of
 from widenet.predict.top_k import layer_values

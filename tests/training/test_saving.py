@@ -21,7 +21,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, GroupError
 from widenet.parallel import group
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.machine import available_threads
 from widenet.plan.memory import memory
 from widenet.runs import Model, Silence, train

@@ -14,7 +14,7 @@ from tests.ui.conftest import EVIL, pages, training
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.pictures.html import brief
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.memory import memory
 from widenet.plan.numbers import amount
 from widenet.training.run_directory import RunDirectory

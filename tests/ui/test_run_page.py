@@ -7,7 +7,7 @@ import pytest
 from tests.browser import check_accessible, expect, needs_chromium, visit
 from tests.ui.conftest import pages
 from widenet.data.ingest import ingest
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.memory import memory
 from widenet.plan.numbers import amount
 from widenet.report.subject import Subject

@@ -13,7 +13,7 @@ from widenet.errors import OptionError
 from widenet.plan.numbers import bytes_of
 
 if TYPE_CHECKING:
-    from widenet.plan.job import WeightsIn
+    from widenet.plan.layout import WeightsIn
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 
@@ -95,7 +95,7 @@ def plan(
     from widenet.cli.plan_table import plan_table
     from widenet.plan.binding import check_evaluation
     from widenet.plan.fit import report, with_place
-    from widenet.plan.job import Job
+    from widenet.plan.layout import Job
     from widenet.plan.machine import available_threads
 
     if measure:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from widenet.cli.tables import aligned
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.memory import WORDS
 from widenet.plan.numbers import amount, duration
 from widenet.plan.streaming import NAMES

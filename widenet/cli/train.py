@@ -115,7 +115,7 @@ def _interrupted_early() -> Iterator[None]:
 
 def _start_several(context: typer.Context, arguments: TrainArguments, processes: int | None) -> None:
     """Let several processes train, if they are asked for, and exit; one of them sets a part aside."""
-    from widenet.plan.job import check_processes
+    from widenet.plan.layout import check_processes
     from widenet.runs.documents import prepared
 
     may_be_several = processes != 1 and (processes is not None or not _is_on_cpu(arguments))

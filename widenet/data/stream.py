@@ -15,7 +15,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.devices import keep_to_one_thread
 from widenet.errors import DataError, OptionError
-from widenet.plan.job import BATCHES_AHEAD, steps_per_epoch
+from widenet.plan.layout import BATCHES_AHEAD, steps_per_epoch
 from widenet.sparse import SparseBatch
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Stream:
 
     @property
     def steps_per_epoch(self) -> int:
-        """See `plan.job.steps_per_epoch`."""
+        """See `plan.layout.steps_per_epoch`."""
         return steps_per_epoch(self.num_examples, self.batch_size)
 
     def rows(self, epoch: int, step: int) -> np.ndarray:

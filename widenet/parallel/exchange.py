@@ -21,7 +21,7 @@ from widenet.kernels.cuda_products import cuda_products
 from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
 from widenet.parallel.heartbeat import Heartbeat
 from widenet.parallel.line import Pending, at_once, line
-from widenet.plan.job import check_processes
+from widenet.plan.layout import check_processes
 from widenet.plan.tiles import held, holder
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
 from widenet.parallel.launch import LAUNCHER, launcher_identity, launcher_variable, started_by_mpi
 from widenet.parallel.line import line
 from widenet.plan.fit import check_fits, check_host, with_place, with_room, with_snapshots
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from widenet.errors import CapacityError
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.memory import Memory, memory, work
 from widenet.plan.numbers import amount
 from widenet.plan.streaming import elsewhere_bytes

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from math import prod
 
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
-from widenet.plan.job import BATCHES_AHEAD, Job
+from widenet.plan.layout import BATCHES_AHEAD, Job
 from widenet.plan.picture_layers import ends_of, fields_by_examples, weights_by_examples
 from widenet.plan.streaming import is_elsewhere, num_tensors, remembers_moves, touched_bytes, window_bytes
 from widenet.plan.tiles import (

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from widenet.plan.job import Job
-from widenet.plan.layout import Weight
+from widenet.plan.layout import Job, Weight
 from widenet.plan.tiles import predicted_units, tile_units
 
 REQUEST_BYTES = 2**21

@@ -19,8 +19,7 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import exchange_for, fitted
 from widenet.plan.fit import checkpoint_bytes
-from widenet.plan.job import WeightsIn, steps_per_epoch
-from widenet.plan.layout import Layout
+from widenet.plan.layout import Layout, WeightsIn, steps_per_epoch
 from widenet.predict.restrictions import Histories, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.randomness import StepRandom

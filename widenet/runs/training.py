@@ -34,8 +34,7 @@ from widenet.parallel.group import (
 )
 from widenet.parallel.launch import launch_id
 from widenet.plan.descriptions import described_weights
-from widenet.plan.job import Job, WeightsIn
-from widenet.plan.layout import Layout
+from widenet.plan.layout import Job, Layout, WeightsIn
 from widenet.plan.machine import available_threads
 from widenet.plan.memory import streamed_bytes
 from widenet.plan.numbers import amount

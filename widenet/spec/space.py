@@ -84,11 +84,7 @@ class SpaceSpec(Document):
     @property
     def choices(self) -> dict[str, Choice]:
         """The open values by their places, those within the options of others included."""
-        return dict(_choices(self._values, ""))
-
-    @property
-    def _values(self) -> dict[str, Any]:
-        return {"network": self.network, "training": self.training}
+        return dict(_choices(dict(self), ""))
 
     @property
     def fixed_training(self) -> TrainingSpec:
@@ -99,17 +95,17 @@ class SpaceSpec(Document):
 
     def documents(self, choose: Choose) -> tuple[NetworkSpec, TrainingSpec]:
         """Return the two documents that some choices make; raises DocumentError if they break a rule."""
-        network, training = self.plain_documents(choose)
-        where = f"{self.where}: network", f"{self.where}: training"
-        return NetworkSpec.of(network, where[0]), TrainingSpec.of(training, where[1])
+        plain = self.plain_documents(choose)
+        network = NetworkSpec.of(plain["network"], f"{self.where}: network")
+        return network, TrainingSpec.of(plain["training"], f"{self.where}: training")
 
-    def plain_documents(self, choose: Choose) -> tuple[Any, Any]:
+    def plain_documents(self, choose: Choose) -> dict[str, Any]:
         """Return the values of the two documents that some choices make; they may break rules."""
-        return _chosen(self.network, "network", choose), _chosen(self.training, "training", choose)
+        return {name: _chosen(values, name, choose) for name, values in self}
 
     def grid(self) -> list[dict[str, Any]]:
         """Return the choices of every pair of documents; none if there are more than 10,000."""
-        pairs = list(islice(_assignments(self._values, ""), _MOST_PAIRS + 1))
+        pairs = list(islice(_assignments(dict(self), ""), _MOST_PAIRS + 1))
         return pairs if len(pairs) <= _MOST_PAIRS else []
 
     @model_validator(mode="after")

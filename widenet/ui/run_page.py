@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html, joined, table, tag
-from widenet.plan.job import DeviceKind, Job
+from widenet.plan.layout import DeviceKind, Job
 from widenet.plan.memory import WORDS, memory
 from widenet.plan.numbers import amount
 from widenet.report import sections

@@ -3,7 +3,7 @@
 import pytest
 
 from labs.communication.arithmetic import alexnet, autoencoder, num_weights, sent_bytes, ways
-from widenet.plan.job import Job
+from widenet.plan.layout import Job
 from widenet.plan.memory import work
 
 

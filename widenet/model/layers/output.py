@@ -29,7 +29,7 @@ class WideOutput:
     known: shards of the units that take part in the loss; None if all do.
     half: a training step's matrix products take operands rounded to bfloat16.
     sampler: draws the units of a step; None if all take part, and outside training.
-    kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
+    kept_bytes: of a batch's logits, kept between passes; as of `plan.layout.Job`.
     lists: the neighbours of its units, by shard, for rankings alone; saved with the weights.
     features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0].
         touched: in training, the same by feature, for every shard at hand.
