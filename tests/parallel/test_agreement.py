@@ -17,7 +17,7 @@ from widenet.errors import CheckpointError, DisagreementError
 from widenet.kernels import native
 from widenet.runs import Model, train
 from widenet.training import environment, loop
-from widenet.training.checkpoint import sha256_of_contents
+from widenet.training.checkpoint import Checkpoint
 
 WIDTH, EXAMPLES, SHARDS = 19, 12, 6
 NETWORK = {
@@ -181,7 +181,7 @@ def test_processes_that_read_different_checkpoints_refuse_and_leave_them_as_they
     manifest = other / "checkpoints" / newest / "manifest.json"
     kept = json.loads(manifest.read_text())
     kept["facts"]["state"]["seconds"] += 1
-    digest = sha256_of_contents(kept["files"], kept["facts"])
+    digest = Checkpoint(manifest.parent, kept["files"], kept["facts"]).digest
     manifest.write_text(json.dumps({**kept, "sha256": digest}))
     assert_refused(groups(2)(resumed, [one, other], data), "checkpoint digest")
     fingerprint = Model.load(run).fingerprint()

@@ -19,7 +19,7 @@ from tests.training.test_checkpoint import network
 from widenet.errors import CheckpointError, GroupError
 from widenet.stores import durable
 from widenet.training import checkpoint
-from widenet.training.checkpoint import Checkpoint, fingerprint, publish
+from widenet.training.checkpoint import Checkpoint, fingerprint, own_files, publish, publishing
 from widenet.training.run_path import recover
 
 SHARDS = 4
@@ -211,16 +211,13 @@ def cut_off(path, seed):
     if distributed.get_rank() == 0:
         publish(path, built, {}, with_state=True)
         return
-    gather = checkpoint.Publication.gather
-
-    def gathered(self, written):
-        gather(self, written)
-        os.scandir = LateRemoval(path, path.stat().st_ino)
-        raise MemoryError
-
-    checkpoint.Publication.gather = gathered
+    saved = Checkpoint(path, {}, {})
+    stages = publishing(saved, own_files(built, True), built.exchange, None, lambda work: work)
     try:
-        publish(path, built, {}, with_state=True)
+        next(stages)
+        next(stages)
+        os.scandir = LateRemoval(path, path.stat().st_ino)
+        stages.throw(MemoryError)
     except MemoryError:
         os._exit(0)
 

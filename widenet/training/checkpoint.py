@@ -11,7 +11,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from widenet.data.manifest import sha256_of
-from widenet.errors import CheckpointError, WidenetError, damage_of
+from widenet.errors import CheckpointError, damage_of
 from widenet.model.network import Network
 from widenet.model.storage import blocks as blocks_of
 from widenet.parallel.exchange import Exchange
@@ -69,7 +69,8 @@ class Checkpoint:
     @property
     def digest(self) -> str:
         """SHA-256 over the files' checksums and the facts; equal for equal checkpoints."""
-        return sha256_of_contents(self.files, self.facts)
+        contents = [FORMAT_VERSION, self.files, self.facts]
+        return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -88,10 +89,11 @@ class Checkpoint:
         if version != FORMAT_VERSION:
             rule = f"must be of format version {FORMAT_VERSION}"
             raise CheckpointError(rule, place=path / MANIFEST, value=version)
-        if manifest.get("sha256") != sha256_of_contents(files, facts):
+        checkpoint = cls(path, files, facts)
+        if manifest.get("sha256") != checkpoint.digest:
             rule = "is damaged: its checksum is not that of its contents"
             raise CheckpointError(rule, place=path / MANIFEST)
-        return cls(path, files, facts)
+        return checkpoint
 
     def load_into(self, network: Network, with_state: bool) -> None:
         """Fill a network of the same documents, with the optimizer's state if asked.
@@ -248,12 +250,6 @@ def own_files(network: Network, with_state: bool) -> Iterator[tuple[str, dict[st
     return (file for file in files_of(network, with_state) if network.exchange.leads or file[0] != TRUNK)
 
 
-def sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
-    """Return the checksum of a manifest's contents."""
-    contents = [FORMAT_VERSION, files, facts]
-    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
-
-
 def leads_folder(exchange: Exchange, mirror: RunMirror | None) -> bool:
     """Return whether this process makes and renames the folders of a run.
 
@@ -262,94 +258,84 @@ def leads_folder(exchange: Exchange, mirror: RunMirror | None) -> bool:
     return exchange.leads if mirror is None else mirror.leads_here
 
 
-Written: TypeAlias = dict[str, dict[str, Any]] | WidenetError
-"""The files that one process wrote, with their sizes and checksums, or the error that stopped it."""
+Work: TypeAlias = Callable[[], object]
 
 
-class Publication:
-    """A checkpoint that is being written to a temporary folder beside its final path.
+def publishing(
+    checkpoint: Checkpoint,
+    files: Iterable[tuple[str, Mapping[str, Tensor]]],
+    exchange: Exchange,
+    mirror: RunMirror | None,
+    submit: Callable[[Work], Work],
+    then: Work = lambda: None,
+) -> Generator[None, None, None]:
+    """Write a checkpoint in stages, replacing an earlier one at its path; all processes iterate together.
 
-    All processes must construct it together and call `gather` together. `write` and `put_in_place` need no
-    other process, so a thread can run them while the processes train. Only the leader removes the folder,
-    and only before it is put in place.
+    Files are written into a folder beside the path and forced to disk; then the leader renames it. Until
+    then only the leader removes the folder, also if a stage fails or the generator is closed.
 
-    Attributes:
-        leads: Whether this process makes, renames and removes the folder: the leader, or of a run in a store
-            the first process of each machine.
+    Args:
+        checkpoint: The path and the facts; the entries of its files are added.
+        files: The files of this process, as `own_files` yields them.
+        exchange: Exchange between the processes.
+        mirror: The run in a store to which it belongs.
+        submit: Given the work of a stage, which needs no other process, before each yield; returns a function
+            that waits for it and raises its error.
+        then: Called in processes that lead once the checkpoint is in place.
+
+    Raises:
+        CheckpointError, StoreError: Writing or sending failed; the earlier checkpoint stays.
     """
+    leads, path = leads_folder(exchange, mirror), checkpoint.path
+    beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
+    own: dict[str, dict[str, Any]] = {}
 
-    def __init__(
-        self, path: Path, exchange: Exchange, facts: dict[str, Any], mirror: RunMirror | None = None
-    ) -> None:
-        """Make the folder; raises CheckpointError.
+    def make_folder() -> None:
+        with writing(path):
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir(parents=True)
 
-        Args:
-            path: The checkpoint's final path.
-            exchange: The group of processes.
-            facts: Plain JSON values to keep beside the tensors.
-            mirror: The run in a store to which the checkpoint belongs.
-        """
-        self.mirror, self.leads = mirror, leads_folder(exchange, mirror)
-        self.path, self.exchange, self.facts = path, exchange, facts
-        self.beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
-        self.files: dict[str, dict[str, Any]] = {}
-        by_some(exchange, self.leads, self._make_folder, "checkpoint")
+    def write_files() -> None:
+        with writing(path):
+            for name, tensors in files:
+                digest = write(beside / name, tensors)
+                force_to_disk(beside / name)
+                own[name] = {"bytes": (beside / name).stat().st_size, "sha256": digest}
+            if mirror is not None:
+                mirror.send(beside, own)
 
-    def _make_folder(self) -> None:
-        with writing(self.path):
-            shutil.rmtree(self.beside, ignore_errors=True)
-            self.beside.mkdir(parents=True)
-
-    def write(self, files: Iterable[tuple[str, Mapping[str, Tensor]]]) -> Written:
-        """Write files of this process and force them to disk; an error is returned, not raised."""
-        written: dict[str, dict[str, Any]] = {}
-        try:
-            with writing(self.path):
-                for name, tensors in files:
-                    file = self.beside / name
-                    digest = write(file, tensors)
-                    force_to_disk(file)
-                    written[name] = {"bytes": file.stat().st_size, "sha256": digest}
-                if self.mirror is not None:
-                    self.mirror.send(self.beside, written)
-        except WidenetError as error:
-            return error
-        return written
-
-    def gather(self, written: Written) -> None:
-        """Share with all processes what each wrote; if one failed, all raise its error."""
-        for own in self.exchange.collect(written, "checkpoint"):
-            if isinstance(own, WidenetError):
-                raise own
-            self.files.update(own)
-        self.files = dict(sorted(self.files.items()))
-
-    def put_in_place(self) -> None:
-        """Write the manifest and rename the folder to its final path; for processes that lead only."""
-        with writing(self.path):
-            digest = sha256_of_contents(self.files, self.facts)
+    def put() -> None:
+        with writing(path):
             manifest = {
                 "format_version": FORMAT_VERSION,
-                "files": self.files,
-                "facts": self.facts,
-                "sha256": digest,
+                "files": dict(sorted(checkpoint.files.items())),
+                "facts": checkpoint.facts,
+                "sha256": checkpoint.digest,
             }
-            (self.beside / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-            force_to_disk(self.beside / MANIFEST)
-            put_in_place(self.beside, self.path)
+            (beside / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            force_to_disk(beside / MANIFEST)
+            put_in_place(beside, path)
+        then()
 
-    def drop(self) -> None:
-        """Remove the folder of a checkpoint that will not be put in place, if this process leads."""
-        if self.leads:
-            shutil.rmtree(self.beside, ignore_errors=True)
+    try:
+        by_some(exchange, leads, make_folder, "checkpoint")
+        written = submit(write_files)
+        yield
+        by_all(exchange, written, "checkpoint")
+        for entries in exchange.collect(own, "checkpoint"):
+            checkpoint.files.update(entries)
+        placed = submit(put if leads else lambda: None)
+        yield
+        by_all(exchange, placed, "checkpoint")
+    finally:
+        if leads:
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 def publish(
     path: Path, network: Network, facts: dict[str, Any], with_state: bool, mirror: RunMirror | None = None
 ) -> Checkpoint:
-    """Write a network as a checkpoint, replacing an earlier one at `path`.
-
-    The files are written beside the path, forced to disk, and then renamed.
+    """Write a network as a checkpoint, replacing an earlier one at `path`; see `publishing`.
 
     Args:
         path: Directory of the checkpoint.
@@ -357,18 +343,11 @@ def publish(
         facts: Plain JSON values to keep beside the tensors.
         with_state: Whether to write the optimizer's state too.
         mirror: The run in a store to which it belongs.
-
-    Raises:
-        CheckpointError, StoreError: Writing or sending failed; the earlier checkpoint stays.
     """
-    publication = Publication(path, network.exchange, facts, mirror)
-    try:
-        publication.gather(publication.write(own_files(network, with_state)))
-        by_some(network.exchange, publication.leads, publication.put_in_place, "checkpoint")
-    except BaseException:
-        publication.drop()
-        raise
-    return Checkpoint(path, publication.files, facts)
+    checkpoint, files = Checkpoint(path, {}, facts), own_files(network, with_state)
+    for _ in publishing(checkpoint, files, network.exchange, mirror, submit=lambda work: work):
+        pass
+    return checkpoint
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> str:

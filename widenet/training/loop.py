@@ -1,10 +1,11 @@
 """The training loop: epochs of steps, evaluations and checkpoints."""
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -21,7 +22,7 @@ from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
-from widenet.parallel.group import by_all, by_leader
+from widenet.parallel.group import by_leader
 from widenet.randomness import StepRandom
 from widenet.training.all_weights import (
     Launched,
@@ -35,9 +36,11 @@ from widenet.training.board import Board
 from widenet.training.checkpoint import (
     NEIGHBOURHOOD,
     TRUNK,
-    Publication,
+    Checkpoint,
+    Work,
     files_of_shard,
     own_files,
+    publishing,
     replicas_of,
 )
 from widenet.training.environment import environment
@@ -120,8 +123,9 @@ class Training:
                         started = now
                         self.report.advance(num_examples, loss)
                         is_interrupted, is_late, is_writing = answers()
-                        saving.continue_writing(is_writing)
-                        is_due = saving.falls_due(self._number(step), is_late) and not is_last
+                        if not is_writing:
+                            saving.advance()
+                        is_due = saving.is_due(self._number(step), is_late) and not is_last
                         if is_interrupted or is_due:
                             self._check_weights()
                             self._save(at_once=is_interrupted)
@@ -240,7 +244,9 @@ class Training:
         value = metrics[self.spec.evaluation.metric]
         is_best = self.state.is_best(value)
         if is_best and self.spec.keep == "best":
-            self.saving.save_best({"epoch": epoch, "metrics": metrics})
+            saving_since = monotonic()
+            self.run.save_model("best", self.network, {"epoch": epoch, "metrics": metrics})
+            self.saving.seconds += monotonic() - saving_since
         return {"evaluation_seconds": seconds, **metrics}
 
     def _publish(self, record: dict[str, Any], board: Board | None) -> bool:
@@ -342,31 +348,28 @@ class Saving:
         self.run, self.network, self.settings = run, network, run.training.checkpoints
         self.snapshot = Snapshot(network) if in_background else None
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint", initializer=keep_to_one_thread)
-        self.pending: Publication | None = None
-        self.work: Future[Any] | None = None
-        self.is_placing = self.is_overdue = self.is_closed = self.has_saved = False
-        self.newest, self.seconds = monotonic(), 0.0
+        self.stages: Generator[None, None, None] | None = None
+        self.work: Future[object] | None = None
+        self.is_overdue = self.is_closed = False
+        self.newest, self.early_until, self.seconds = monotonic(), 0.0, 0.0
 
     def is_late(self) -> bool:
         """Return whether the last checkpoint is `every_minutes` old, by the leader's clock."""
-        minutes = self.settings.every_minutes
-        return (
-            minutes is not None and self.network.exchange.leads and monotonic() - self.newest >= 60 * minutes
-        )
+        limit = 60 * (self.settings.every_minutes or math.inf)
+        return self.network.exchange.leads and monotonic() - self.newest >= limit
 
     def is_early(self) -> bool:
         """Return whether the newest checkpoint is not `min_seconds` old yet, by the leader's clock.
 
         The first one of a process is never early.
         """
-        is_young = self.has_saved and monotonic() - self.newest < self.settings.min_seconds
-        return self.network.exchange.leads and is_young
+        return self.network.exchange.leads and monotonic() < self.early_until
 
     def is_writing(self) -> bool:
         """Return whether this process is writing in the background."""
         return self.work is not None and not self.work.done()
 
-    def falls_due(self, step: int, is_late: bool) -> bool:
+    def is_due(self, step: int, is_late: bool) -> bool:
         """Return whether to save after a step.
 
         A checkpoint that falls due while another one is in progress starts when that one is published.
@@ -377,7 +380,7 @@ class Saving:
         """
         every = self.settings.every_steps
         self.is_overdue = self.is_overdue or is_late or (every is not None and step % every == 0)
-        return self.is_overdue and self.pending is None
+        return self.is_overdue and self.stages is None
 
     def save(self, facts: dict[str, Any], position: tuple[int, int], at_once: bool) -> None:
         """Begin a checkpoint of the current state.
@@ -392,71 +395,53 @@ class Saving:
         """
         self.finish()
         started = monotonic()
-        path, mirror = self.run.checkpoint_path(position), self.run.mirror
+        checkpoint = Checkpoint(self.run.checkpoint_path(position), {}, facts)
         snapshot = None if at_once else self.snapshot
-        self.pending = Publication(path, self.network.exchange, facts, mirror)
         files = [*own_files(self.network, with_state=True)] if snapshot is None else snapshot.take()
         if self.network.device.type == "cuda":
             torch.cuda.current_stream(self.network.device).synchronize()
-        self.work = self.thread.submit(self.pending.write, self._open(files))
+        self.stages = publishing(
+            checkpoint,
+            takewhile(lambda _: not self.is_closed, files),
+            self.network.exchange,
+            self.run.mirror,
+            self._submit,
+            lambda: self.run.point_to(checkpoint.path.name),
+        )
+        self.advance()
         self.seconds += monotonic() - started
         if snapshot is None:
             self.finish()
-        self.is_overdue, self.has_saved, self.newest = False, True, monotonic()
+        self.is_overdue, self.newest = False, monotonic()
+        self.early_until = self.newest + self.settings.min_seconds
 
-    def save_best(self, facts: Mapping[str, Any]) -> None:
-        """Publish the weights as the best so far, before this returns."""
-        started = monotonic()
-        self.run.save_model("best", self.network, facts)
-        self.seconds += monotonic() - started
+    def _submit(self, work: Work) -> Work:
+        self.work = self.thread.submit(work)
+        return self.work.result
 
-    def continue_writing(self, is_writing: bool) -> None:
-        """Start the next stage of the checkpoint in progress, unless some process is still writing.
+    def advance(self) -> None:
+        """Start the next stage of the checkpoint in progress, once every process has finished its own.
 
         Raises:
             CheckpointError: A process failed; all processes raise this.
         """
-        if self.pending is None or is_writing:
+        for _ in self.stages or ():
             return
-        if self.is_placing:
-            by_all(self.network.exchange, self._placed, "checkpoint")
-            self.pending, self.work, self.is_placing = None, None, False
-            return
-        assert self.work is not None
-        self.pending.gather(self.work.result())
-        self.work = self.thread.submit(self._place, self.pending) if self.pending.leads else None
-        self.is_placing = True
+        self.stages = None
 
     def finish(self) -> None:
         """Wait until the checkpoint in progress is published."""
         started = monotonic()
-        while self.pending is not None:
-            if self.work is not None:
-                wait([self.work])
-            self.continue_writing(is_writing=False)
+        while self.stages is not None:
+            self.advance()
         self.seconds += monotonic() - started
 
     def close(self) -> None:
         """End the thread; complete a checkpoint that is being published, and drop an earlier one."""
         self.is_closed = True
         self.thread.shutdown()
-        if self.pending is not None:
-            self.pending.drop()
-            self.pending = None
-
-    def _open(
-        self, files: Iterable[tuple[str, Mapping[str, Tensor]]]
-    ) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
-        """Yield files, and stop early once this is closed."""
-        return takewhile(lambda _: not self.is_closed, files)
-
-    def _place(self, publication: Publication) -> None:
-        publication.put_in_place()
-        self.run.point_to(publication.path.name)
-
-    def _placed(self) -> None:
-        if self.work is not None:
-            self.work.result()
+        if self.stages is not None:
+            self.stages.close()
 
 
 class Snapshot:
