@@ -8,14 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import torch
 
 from widenet.baselines.evaluate import output_name
 from widenet.data.dataset import Dataset
-from widenet.data.stream import ahead
-from widenet.devices import Ahead
 from widenet.model.network import Network
-from widenet.model.optimizers import Optimizer, StepNumbers
+from widenet.model.optimizers import Optimizer
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import exchange_for, fitted
 from widenet.plan.fit import checkpoint_bytes
@@ -26,8 +23,9 @@ from widenet.randomness import StepRandom
 from widenet.runs.training import built, device_of, elsewhere, evaluation_of, job_of, stream_of
 from widenet.stores.durable import force_to_disk
 from widenet.training.checkpoint import own_files, write
+from widenet.training.loop import steps_ahead
 from widenet.training.schedules import rates
-from widenet.training.step import Step, train_step
+from widenet.training.step import train_step
 
 _WARM_UP, _FEWEST, _SECONDS = 2, 3, 10.0
 """Steps that do not count, the fewest that do, and how long steps are measured."""
@@ -134,22 +132,13 @@ def measure(
 
 def _step_seconds(network: Network, rule: Optimizer, dataset: Dataset) -> Iterator[float]:
     """Train for some steps; yield the seconds of each."""
-    training, beside = network.layout.training, Ahead(network.device)
+    training = network.layout.training
     stream = stream_of(network.layout, dataset, network.exchange)
-    schedule = rates(training, stream.steps_per_epoch)
-
-    def made(number: int) -> Step:
-        epoch, step = divmod(number, stream.steps_per_epoch)
-        with torch.no_grad():
-            batch = stream.batch(epoch, step)
-            random = StepRandom(training.seed, epoch, step)
-            prepared = network.prepare(batch.fields, random, batch.weights)
-        return Step(prepared, random, StepNumbers(number + 1, schedule), training.gradient_norm_limit)
-
-    steps = range(stream.steps_per_epoch * training.epochs)
+    numbers = range(stream.steps_per_epoch * training.epochs)
     started = begun = time.monotonic()
-    with closing(ahead(lambda step: beside.make(lambda: made(step)), steps)) as batches:
-        for number, step in enumerate(map(beside.take, batches), start=1):
+    schedule = rates(training, stream.steps_per_epoch)
+    with closing(steps_ahead(network, stream, schedule, numbers)) as steps:
+        for number, (step, _) in enumerate(steps, start=1):
             train_step(network, rule, step)
             now = time.monotonic()
             yield now - begun

@@ -7,21 +7,21 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from time import monotonic
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.data.stream import Batch, Stream, ahead
+from widenet.data.stream import Stream, ahead
 from widenet.devices import Ahead, keep_to_one_thread
 from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.preparation import Prepared
 from widenet.parallel.group import by_leader
 from widenet.randomness import StepRandom
 from widenet.training.all_weights import (
@@ -56,12 +56,43 @@ the last of them as finished. If it returns true, which it must in all processes
 """
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A batch that was read ahead, prepared for the network."""
+def steps_ahead(
+    network: Network,
+    stream: Stream,
+    learning_rates: np.ndarray,
+    numbers: range,
+    observe: Callable[[Launched, Update], None] | None = None,
+) -> Generator[tuple[Step, float], None, None]:
+    """Yield steps of a training, prepared ahead by a thread, each with the seconds of waiting for it.
 
-    batch: Batch
-    prepared: Prepared
+    Args:
+        network: The network.
+        stream: The batches.
+        learning_rates: Learning rate of every step; see `rates`.
+        numbers: The steps, counted from 0 in the whole training.
+        observe: Called with the gradients of the last step of an epoch.
+    """
+    training, beside = network.layout.training, Ahead(network.device)
+
+    def prepared(number: int) -> Step:
+        epoch, step = divmod(number, stream.steps_per_epoch)
+        random = StepRandom(training.seed, epoch, step)
+        batch = stream.batch(epoch, step)
+        with torch.no_grad():
+            inputs = network.prepare(batch.fields, random, batch.weights)
+        return Step(
+            inputs,
+            random,
+            StepNumbers(number + 1, learning_rates),
+            training.gradient_norm_limit,
+            observe=observe if step + 1 == stream.steps_per_epoch else None,
+        )
+
+    with closing(ahead(lambda number: beside.make(lambda: prepared(number)), numbers)) as made:
+        started = time.monotonic()
+        for step in map(beside.take, made):
+            yield step, time.monotonic() - started
+            started = time.monotonic()
 
 
 class Training:
@@ -104,46 +135,53 @@ class Training:
         In both cases the newest checkpoint holds the last step.
         """
         state, saving, exchange = self.state, self.saving, self.network.exchange
+        size, per_epoch = self.stream.batch_size, self.stream.steps_per_epoch
         self.report.start(state, self.spec.epochs, self.stream.num_examples)
         with ExitStack() as stack:
             stack.callback(saving.close)
             board = stack.enter_context(closing(self._board())) if exchange.leads else None
             while not state.has_ended(self.spec):
-                with closing(self._batches()) as batches:
+                left = range(state.steps_made(per_epoch), (state.epoch + 1) * per_epoch)
+                steps = steps_ahead(self.network, self.stream, self.rates, left, self._observe)
+                with closing(steps):
                     started = time.monotonic()
-                    for ready in batches:
-                        step = ready.batch.step + 1
-                        exchange.at(self._place(step))
-                        is_last = step == self.stream.steps_per_epoch
+                    for step, waited in steps:
+                        place = f"epoch {state.epoch + 1}, step {state.step + 1}"
+                        exchange.at(place)
                         questions = [interrupted, saving.is_late, saving.is_writing]
                         answers = exchange.start_any(questions, "interruption")
-                        loss, num_examples = self._step(ready), ready.batch.num_examples
+                        try:
+                            loss = train_step(self.network, self.rule, step)
+                        except NumericsError as error:
+                            error.place = place
+                            raise
                         now = time.monotonic()
-                        state.add(loss, num_examples, now - started)
+                        num_examples = min(size, self.stream.num_examples - state.step * size)
+                        state.add(loss, num_examples, now - started, waited)
                         started = now
                         self.report.advance(num_examples, loss)
                         is_interrupted, is_late, is_writing = answers()
                         if not is_writing:
                             saving.advance()
-                        is_due = saving.is_due(self._number(step), is_late) and not is_last
+                        is_due = saving.is_due(step.numbers.number, is_late) and state.step < per_epoch
                         if is_interrupted or is_due:
                             self._check_weights()
                             self._save(at_once=is_interrupted)
                             started = time.monotonic()
                         if is_interrupted:
                             return False
-                record = self._end_epoch()
-                setting, epoch = self.spec.evaluation, state.epoch
-                if setting is not None and (epoch % setting.every_epochs == 0 or epoch == self.spec.epochs):
-                    record |= self._evaluation()
-                is_stopped = self._publish(record, board)
+                record = self._end_epoch() | self._evaluation()
+                by_leader(exchange, partial(self.run.log, record), "log")
+                if board is not None:
+                    board.add(record)
+                self.report.epoch(record)
+                is_stopped = self.after_epoch is not None and self.after_epoch(self.network, state.epoch)
                 has_ended = state.has_ended(self.spec)
                 if has_ended or is_stopped or self._is_checkpoint_due():
-                    self._save(at_once=has_ended or is_stopped)
+                    self._save(at_once=bool(has_ended or is_stopped))
                 self._log_checkpoint_seconds()
                 if is_stopped and not has_ended:
                     return False
-            self._settle()
         return True
 
     def _board(self) -> Board:
@@ -165,66 +203,19 @@ class Training:
         is_counted = self.state.epoch % self.spec.checkpoints.every_epochs == 0
         if is_kept or not is_counted or self.saving.is_overdue:
             return is_kept or is_counted
-        exchange = self.network.exchange
-        (is_early,) = exchange.start_any([self.saving.is_early], "checkpoint")()
+        (is_early,) = self.network.exchange.start_any([self.saving.is_early], "checkpoint")()
         return not is_early
-
-    def _batches(self) -> Generator[Ready, None, None]:
-        """Yield the batches of the remaining steps of the epoch, read ahead.
-
-        Counts the seconds spent waiting for them.
-        """
-        beside = Ahead(self.network.device)
-        steps = range(self.state.step, self.stream.steps_per_epoch)
-        with closing(ahead(lambda step: beside.make(lambda: self._ready(step)), steps)) as made:
-            batches = map(beside.take, made)
-            while True:
-                started = time.monotonic()
-                ready = next(batches, None)
-                if ready is None:
-                    return
-                self.state.reading_seconds += time.monotonic() - started
-                yield ready
-
-    def _ready(self, step: int) -> Ready:
-        """Return the batch of step `step` of the current epoch, prepared."""
-        batch = self.stream.batch(self.state.epoch, step)
-        with torch.no_grad():
-            return Ready(batch, self.network.prepare(batch.fields, self._random(batch), batch.weights))
-
-    def _random(self, batch: Batch) -> StepRandom:
-        return StepRandom(self.spec.seed, batch.epoch, batch.step)
-
-    def _step(self, ready: Ready) -> float:
-        """Train the network on a batch; return its loss before the step."""
-        batch = ready.batch
-        is_last = batch.step + 1 == self.stream.steps_per_epoch
-        step = Step(
-            ready.prepared,
-            self._random(batch),
-            self._numbers(batch.step + 1),
-            self.spec.gradient_norm_limit,
-            observe=self._observe if is_last else None,
-        )
-        try:
-            return train_step(self.network, self.rule, step)
-        except NumericsError as error:
-            error.place = self._place(batch.step + 1)
-            raise
 
     def _end_epoch(self) -> dict[str, Any]:
         """Bring all weights to the end of the epoch; return its line of the log, without metrics."""
+        state, made = self.state, self.state.steps_made(self.stream.steps_per_epoch)
         self.saving.finish()
-        self._settle()
+        settle(self.network, self.rule, self.rates, made)
         self._check_weights()
-        state, rate = self.state, self._numbers(self.state.step).rate
-        record = {**state.end_epoch(), "learning_rate": rate}
+        record = {**state.end_epoch(), "learning_rate": float(self.rates[made])}
         if self.spec.l1 or self.spec.l2:
             record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
-        if state.start_examples and state.epoch == 1:
-            record["start_loss"] = state.start_loss
-        record["norms"] = norms_of_weights(self.network) | state.norms
-        state.norms = {}
+        record["norms"] = norms_of_weights(self.network) | record["norms"]
         return record
 
     def _observe(self, launched: Launched, update: Update) -> None:
@@ -234,32 +225,21 @@ class Training:
         self.state.norms = update.norms() | activations
 
     def _evaluation(self) -> dict[str, Any]:
-        """Evaluate the network; return the metrics for the log."""
-        assert self.evaluate is not None
-        assert self.spec.evaluation is not None
-        started, epoch = time.monotonic(), self.state.epoch
+        """Evaluate the network if that is due after this epoch; return the metrics for the log."""
+        setting, epoch = self.spec.evaluation, self.state.epoch
+        if setting is None or self.evaluate is None:
+            return {}
+        if epoch % setting.every_epochs and epoch != self.spec.epochs:
+            return {}
+        started = time.monotonic()
         metrics = self.evaluate(self.network)
         seconds = round(time.monotonic() - started, 3)
         self.network.exchange.at(f"end of epoch {epoch}")
-        value = metrics[self.spec.evaluation.metric]
-        is_best = self.state.is_best(value)
-        if is_best and self.spec.keep == "best":
+        if self.state.is_best(metrics[setting.metric]) and self.spec.keep == "best":
             saving_since = monotonic()
             self.run.save_model("best", self.network, {"epoch": epoch, "metrics": metrics})
             self.saving.seconds += monotonic() - saving_since
         return {"evaluation_seconds": seconds, **metrics}
-
-    def _publish(self, record: dict[str, Any], board: Board | None) -> bool:
-        """Give the line of a finished epoch to the log, TensorBoard, the report and `after_epoch`.
-
-        Returns:
-            Whether `after_epoch` stops the training.
-        """
-        by_leader(self.network.exchange, lambda: self.run.log(record), "log")
-        if board is not None:
-            board.add(record)
-        self.report.epoch(record)
-        return self.after_epoch is not None and self.after_epoch(self.network, self.state.epoch) is True
 
     def _log_checkpoint_seconds(self) -> None:
         """Add to the line of the epoch how long it waited for checkpoints."""
@@ -276,25 +256,10 @@ class Training:
         )
         self.saving.save(facts.to_json(), (self.state.epoch, self.state.step), at_once)
 
-    def _numbers(self, step: int) -> StepNumbers:
-        """Return the numbers of step `step` (from 1) of the current epoch."""
-        return StepNumbers(self._number(step), self.rates)
-
-    def _number(self, step: int) -> int:
-        """Return the number in the whole training of step `step` (from 1) of the current epoch."""
-        return self.state.epoch * self.stream.steps_per_epoch + step
-
-    def _place(self, step: int) -> str:
-        """Describe step `step` (from 1) of the current epoch to a person."""
-        return f"epoch {self.state.epoch + 1}, step {step}"
-
-    def _settle(self) -> None:
-        settle(self.network, self.rule, self.rates, self.state.steps_made(self.stream.steps_per_epoch))
-
     def _check_weights(self) -> None:
         """Raise if weights are not finite or differ between processes, so that they are never saved."""
         state = self.state
-        progress = [
+        progress = (
             state.epoch,
             state.step,
             state.loss_sum,
@@ -302,8 +267,8 @@ class Training:
             state.best,
             state.best_epoch,
             state.waited,
-        ]
-        check_weights(self.network, repr(progress), self._place(state.step))
+        )
+        check_weights(self.network, repr(progress), f"epoch {state.epoch + 1}, step {state.step}")
 
 
 @contextmanager

@@ -55,12 +55,13 @@ class LoopState:
         stop_after = None if training.evaluation is None else training.evaluation.stop_after
         return self.epoch >= training.epochs or (stop_after is not None and self.waited >= stop_after)
 
-    def add(self, loss: float, num_examples: int, seconds: float) -> None:
-        """Count a finished step."""
+    def add(self, loss: float, num_examples: int, seconds: float, waited: float) -> None:
+        """Count a finished step, which took some seconds, of which it waited some for its batch."""
         self.step += 1
         self.loss_sum += loss * num_examples
         self.examples += num_examples
         self.seconds += seconds
+        self.reading_seconds += waited
         if self.epoch == 0 and self.start_examples < _START_EXAMPLES:
             self.start_examples += num_examples
             self.start_loss += (loss - self.start_loss) * num_examples / self.start_examples
@@ -68,16 +69,19 @@ class LoopState:
     def end_epoch(self) -> dict[str, Any]:
         """Begin the next epoch; return the log entries of the finished one."""
         seconds = max(self.seconds, 1e-9)
-        record = {
+        record: dict[str, Any] = {
             "epoch": self.epoch + 1,
             "loss": self.loss_sum / max(self.examples, 1),
             "seconds": round(seconds, 3),
             "reading_seconds": round(self.reading_seconds, 3),
             "examples_per_second": round(self.examples / seconds, 1),
+            "norms": self.norms,
         }
+        if self.start_examples and self.epoch == 0:
+            record["start_loss"] = self.start_loss
         self.epoch, self.step = self.epoch + 1, 0
         self.loss_sum, self.examples = 0.0, 0
-        self.seconds = self.reading_seconds = 0.0
+        self.seconds, self.reading_seconds, self.norms = 0.0, 0.0, {}
         return record
 
     def is_best(self, value: float) -> bool:
