@@ -41,7 +41,7 @@ CONFINED = {
     "optuna": ("widenet/tuning/",),
     **dict.fromkeys(("azure", "pyarrow.fs"), ("widenet/stores/",)),
     "pyspark": ("widenet/spark/",),
-    "pydantic": ("widenet/spec/", "widenet/data/manifest.py"),
+    "pydantic": ("widenet/spec/", "widenet/data/manifest.py", "widenet/training/run_directory.py"),
     "typer": ("widenet/cli/", "widenet/demo", "widenet/dsstne/commands/"),
     "rich": ("widenet/cli/", "widenet/runs/progress.py"),
     **dict.fromkeys(("prometheus_client", "uvicorn"), ("widenet/serve/",)),

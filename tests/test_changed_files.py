@@ -103,7 +103,7 @@ def everything(run, data):
     directory.check_dataset(data)
     model = Model.load(run)
     names = directory.vocabulary("items")
-    checkpoints = [find() for find in directory.candidates()]
+    checkpoints = [*map(directory.checkpoint, directory.checkpoints())]
     built = build(directory.layout, Exchange(2), counts={})
     state = LoopState(**checkpoints[0].facts["state"])
     for checkpoint in (*checkpoints, directory.best(state.epoch, state.best_epoch)):

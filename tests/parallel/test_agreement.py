@@ -131,7 +131,7 @@ def test_processes_with_other_work_refuse_before_anything_is_written(data, run, 
         ({"training": {**TRAINING, "batch_size": 3}}, "training.json batch_size"),
         ({"training": {**TRAINING, "shards": 3}}, "training.json shards"),
         ({"training": {**TRAINING, "optimizer": "sgd"}}, "training.json optimizer.kind"),
-        ({"network": fewer}, "network.json layers[2].kind"),
+        ({"network": fewer}, "network.json layers[deep].kind"),
         ({"resume": True}, "resume"),
         ({"start_from": run}, "weights to start from"),
     ]
@@ -169,13 +169,13 @@ def test_processes_that_read_different_checkpoints_refuse_and_leave_them_as_they
     (other / "checkpoints" / "latest").write_text(f"{older}\n")
     assert_refused(
         groups(2)(resumed, [one, other], data),
-        "newest checkpoint",
+        "checkpoints, newest first",
     )
     other = copied("fewer")
     shutil.rmtree(other / "checkpoints" / older)
     assert_refused(
         groups(2)(resumed, [one, other], data),
-        "checkpoints",
+        "checkpoints, newest first",
     )
     other = copied("of another time")
     manifest = other / "checkpoints" / newest / "manifest.json"

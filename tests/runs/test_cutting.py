@@ -151,7 +151,7 @@ def test_what_a_kill_leaves_is_no_obstacle(moment, books, fingerprint, tmp_path,
             patch.setattr("widenet.runs.training.build", kill)
         with pytest.raises(Killed):
             trained(books, tmp_path / "run")
-    assert names(tmp_path) == [".run.cut", *(["run"] if moment == "before a checkpoint" else [])]
+    assert names(tmp_path) == ["run" if moment == "before a checkpoint" else ".run.unfinished"]
     assert trained(books, tmp_path / "run").fingerprint() == fingerprint
     assert names(tmp_path) == ["run"]
     assert names(tmp_path / "run" / "data") == names(books.path)

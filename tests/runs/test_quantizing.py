@@ -148,7 +148,7 @@ def test_a_run_that_has_not_ended_is_refused(place, tmp_path):
 
 def test_it_replaces_an_earlier_run_and_what_a_killed_process_left(place, tmp_path):
     small = shutil.copytree(place / "tied", tmp_path / "small")
-    (tmp_path / ".small.0123abcd" / "vocabulary").mkdir(parents=True)
+    (tmp_path / ".small.unfinished" / "vocabulary").mkdir(parents=True)
     made = widenet.quantize(place / "plain", small, overwrite=True)
     assert made.fingerprint() == widenet.Model.load(place / "plain small").fingerprint()
     assert made.facts["made_of"] == str(place / "plain")

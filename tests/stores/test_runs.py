@@ -180,7 +180,7 @@ def test_a_validation_part_is_not_published_but_cut_again(store, tmp_path, monke
     assert (
         widenet.train(**{**words, "data": "s3://shelf/books"}, out=URI, resume=True).fingerprint() == expected
     )
-    assert not any(path.name.endswith(".cut") for path in cache.folder("runs").iterdir())
+    assert not any(path.name.endswith(".unfinished") for path in cache.folder("runs").iterdir())
 
 
 def test_work_that_the_store_lacks_is_not_overwritten(store, data, tmp_path, monkeypatch):

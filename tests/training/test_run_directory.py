@@ -100,27 +100,18 @@ def found(path):
     return RunDirectory.open(path).training if path.exists() else None
 
 
-def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_there_stays(tmp_path, run):
+def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_there_stays(tmp_path, data):
     for name in (
-        ".run.old/network.json",
-        ".run.0123abcd/vocabulary/items.arrow",
-        ".run.0123abce/mine",
+        ".run.unfinished/vocabulary/items.arrow",
         ".run.x/network.json",
-        ".runs.14/network.json",
+        ".runs.unfinished/network.json",
     ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
-    (tmp_path / ".run.01230015").touch()
-    with run.locked():
-        pass
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".run.01230015",
-        ".run.0123abce",
-        ".run.x",
-        ".runs.14",
-        "data",
-        "run",
-    ]
+    begun(tmp_path / "run", TRAINING, data)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".run.x", ".runs.unfinished", "data", "run"]
+    assert [path.name for path in (tmp_path / "run" / "vocabulary").iterdir()] == ["items.arrow"]
 
 
 @pytest.mark.parametrize(
@@ -152,26 +143,14 @@ def test_a_run_that_is_begun_is_locked_from_its_first_moment(tmp_path, data):
         pass
 
 
-def test_what_another_training_is_making_beside_a_run_stays(tmp_path, run):
-    (tmp_path / ".run.01230016").mkdir()
-    with (tmp_path / ".run.01230016" / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with run.locked():
-            pass
-        assert (tmp_path / ".run.01230016").exists()
-    with run.locked():
-        pass
-    assert not (tmp_path / ".run.01230016").exists()
-
-
 def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkeypatch):
-    put = run_path.put
-
     def other_first(beside, path, keeps_data):
-        monkeypatch.setattr(run_path, "put", put)
-        begun(path, TRAINING, data)
+        monkeypatch.undo()
+        with mistake(CheckpointError):
+            begun(path, TRAINING, data)
+        shutil.copytree(beside, path)
         (path / "checkpoints" / "epoch-00001-step-000000000").mkdir(parents=True)
-        put(beside, path, keeps_data)
+        run_path.put(beside, path, keeps_data)
 
     monkeypatch.setattr(run_path, "put", other_first)
     with mistake(CheckpointError):
@@ -286,7 +265,7 @@ def test_a_checkpoint_earlier_than_one_that_lies_there_stays_and_the_later_one_g
         "epoch-00009-step-000000000",
         "",
         "\udcff",
-        "../checkpoints/epoch-00001-step-000000000",
+        "../model",
         "e" * 5000,
         "\0",
     ],
@@ -351,7 +330,7 @@ def test_what_a_disk_damages_stops_no_more_than_it_must(run):
     assert (run.path / "log.jsonl").read_bytes() == b'{"epoch": 1}\n\xff\n'
     (run.path / "start").write_bytes(b"/runs/\0")
     with mistake(CheckpointError):
-        _ = run.start
+        RunDirectory.open(run.start)
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_the_log_as_it_was(run, monkeypatch):

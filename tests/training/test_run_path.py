@@ -4,7 +4,7 @@ import fcntl
 
 from tests.mistakes import mistake
 from widenet.errors import CheckpointError
-from widenet.training.run_path import DOCUMENTS, check, is_locked, locked, without_weights
+from widenet.training.run_path import DOCUMENTS, check, is_locked, locked
 
 
 def test_a_run_is_locked_while_it_is_trained(tmp_path):
@@ -53,9 +53,3 @@ def test_looking_at_the_lock_stops_no_training(tmp_path, monkeypatch):
         monkeypatch.setattr(fcntl, "flock", flock)
         with locked(tmp_path):
             assert refused == [fcntl.LOCK_EX | fcntl.LOCK_NB]
-
-
-def test_a_run_without_weights_is_waited_for_while_it_is_trained(tmp_path):
-    assert "is being trained" not in without_weights(tmp_path).rule
-    with locked(tmp_path):
-        assert "is being trained" in without_weights(tmp_path).rule

@@ -1,6 +1,7 @@
 """The facts that a run's checkpoints hold beside their tensors."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -19,7 +20,7 @@ FACTS = TrainingFacts(
 
 
 def test_facts_are_read_as_they_were_written():
-    assert TrainingFacts.of(json.loads(json.dumps(FACTS.to_json()))) == FACTS
+    assert TrainingFacts.of(json.loads(json.dumps(asdict(FACTS)))) == FACTS
 
 
 def test_weights_alone_say_what_they_have():
@@ -30,4 +31,4 @@ def test_weights_alone_say_what_they_have():
 @pytest.mark.parametrize("version", [None, 1, 2])
 def test_facts_of_another_version_are_refused(version):
     with mistake(CheckpointError):
-        TrainingFacts.of({**FACTS.to_json(), "version": version})
+        TrainingFacts.of({**asdict(FACTS), "version": version})

@@ -39,7 +39,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.usual import TERM, TERM_IN_ORDER
 from widenet.stores.uri import is_uri
 from widenet.training.loop import Evaluate
-from widenet.training.run_directory import RunDirectory, WeightsFacts, in_8_bits, saved_fit, with_network_of
+from widenet.training.run_directory import RunDirectory, WeightsFacts, saved_fit, with_network_of
 from widenet.training.run_path import DATA, FITTED, START, VECTORS, WHOLE, begun, write_whole
 from widenet.training.state import Report
 
@@ -167,7 +167,7 @@ def put_in_8_bits(network: Network) -> None:
 
 def _check_weights(model: Model) -> None:
     """Raise OptionError if a run cannot be put into 8 bits."""
-    if in_8_bits(model.facts):
+    if WeightsFacts.of(model.facts).in_8_bits:
         raise OptionError("is in 8 bits already", place=model.run.path)
     if not any(map(fits_in_8_bits, model.network.layout.weights.values())):
         raise OptionError(

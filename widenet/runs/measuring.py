@@ -19,7 +19,6 @@ from widenet.plan.fit import checkpoint_bytes
 from widenet.plan.layout import Layout, WeightsIn, steps_per_epoch
 from widenet.predict.restrictions import Histories, rows_a_block
 from widenet.predict.top_k import Filter
-from widenet.randomness import StepRandom
 from widenet.runs.training import built, device_of, elsewhere, evaluation_of, job_of, stream_of
 from widenet.stores.durable import force_to_disk
 from widenet.training.checkpoint import own_files, write

@@ -58,7 +58,6 @@ from widenet.training.run_directory import (
     RunDirectory,
     TrainingFacts,
     WeightsFacts,
-    in_8_bits,
     with_network_of,
 )
 from widenet.training.run_log import log_curves
@@ -231,7 +230,7 @@ class Model:
         """
         directory = RunDirectory.open(path_of("run", arguments.run))
         checkpoint = directory.model()
-        is_small = in_8_bits(checkpoint.facts)
+        is_small = WeightsFacts.of(checkpoint.facts).in_8_bits
         if is_small and arguments.device not in (None, "cpu"):
             rule = f"must be cpu for {shown(arguments.run)}, whose weights are in 8 bits"
             raise OptionError(rule, option="device", value=arguments.device)

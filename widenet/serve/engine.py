@@ -69,7 +69,7 @@ from widenet.serve.requests import (
     Unknown,
 )
 from widenet.sparse import SparseBatch, from_rows, stacked
-from widenet.training.run_directory import RunDirectory, in_8_bits
+from widenet.training.run_directory import RunDirectory, WeightsFacts
 
 _SHOWN = 5
 
@@ -673,7 +673,7 @@ def about_model(model: Model, people: People, fingerprint: str, run_name: str, n
         fingerprint=fingerprint,
         run=run_name,
         num_items=num_items,
-        in_8_bits=in_8_bits(model.facts),
+        in_8_bits=WeightsFacts.of(model.facts).in_8_bits,
         has_users=people.users is not None,
         parts=[*people.parts()],
         can_explain=is_sparse and why_no_shares(spec) is None,

@@ -1,7 +1,7 @@
 """Documents: JSON text becomes a frozen typed model, or one error about the first mistake."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -171,6 +171,21 @@ class Document(Spec, metaclass=_DocumentMeta):
     def to_json(self) -> str:
         """Return the document as indented JSON text with every default."""
         return json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+
+
+def leaves_of(values: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every simple value within others and its place, such as `layers[taste].units`.
+
+    Objects with a name stand in a list under their names.
+    """
+    if isinstance(values, Mapping):
+        for name, inner in values.items():
+            yield from leaves_of(inner, f"{place}.{name}" if place else str(name))
+    elif isinstance(values, list) and values and all(isinstance(inner, Mapping) for inner in values):
+        for position, inner in enumerate(values):
+            yield from leaves_of(inner, f"{place}[{inner.get('name', position)}]")
+    else:
+        yield place, values
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

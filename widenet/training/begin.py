@@ -1,7 +1,6 @@
 """Begins or resumes a training: its run directory, and the state of its loop."""
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from widenet.training.environment import (
     facts_of_checkpoint,
 )
 from widenet.training.run_directory import RunDirectory, TrainingFacts, record_of
-from widenet.training.run_path import DATA, beside, launch_note, take, write_whole, writing
+from widenet.training.run_path import DATA, beside, launch_note, take, write_whole
 from widenet.training.start import check_vectors, load_start, load_vectors, match_start
 from widenet.training.state import LoopState, Report
 
@@ -69,8 +68,8 @@ def begun(
     def begin() -> None:
         if resume:
             stack.enter_context(RunDirectory.open(path).locked())
-            with writing(path):
-                take(dataset.path, path, path)  # made anew where the folder of the run was lost
+            if dataset.path.parent == beside(path):
+                take(path)  # made anew where the folder of the run was lost
             return
         if start is not None:
             match_start(start, layout, dataset)
@@ -79,11 +78,14 @@ def begun(
 
     def check() -> tuple[RunDirectory, Dataset]:
         run, data = RunDirectory.open(path), dataset_of_run(dataset, path)
+        if (run.path / "model").is_dir() and not run.checkpoints():
+            rule = "holds a model, but no checkpoint that its training could go on from"
+            raise CheckpointError(rule, place=path)
         _check_documents(run, layout.network, layout.training)
         run.check_dataset(data)
         _check_descriptions(run, data, layout)
         _check_start(run, start)
-        return replace(run.bound(layout), mirror=mirror), data
+        return replace(run, _bound=layout, mirror=mirror), data
 
     leads = leads_folder(exchange, mirror)
     by_some(exchange, leads, begin, "run directory")
@@ -169,17 +171,17 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
     """
     state = LoopState()
     problem: CheckpointError | None = None
-    check_agreement(network.exchange, run.listing())
-    for find in run.candidates():
+    paths = run.checkpoints()
+    names = ", ".join(path.name for path in paths)
+    check_agreement(network.exchange, {"checkpoints, newest first": names or "none"})
+    for path in paths:
         try:
-            checkpoint = _read(run, network, dataset, find)
+            checkpoint = _read(run, network, dataset, path)
         except CheckpointError as error:
             problem = problem or error
             continue
-        if checkpoint is None:
-            continue
         if problem is not None:
-            report.say(f"{problem} Resuming from {checkpoint.path.name} instead.")
+            report.say(f"{problem} Resuming from {path.name} instead.")
         facts = TrainingFacts.of(checkpoint.facts)
         state = facts.state
         changed = changes(facts.environment, network.device)
@@ -191,7 +193,6 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
     else:
         if problem is not None:
             raise problem
-        by_leader(network.exchange, lambda: _check_unfinished(run), "run")
         load_start(run.start, network, dataset, report.say)
         load_vectors(run, network, dataset, report.say)
     if run.training.keep == "best" and (epoch := state.best_epoch) is not None:
@@ -201,27 +202,15 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
     return state
 
 
-def _check_unfinished(run: RunDirectory) -> None:
-    """Raise CheckpointError if a training from its beginning would replace a model."""
-    if (run.path / "model").is_dir():
-        rule = "holds a model, but no checkpoint that its training could go on from"
-        raise CheckpointError(rule, place=run.path)
+def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> Checkpoint:
+    """Read a checkpoint into a network after checking it; an error in one process is raised in all.
 
-
-def _read(
-    run: RunDirectory, network: Network, dataset: Dataset, find: Callable[[], Checkpoint | None]
-) -> Checkpoint | None:
-    """Read a checkpoint into a network after checking it; an error in one process is raised in all."""
-    checkpoint = by_all(network.exchange, find, "checkpoint")
+    Raises:
+        CheckpointError: The checkpoint cannot be read.
+        FitError, OptionError: Resuming would not give the bits of an undisturbed training.
+    """
+    checkpoint = by_all(network.exchange, lambda: run.checkpoint(path), "checkpoint")
     check_agreement(network.exchange, facts_of_checkpoint(checkpoint))
-    if checkpoint is not None:
-        _check_resumable(run, checkpoint, dataset, network)
-        checkpoint.load_into(network, with_state=True)
-    return checkpoint
-
-
-def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset, network: Network) -> None:
-    """Raise FitError or OptionError if resuming would not give the bits of an undisturbed training."""
     facts, now = TrainingFacts.of(checkpoint.facts), environment(network.device)
     before = facts.environment
     if facts.examples != dataset.digest:
@@ -233,3 +222,5 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
     if (before[COMPILED] == NOT_COMPILED) != (now[COMPILED] == NOT_COMPILED):
         rule = f'was begun with compiled code "{before[COMPILED]}", which rounds in its own way'
         raise FitError(rule, place=run.path, value=now[COMPILED])
+    checkpoint.load_into(network, with_state=True)
+    return checkpoint

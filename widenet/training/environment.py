@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +21,7 @@ from widenet.parallel.agreement import Facts, check_agreement
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import exchange_for, num_processes
 from widenet.plan.machine import available_threads
-from widenet.spec.document import Document
+from widenet.spec.document import Document, leaves_of
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.state import ARITHMETIC
 
@@ -123,10 +123,10 @@ def check_in_common(
         return
     facts = {} if dataset is None else facts_of_dataset(dataset)
     for document in documents:
-        facts.update(_leaves(json.loads(document.to_json()), f"{document.usual_name} "))
-    facts.update(more)
-    facts.update(environment(device))
-    check_agreement(exchange_for(num_processes(), device), facts)
+        leaves = leaves_of(document.model_dump(mode="json"))
+        facts |= {f"{document.usual_name} {place}": json.dumps(value) for place, value in leaves}
+    exchange = exchange_for(num_processes(), device)
+    check_agreement(exchange, {**facts, **more, **environment(device)})
 
 
 def check_same_dataset(exchange: Exchange, dataset: Dataset) -> None:
@@ -143,10 +143,8 @@ def facts_of_dataset(dataset: Dataset) -> dict[str, str]:
     return {"dataset digest": dataset.digest, "dataset fields": digest}
 
 
-def facts_of_checkpoint(checkpoint: Checkpoint | None) -> dict[str, str]:
+def facts_of_checkpoint(checkpoint: Checkpoint) -> dict[str, str]:
     """Return the facts that identify a checkpoint."""
-    if checkpoint is None:
-        return {"checkpoint": "none"}
     return {"checkpoint": checkpoint.path.name, "checkpoint digest": checkpoint.digest}
 
 
@@ -157,20 +155,6 @@ def facts_of_options(resume: bool, start: Path | None) -> dict[str, str]:
         resume: Whether the training resumes.
         start: Run whose weights it begins with; identified by their digest.
     """
-    digest = "none"
-    if start is not None:
-        manifest = start / "model" / "manifest.json"
-        digest = sha256_of(manifest) if manifest.is_file() else "missing"
+    manifest = None if start is None else start / "model" / "manifest.json"
+    digest = sha256_of(manifest) if manifest is not None and manifest.is_file() else "none"
     return {"resume": str(resume), "weights to start from": digest}
-
-
-def _leaves(values: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Yield the plain values inside a JSON value: ("training.json optimizer.kind", "adam")."""
-    if isinstance(values, dict) and values:
-        for name, value in values.items():
-            yield from _leaves(value, f"{place}{'' if place.endswith(' ') else '.'}{name}")
-    elif isinstance(values, list) and values:
-        for number, value in enumerate(values):
-            yield from _leaves(value, f"{place}[{number}]")
-    else:
-        yield place, json.dumps(values)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
 from time import monotonic
@@ -254,7 +255,7 @@ class Training:
             environment(self.network.device),
             self.run.digests,
         )
-        self.saving.save(facts.to_json(), (self.state.epoch, self.state.step), at_once)
+        self.saving.save(asdict(facts), (self.state.epoch, self.state.step), at_once)
 
     def _check_weights(self) -> None:
         """Raise if weights are not finite or differ between processes, so that they are never saved."""

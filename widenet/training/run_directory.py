@@ -3,15 +3,16 @@
 import hashlib
 import io
 import json
-import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, FiniteFloat, PositiveInt, TypeAdapter
 
 from widenet.data.attributes import Attributes
 from widenet.data.dataset import Dataset
@@ -38,7 +39,6 @@ from widenet.training.run_path import (
     check_run,
     locked,
     values,
-    without_weights,
     write_whole,
     writing,
 )
@@ -48,72 +48,59 @@ RECORDED = "documents"
 """The fact of a checkpoint that holds the digests of `DOCUMENTS`."""
 
 _FOR_PREDICTIONS = ("network.json", RUN_FIELDS)
-KINDS = ("sparse", "dense", "sequence")
 _BLOCK = 65_536
 
 
-@dataclass(frozen=True)
-class FieldRecord:
-    """Facts of a dataset's field.
+class FieldRecord(BaseModel, frozen=True, strict=True, extra="forbid"):
+    """Facts of a dataset's field."""
 
-    Attributes:
-        kind: "sparse", "dense" or "sequence".
-        width: Number of features, or numbers of an example.
-        min_value: Smallest stored value; 1 without values.
-        max_value: Largest stored value; 1 without values.
-        vocabulary_digest: SHA-256 over the ids of the features, in order; None without a vocabulary.
-        vocabulary_sha256: SHA-256 of the run's vocabulary file; None without one.
-        whole_numbers: Whether the ids of the features were numbers in the data.
-        attributes_sha256: SHA-256 of the run's file of the features' attributes; None without one.
-        described: Number of attributes of each description of the features, by name.
-        described_sha256: SHA-256 of the dataset's file of descriptions; None without one.
-
-    Raises:
-        ValueError: No field can have these facts.
-    """
-
-    kind: str
-    width: int
-    min_value: float
-    max_value: float
+    kind: Literal["sparse", "dense", "sequence"]
+    width: PositiveInt
+    """Number of features, or numbers of an example."""
+    min_value: FiniteFloat
+    """Smallest stored value; 1 without values."""
+    max_value: FiniteFloat
+    """Largest stored value; 1 without values."""
     vocabulary_digest: str | None
+    """SHA-256 over the ids of the features, in order; None without a vocabulary."""
     vocabulary_sha256: str | None = None
+    """SHA-256 of the run's vocabulary file; None without one."""
     whole_numbers: bool = False
+    """Whether the ids of the features were numbers in the data."""
     attributes_sha256: str | None = None
-    described: dict[str, int] = field(default_factory=dict)
+    """SHA-256 of the run's file of the features' attributes; None without one."""
+    described: dict[str, PositiveInt] = {}
+    """Number of attributes of each description of the features, by name."""
     described_sha256: str | None = None
+    """SHA-256 of the dataset's file of descriptions; None without one."""
 
-    def __post_init__(self) -> None:
-        numbers = [self.width, *dict(self.described).values()]
-        if not (
-            self.kind in KINDS
-            and all(type(number) is int and number >= 1 for number in numbers)
-            and type(self.whole_numbers) is bool
-            and math.isfinite(self.min_value)
-            and math.isfinite(self.max_value)
-        ):
-            raise ValueError(f"{self} is no field")
+
+_RECORDS = TypeAdapter(dict[str, FieldRecord])
 
 
 def record_of(dataset: Dataset, name: str) -> FieldRecord:
     """Return the record of a dataset's field."""
     stored = dataset.field(name)
+    record = FieldRecord(
+        kind=stored.kind,
+        width=stored.width,
+        min_value=stored.min_value,
+        max_value=stored.max_value,
+        vocabulary_digest=None,
+    )
     if stored.vocabulary is None:
-        return FieldRecord(stored.kind, stored.width, stored.min_value, stored.max_value, None)
+        return record
     attributes, descriptions = dataset.attributes(name), dataset.manifest.files.get(described_file(name))
     names, whole = dataset.vocabulary(name), dataset.manifest.source.get(WHOLE_NUMBERS, [])
-    return FieldRecord(
-        stored.kind,
-        stored.width,
-        stored.min_value,
-        stored.max_value,
-        digest_of(names),
-        sha256_of(names.path),
-        isinstance(whole, list) and name in whole,
-        None if attributes is None else sha256_of(attributes.path),
-        dict(stored.described),
-        None if descriptions is None else descriptions.sha256,
-    )
+    own = {
+        "vocabulary_digest": digest_of(names),
+        "vocabulary_sha256": sha256_of(names.path),
+        "whole_numbers": isinstance(whole, list) and name in whole,
+        "attributes_sha256": None if attributes is None else sha256_of(attributes.path),
+        "described": dict(stored.described),
+        "described_sha256": None if descriptions is None else descriptions.sha256,
+    }
+    return record.model_copy(update=own)
 
 
 def copy_names(dataset: Dataset, run: Path, records: Mapping[str, FieldRecord]) -> None:
@@ -136,21 +123,6 @@ def digest_of(vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
-def write_records(path: Path, records: Mapping[str, FieldRecord]) -> None:
-    """Write the records of a run's fields to a file; raises OSError."""
-    facts = {name: asdict(record) for name, record in records.items()}
-    path.write_text(json.dumps(facts, indent=2))
-
-
-def read_records(path: Path) -> dict[str, FieldRecord]:
-    """Read the records of a run's fields; raises CheckpointError if the file is missing or damaged."""
-    try:
-        records = json.loads(path.read_text(encoding="utf-8"))
-        return {name: FieldRecord(**record) for name, record in records.items()}
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise CheckpointError(f"is damaged: {damage_of(error)}", place=path) from None
-
-
 VERSION = 3
 
 
@@ -171,6 +143,7 @@ class TrainingFacts:
     steps_per_epoch: int
     environment: Mapping[str, str]
     documents: Mapping[str, str]
+    version: int = VERSION
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "TrainingFacts":
@@ -178,17 +151,7 @@ class TrainingFacts:
         if facts.get("version") != VERSION:
             rule = f"a checkpoint must have facts of version {VERSION}"
             raise CheckpointError(rule, value=facts.get("version"))
-        return cls(
-            LoopState(**facts["state"]),
-            facts["examples"],
-            facts["steps_per_epoch"],
-            facts["environment"],
-            facts["documents"],
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the facts as a checkpoint keeps them."""
-        return {"version": VERSION, **asdict(self)}
+        return cls(**{**facts, "state": LoopState(**facts["state"])})
 
 
 @dataclass(frozen=True)
@@ -232,11 +195,6 @@ class WeightsFacts:
         if self.in_8_bits:
             return "in 8 bits"
         return "with another neighbourhood term" if self.other_term else None
-
-
-def in_8_bits(facts: Mapping[str, Any]) -> bool:
-    """Return whether the weights of a checkpoint with these facts are whole numbers in 8 bits."""
-    return "state" not in facts and WeightsFacts.of(facts).in_8_bits
 
 
 @dataclass(frozen=True)
@@ -285,16 +243,14 @@ class RunDirectory:
             fields = {name: record_of(dataset, name) for name in layout.network.fields}
             (new / "network.json").write_text(layout.network.to_json(), encoding="utf-8")
             (new / "training.json").write_text(layout.training.to_json(), encoding="utf-8")
-            write_records(new / RUN_FIELDS, fields)
+            (new / RUN_FIELDS).write_bytes(_RECORDS.dump_json(fields, indent=2))
             if start_from is not None:
                 (new / START).write_bytes(os.fsencode(start_from.resolve()))
             if vectors:
                 (new / VECTORS).write_text(json.dumps(vectors), encoding="utf-8")
             copy_names(dataset, new, fields)
-            run_path.take(dataset.path, path, new)
 
-        keeps_data = dataset.path.resolve() == (path / DATA).resolve()
-        with run_path.begun(path, fill, needed, overwrite, keeps_data, is_whole):
+        with run_path.begun(path, fill, needed, overwrite, dataset.path, is_whole):
             yield cls.open(path)
 
     @classmethod
@@ -302,7 +258,10 @@ class RunDirectory:
         """Open an existing run, or a copy of one in a store; raises CheckpointError, StoreError."""
         path = check_run(path)
         network, training = NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json")
-        fields = read_records(path / RUN_FIELDS)
+        try:
+            fields = _RECORDS.validate_json((path / RUN_FIELDS).read_bytes())
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"is damaged: {damage_of(error)}", place=path / RUN_FIELDS) from None
         for name in network.fields:
             if name not in fields:
                 raise CheckpointError(f'lacks field "{name}" of network.json', place=path / RUN_FIELDS)
@@ -317,10 +276,6 @@ class RunDirectory:
         """
         return self._bound or bind(self.network, self.training, self.fields)
 
-    def bound(self, layout: Layout) -> "RunDirectory":
-        """Return the same run with the layout of its training, so that nobody binds it again."""
-        return replace(self, _bound=layout)
-
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the directory against other trainings, and clean it up; the lock ends with the process."""
@@ -328,18 +283,14 @@ class RunDirectory:
             with writing(self.path):
                 run_path.recover(self.path)
                 run_path.recover(self.path / "checkpoints")
-                run_path.drop_unfinished(self.path)
             yield
 
     def check_dataset(self, dataset: Dataset) -> None:
         """Raise FitError unless a dataset has this run's fields and vocabularies."""
         for name, record in self.fields.items():
-            if name not in dataset.fields:
-                rule = f'has no field "{name}", which {self.path} was trained on'
-                raise FitError(rule, place=dataset.path)
-            new = record_of(dataset, name)
+            new = record_of(dataset, name) if name in dataset.fields else None
             essential = ("kind", "width", "vocabulary_digest")
-            if any(getattr(new, fact) != getattr(record, fact) for fact in essential):
+            if any(getattr(new, fact, None) != getattr(record, fact) for fact in essential):
                 rule = f'field "{name}" must have the {record.width:,} features of {self.path} in their order'
                 raise FitError(rule, place=dataset.path)
 
@@ -379,17 +330,22 @@ class RunDirectory:
             shutil.rmtree(path, ignore_errors=True)
         self.publish()
 
+    def checkpoints(self) -> list[Path]:
+        """Return the paths of the checkpoints, newest first: the one that `latest` names, then the others."""
+        folder = self.path / "checkpoints"
+        paths = sorted(folder.glob("epoch-*"), reverse=True)
+        if (pointer := folder / "latest").is_file():
+            name = pointer.read_text(encoding="utf-8", errors="replace").strip()
+            newest = folder / Path(name).name
+            paths = [newest, *(path for path in paths if path != newest)]
+        return paths
+
     def latest(self) -> Checkpoint | None:
         """Open the newest checkpoint; None if the run has none yet."""
-        pointer, name = self.path / "checkpoints" / "latest", self._latest_name()
-        if name is None:
-            return None
-        names = sorted(path.name for path in pointer.parent.glob("epoch-*") if path.is_dir())
-        if name not in names:  # also refuses a path to elsewhere
-            raise CheckpointError("must name a checkpoint beside it", place=pointer, value=name)
-        return self._opened(pointer.parent / name)
+        paths = self.checkpoints()
+        return self.checkpoint(paths[0]) if paths else None
 
-    def _opened(self, path: Path, documents: Sequence[str] = DOCUMENTS) -> Checkpoint:
+    def checkpoint(self, path: Path, documents: Sequence[str] = DOCUMENTS) -> Checkpoint:
         """Open a checkpoint of this run; raises CheckpointError if documents have changed since."""
         checkpoint = Checkpoint.open(path)
         recorded = checkpoint.facts.get(RECORDED) or {}
@@ -397,25 +353,6 @@ class RunDirectory:
             if recorded.get(name) != self.digests[name]:
                 raise CheckpointError(f"has changed since {path} was trained", place=self.path / name)
         return checkpoint
-
-    def candidates(self) -> list[Callable[[], Checkpoint | None]]:
-        """Return functions that open the checkpoints to try at a resume, in this order: latest first."""
-        pointed = self._latest_name()
-        others = sorted(
-            (path for path in (self.path / "checkpoints").glob("epoch-*") if path.name != pointed),
-            reverse=True,
-        )
-        return [self.latest, *(partial(self._opened, path) for path in others)]
-
-    def listing(self) -> dict[str, str]:
-        """Return the checkpoints that this process sees, to compare with other processes."""
-        names = sorted(path.name for path in (self.path / "checkpoints").glob("epoch-*"))
-        return {"newest checkpoint": self._latest_name() or "none", "checkpoints": ", ".join(names) or "none"}
-
-    def _latest_name(self) -> str | None:
-        """Return the name in the pointer to the newest checkpoint; None without a pointer."""
-        pointer = self.path / "checkpoints" / "latest"
-        return pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.is_file() else None
 
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
         """Publish the weights alone, as "best", or with their fingerprint as "model".
@@ -442,9 +379,7 @@ class RunDirectory:
             CheckpointError: The weights are missing or of another epoch.
         """
         path = self.path / "best"
-        if not path.is_dir():
-            raise CheckpointError(f"is missing: the weights of epoch {best_epoch}", place=path)
-        best = self._opened(path)
+        best = self.checkpoint(path)
         epoch = WeightsFacts.of(best.facts).epoch
         if epoch != best_epoch and not (isinstance(epoch, int) and epoch > state_epoch):
             raise CheckpointError(f"must hold the weights of epoch {best_epoch}", place=path, value=epoch)
@@ -459,22 +394,17 @@ class RunDirectory:
             CheckpointError: The run has neither.
         """
         if (self.path / "model").exists():
-            return self._opened(self.path / "model", _FOR_PREDICTIONS)
+            return self.checkpoint(self.path / "model", _FOR_PREDICTIONS)
         latest = self.latest()
         if latest is None:
-            raise without_weights(self.path)
+            raise CheckpointError("holds no weights yet", place=self.path)
         return latest
 
     @property
     def start(self) -> Path | None:
         """The run whose weights this one begins with; None if it begins with its initializers'."""
         path = self.path / START
-        if not path.is_file():
-            return None
-        name = path.read_bytes()
-        if not name or b"\0" in name:
-            raise CheckpointError("must hold the path of a run", place=path)
-        return Path(os.fsdecode(name))
+        return Path(os.fsdecode(path.read_bytes())) if path.is_file() else None
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
@@ -524,8 +454,6 @@ class RunDirectory:
 
 def with_network_of(run: RunDirectory, weights: Checkpoint) -> RunDirectory:
     """Return a run with the network of its weights; terms are fitted to the final ones alone."""
-    if "state" in weights.facts:
-        return run
     spec = fitted_network(WeightsFacts.of(weights.facts))
     return run if spec is None else replace(run, network=spec, _bound=None)
 

@@ -13,10 +13,9 @@ import fcntl
 import json
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -144,12 +143,6 @@ def busy(path: Path) -> CheckpointError:
     return CheckpointError("is being trained by another process", place=path)
 
 
-def without_weights(path: Path) -> CheckpointError:
-    """Return the error for a run that holds no weights yet."""
-    state = "is being trained and holds" if is_locked(path) else "holds"
-    return CheckpointError(f"{state} no weights yet", place=path)
-
-
 def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     """Check that a new run may begin at a path; bring a run back that waits there without a successor.
 
@@ -212,7 +205,7 @@ def begun(
     fill: Callable[[Path], None],
     needed: Iterable[Path],
     overwrite: bool,
-    keeps_data: bool = False,
+    data: Path | None = None,
     is_whole: bool = False,
 ) -> Iterator[None]:
     """Make a run at a path, locked within the block.
@@ -225,7 +218,8 @@ def begun(
         fill: Called with the new folder, to put the run's first files there.
         needed: See `check`.
         overwrite: See `check`.
-        keeps_data: Whether the new run trains on the dataset that a replaced run was given.
+        data: The dataset of the new run: that in the folder of `hidden`, which becomes the run; or that of a
+            replaced run, which it keeps; or another one.
         is_whole: Whether nothing stays if the block fails, since nobody resumes the run.
 
     Raises:
@@ -234,26 +228,20 @@ def begun(
     if not path.name:
         raise CheckpointError("must be a directory to make, not the current one", option="out")
     check(path, needed, overwrite)
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with ExitStack() as stack:
+    is_held, new = data == beside(path) / DATA, beside(path)
+    with nullcontext() if is_held else hidden(path), ExitStack() as stack:  # its lock survives the renaming
         try:
-            new.mkdir(parents=True)
-            stack.enter_context(locked(new))  # the lock survives the renaming
             fill(new)
             force_all_to_disk(new)
             if overwrite:
                 set_aside(path, needed)
-            put(new, path, keeps_data)
+            put(new, path, data is not None and data.resolve() == (path / DATA).resolve())
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                 _check_free(path)
                 raise busy(path) from None
             raise CheckpointError(unwritten(path, error)) from None
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
         stack.callback(settle, path)
-        with writing(path):
-            drop_unfinished(path)
         try:
             yield
         except BaseException:
@@ -279,7 +267,7 @@ def set_aside(path: Path, needed: Iterable[Path] = ()) -> None:
     with locked(path):
         _check_replaceable(path, needed)
         if waiting(path).exists() and not _has_weights(path):
-            _remove(path)
+            _discard(path, path)
         else:
             drop(path)
             path.rename(waiting(path))
@@ -301,7 +289,7 @@ def settle(path: Path) -> None:
         if _has_weights(path):
             drop(path)
         elif contents(path) == "nothing" or (path.is_dir() and _is_begun(path)):
-            _remove(path)
+            _discard(path, path)
             waiting(path).rename(path)
             force_to_disk(path.parent)
 
@@ -309,19 +297,16 @@ def settle(path: Path) -> None:
 def drop(path: Path) -> None:
     """Remove the waiting run, if there is one."""
     if waiting(path).exists():
-        # Renamed first: what a crash leaves of it is never brought back.
-        old = path.with_name(f".{path.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        waiting(path).rename(old)
-        shutil.rmtree(old, ignore_errors=True)
+        _discard(waiting(path), path)
 
 
-def _remove(path: Path) -> None:
-    """Remove what is at a path, if there is anything, so that it disappears at once."""
-    if path.exists():
-        removed = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        path.rename(removed)
-        shutil.rmtree(removed, ignore_errors=True)
+def _discard(folder: Path, path: Path) -> None:
+    """Remove a folder of the run at a path at once: what a crash leaves of it is never brought back."""
+    old = path.with_name(f".{path.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -383,23 +368,11 @@ def recover(folder: Path) -> None:
             path.unlink()
 
 
-def drop_unfinished(path: Path) -> None:
-    """Remove directories that killed trainings left beside a run, unless another process is making them.
-
-    Raises:
-        OSError: The system refuses.
-    """
-    name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]+)")
-    for folder in path.parent.iterdir():
-        with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or locked
-            if name.fullmatch(folder.name) and folder.is_dir() and _is_begun(folder):
-                with locked(folder):
-                    shutil.rmtree(folder)
-
-
 @contextmanager
-def locked(path: Path, run: Path | None = None) -> Iterator[None]:
+def locked(path: Path, run: Path | None = None) -> Iterator[IO[str]]:
     """Lock a run directory against other trainings; the lock ends with the process at the latest.
+
+    Yields the file that is locked.
 
     Args:
         path: The directory.
@@ -417,7 +390,7 @@ def locked(path: Path, run: Path | None = None) -> Iterator[None]:
                 raise busy(run or path) from None
         if not _holds(path, file):
             raise busy(run or path)
-        yield
+        yield file
 
 
 def _holds(path: Path, file: IO[str]) -> bool:
@@ -451,20 +424,19 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def hidden(path: Path) -> Iterator[Path]:
-    """Give the hidden folder beside a run or study, locked and without what a killed process left there.
+    """Give the hidden folder that becomes a run or study, locked and without what a kill has left there.
 
-    What the run or study has not taken in by the end of the block is removed.
+    If it has not become one by the end of the block, it is removed.
 
     Raises:
         CheckpointError: Another process has the folder, or it cannot be written.
     """
     folder = beside(path)
-    with writing(folder):
+    with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, path):
-        before = identity(folder)
+    with locked(folder, path) as lock:
         try:
-            with writing(folder):
+            with writing(path):
                 for entry in folder.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
@@ -472,26 +444,21 @@ def hidden(path: Path) -> Iterator[Path]:
                         entry.unlink()
             yield folder
         finally:
-            if identity(folder) == before:  # otherwise it was moved, and perhaps made anew
+            if _holds(folder, lock):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def beside(path: Path) -> Path:
-    """The hidden folder in which the dataset of a run, or a study, is made before it begins."""
-    return path.with_name(f".{path.name}.cut")
+    """The hidden folder in which a run, its dataset, or a study is made; see `hidden`."""
+    return path.with_name(f".{path.name}.unfinished")
 
 
-def take(dataset: Path, path: Path, new: Path) -> None:
-    """Move the dataset that was made for the run at a path into the folder that is, or becomes, the run.
-
-    Raises:
-        OSError: The system refuses.
-    """
-    if dataset.parent == beside(path):
-        shutil.rmtree(new / DATA, ignore_errors=True)
+def take(path: Path) -> None:
+    """Move the dataset that was made anew for a run into its folder; raises CheckpointError."""
+    with writing(path):
+        shutil.rmtree(path / DATA, ignore_errors=True)
         for name in (CUT, DATA):  # in this order: a dataset beside `CUT` may be removed with its run
-            (beside(path) / name).rename(new / name)
-    shutil.rmtree(beside(path), ignore_errors=True)
+            (beside(path) / name).rename(path / name)
 
 
 def launch_note(path: Path, mirror: RunMirror | None) -> Path:
