@@ -1,6 +1,6 @@
 """Other weights to begin with: those of another run, or vectors from files, by the ids of features."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,37 +38,38 @@ from widenet.training.run_path import VECTORS, values
 
 
 class RowCopy:
-    """Copies rows of an earlier tensor [R, ...] into a tensor of the network.
+    """Copies rows of an earlier tensor [R, ...] into tensors of the network, rounded to their types.
 
     Args:
-        target: The tensor of the network, to whose type numbers are rounded.
-        origin: Index of the earlier row for each row, int64; -1 for new rows.
+        targets: Each tensor of the network with the index of the earlier row for each of its rows, int64; -1
+            for new rows.
     """
 
-    def __init__(self, target: Tensor, origin: np.ndarray) -> None:
-        known_U = np.flatnonzero(origin >= 0)
-        self._target = target
-        self._target_U = known_U[np.argsort(origin[known_U], kind="stable")]
-        self._source_U = origin[self._target_U]
+    def __init__(self, targets: Iterable[tuple[Tensor, np.ndarray]]) -> None:
+        self._targets = []
+        for target, origin in targets:
+            known_U = np.flatnonzero(origin >= 0)
+            target_U = known_U[np.argsort(origin[known_U], kind="stable")]
+            self._targets.append((target, target_U, origin[target_U]))
 
     def needs(self, units: range) -> bool:
         """Return whether any of these earlier rows is copied."""
-        return len(self._among(units)) > 0
+        return any(len(_among(source_U, units)) for _, _, source_U in self._targets)
 
     def take(self, block: Tensor, units: range) -> None:
         """Copy the matching rows of a block that holds these earlier rows."""
-        own_U = self._among(units)
-        places_U = (self._source_U[own_U] - units.start) // units.step
-        device, target_U = self._target.device, torch.from_numpy(self._target_U[own_U])
-        rows = block.index_select(0, torch.from_numpy(places_U)).to(device, self._target.dtype)
-        put_rows(self._target, target_U.to(device), rows)
+        for target, target_U, source_U in self._targets:
+            own_U = _among(source_U, units)
+            places_U = torch.from_numpy((source_U[own_U] - units.start) // units.step)
+            rows = block.index_select(0, places_U).to(target.device, target.dtype)
+            put_rows(target, torch.from_numpy(target_U[own_U]).to(target.device), rows)
 
-    def _among(self, units: range) -> np.ndarray:
-        """Return which of the earlier rows that are copied are among these."""
-        first, last = np.searchsorted(self._source_U, (units.start, units.stop)).tolist()
-        is_own = (self._source_U[first:last] - units.start) % units.step == 0
-        own_U: np.ndarray = np.arange(first, last)[is_own]
-        return own_U
+
+def _among(source_U: np.ndarray, units: range) -> np.ndarray:
+    """Return which of some ascending rows are among these."""
+    own_U = np.arange(*np.searchsorted(source_U, (units.start, units.stop)))
+    is_own = (source_U[own_U] - units.start) % units.step == 0
+    return np.asarray(own_U[is_own])
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,19 @@ class Matched:
     left: Sequence[str]
     unused: Sequence[str]
     origins: Mapping[str, np.ndarray]
+
+    def origin_of(self, field: str, old_units: int, units: int) -> np.ndarray:
+        """Return the index of each unit of a field in the earlier run, int64 [units].
+
+        Units beyond the features have no names and keep their index.
+        """
+        origin = np.full(units, -1)
+        named = self.origins[field][:units]
+        origin[: len(named)] = named
+        before = self.run.fields[field].width
+        nameless = np.arange(max(len(named), before), min(units, old_units))
+        origin[nameless] = nameless
+        return origin
 
     def sentences(self) -> Iterator[str]:
         """Say which weights and features begin with those of the run, and which do not."""
@@ -134,35 +148,26 @@ def _counted(output: OutputLayer) -> tuple[int, float, str] | None:
     return None if term is None else (term.neighbours, term.popularity, term.order)
 
 
-def keep_neighbours(
-    before: Layout, model: Checkpoint, network: Network, origin_of: Callable[[str, int, int], np.ndarray]
-) -> None:
-    """Replace what was counted for known units by the neighbours in an earlier run; new units keep it.
-
-    Args:
-        before: The layout of the earlier run.
-        model: Its weights.
-        network: The network, whose neighbours are counted.
-        origin_of: Returns the index of each unit of a field in the earlier run, by its numbers of units there
-            and here; -1 for new units.
-    """
+def keep_neighbours(matched: Matched, network: Network) -> None:
+    """Replace what was counted for known units by the neighbours in an earlier run; new units keep it."""
+    before = matched.run.layout
     names = [output.name for output in before.network.outputs]
     for output in outputs_near(before.network, network.spec):
         assert output.neighbourhood is not None
-        shards, places = before.shards(before.units[output.name]), output.neighbourhood.neighbours
-        own = network.outputs[output.name]
-        origin = torch.from_numpy(origin_of(output.field, shards.width, own.width))
+        shards, own = before.shards(before.units[output.name]), network.outputs[output.name]
+        origin = torch.from_numpy(matched.origin_of(output.field, shards.width, own.width))
         now = torch.full((shards.width,), -1)
         now[origin[origin >= 0]] = torch.nonzero(origin >= 0)[:, 0]
         kept = []
         for shard in range(shards.count):
-            lists = NeighbourLists.blank(shards.units(shard), places, torch.device("cpu"))
+            units, places = shards.units(shard), output.neighbourhood.neighbours
+            lists = NeighbourLists.blank(units, places, torch.device("cpu"))
             file = shard_file(NEIGHBOURHOOD, names.index(output.name), shard, shards.count)
-            model.fill(file, lists.tensors())
+            matched.model.fill(file, lists.tensors())
             unit_Z, neighbour_Z, similarity_Z = lists.entries()
-            unit_Z, neighbour_Z = now[unit_Z], now[neighbour_Z]
-            is_known_Z = (unit_Z >= 0) & (neighbour_Z >= 0)
-            kept.append((unit_Z[is_known_Z], neighbour_Z[is_known_Z], similarity_Z[is_known_Z]))
+            entries = torch.stack((now[unit_Z], now[neighbour_Z]))
+            is_known_Z = (entries >= 0).all(dim=0)
+            kept.append((*entries[:, is_known_Z], similarity_Z[is_known_Z]))
         for lists in own.lists.values():
             counted = lists.entries()
             is_new_Z = origin[counted[0]] < 0
@@ -194,7 +199,7 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
         return
     matched = match_start(start, network.layout, dataset)
     last = _last_checkpoint(matched, network.layout.training)
-    by_all(network.exchange, lambda: _Loading(matched, network).load(last), "checkpoint")
+    by_all(network.exchange, lambda: _load(matched, network, last), "checkpoint")
     for sentence in matched.sentences():
         say(sentence)
 
@@ -285,99 +290,66 @@ def _last_checkpoint(matched: Matched, training: TrainingSpec) -> Checkpoint | N
 
     There is none if the runs use different optimizers, or if the model holds the weights of an earlier epoch.
     """
-    before = matched.run
-    if before.training.optimizer.kind != training.optimizer.kind:
+    before, kept = matched.run, WeightsFacts.of(matched.model.facts)
+    is_last = before.training.keep == "last" or kept.best_epoch in (None, kept.epochs)
+    if before.training.optimizer.kind != training.optimizer.kind or not is_last:
         return None
-    last, kept = before.latest(), WeightsFacts.of(matched.model.facts)
-    if last is None or (before.training.keep == "best" and kept.best_epoch not in (None, kept.epochs)):
-        return None
-    return last if TrainingFacts.of(last.facts).state.epoch == kept.epochs else None
+    last = before.latest()
+    return None if last is None or TrainingFacts.of(last.facts).state.epoch != kept.epochs else last
 
 
-@dataclass(frozen=True)
-class _Loading:
-    """Loads weights of an earlier run into a network: the shards of this process, and the trunk."""
+def _load(matched: Matched, network: Network, last: Checkpoint | None) -> None:
+    """Fill this process's shards and the trunk, and the optimizer's state if a checkpoint has it."""
+    old = matched.run.layout
+    for name in matched.names:
+        files, origin = _files_of(old, name), _rows_before(matched, network.layout, name)
+        parts = _parts(network, name)
+        for key in parts[0][1]:
+            checkpoint = matched.model if key == "weight" else last if old.weights[name].trained else None
+            if checkpoint is not None and key != _MOVED:
+                copy = RowCopy((tensors[key], origin[as_slice(units)]) for units, tensors in parts)
+                _copy_blocks(checkpoint, files, key if name in old.sharded else in_trunk(name, key), copy)
+    for name, field in _damped(old.network, network.spec).items():
+        factors = network.damping[name]
+        copy = RowCopy([(factors, matched.origin_of(field, old.units[name], len(factors)))])
+        _copy_blocks(matched.model, {TRUNK: range(old.units[name])}, f"damping.{name}", copy)
+    keep_neighbours(matched, network)
 
-    matched: Matched
-    network: Network
 
-    def load(self, last: Checkpoint | None) -> None:
-        """Fill the weights; and the optimizer's state from its last checkpoint, if there is one."""
-        old, model = self.matched.run.layout, self.matched.model
-        for name in self.matched.names:
-            for key, targets in self._targets(name).items():
-                if key == "weight":
-                    self._copy(model, name, key, targets)
-                elif last is not None and old.weights[name].trained and not key.endswith(_MOVED):
-                    self._copy(last, name, key, targets)
-        for name, field in _damped(old.network, self.network.spec).items():
-            rows, factors = old.units[name], self.network.damping[name]
-            copy = RowCopy(factors, self._origin(field, rows, len(factors)))
-            for first, block in model.blocks(TRUNK, f"damping.{name}"):
-                copy.take(block, range(first, first + len(block)))
-        keep_neighbours(old, model, self.network, self._origin)
+def _copy_blocks(checkpoint: Checkpoint, files: Mapping[str, range], key: str, copy: RowCopy) -> None:
+    """Copy the rows of a tensor that lies in files of an earlier run, a block at a time."""
+    for file, units in files.items():
+        if copy.needs(units):
+            for first, block in checkpoint.blocks(file, key):
+                copy.take(block, units[first : first + len(block)])
 
-    def _targets(self, name: str) -> dict[str, list[tuple[Tensor, range]]]:
-        """Return this process's tensors of a weight by name, each with its rows."""
-        if name not in self.network.wide:
-            trunk = self.network.trunk[name]
-            whole = {f"state.{key}": tensor for key, tensor in trunk.state.items()}
-            whole["weight"] = trunk.tensor.detach()
-            return {key: [(tensor, range(len(tensor)))] for key, tensor in whole.items()}
-        wide, targets = self.network.wide[name], dict[str, list[tuple[Tensor, range]]]()
-        for shard, part in wide.parts.items():
-            for key, tensor in part.tensors().items():
-                targets.setdefault(key, []).append((tensor, wide.shards.units(shard)))
-        return targets
 
-    def _copy(
-        self, checkpoint: Checkpoint, name: str, key: str, targets: Sequence[tuple[Tensor, range]]
-    ) -> None:
-        """Copy the rows of an earlier tensor a block at a time, or all of it if both runs hold it whole."""
-        files, rows = self._shard_files(name), self.matched.run.layout.weights[name].rows
-        if not files and name not in self.network.wide:
-            checkpoint.fill(TRUNK, {in_trunk(name, key): tensor for tensor, _ in targets})
-            return
-        origin = self._origin_of(name)
-        copies = [RowCopy(tensor, origin[as_slice(units)]) for tensor, units in targets]
-        stored = key if files else in_trunk(name, key)
-        for file, units in (files or {TRUNK: range(rows)}).items():
-            if any(copy.needs(units) for copy in copies):
-                for first, block in checkpoint.blocks(file, stored):
-                    for copy in copies:
-                        copy.take(block, units[first : first + len(block)])
+def _parts(network: Network, name: str) -> list[tuple[range, dict[str, Tensor]]]:
+    """Return this process's tensors of a weight by name, with their rows: those of each shard, or all."""
+    if name in network.wide:
+        wide = network.wide[name]
+        return [(wide.shards.units(shard), part.tensors()) for shard, part in wide.parts.items()]
+    trunk = network.trunk[name]
+    state = {f"state.{key}": tensor for key, tensor in trunk.state.items()}
+    return [(range(len(trunk.tensor)), {"weight": trunk.tensor.detach(), **state})]
 
-    def _shard_files(self, name: str) -> dict[str, range]:
-        """Return the files of a weight's shards with the units of their rows; none if it is in the trunk."""
-        old = self.matched.run.layout
-        if name not in old.sharded:
-            return {}
-        number, shards = old.sharded.index(name), old.shards(old.weights[name].rows)
-        return {
-            shard_file("wide", number, shard, shards.count): shards.units(shard)
-            for shard in range(shards.count)
-        }
 
-    def _origin_of(self, name: str) -> np.ndarray:
-        """Return the index of each row of a weight in the earlier run, int64 [rows]."""
-        layout, old = self.network.layout, self.matched.run.layout.weights[name]
-        weight = layout.weights[name]
-        if weight.split or not weight.wide:
-            return np.arange(weight.rows)
-        return self._origin(layout.rows_field(weight), old.rows, weight.rows)
+def _files_of(layout: Layout, name: str) -> dict[str, range]:
+    """Return the files of a weight with the units of their rows."""
+    rows = layout.weights[name].rows
+    if name not in layout.sharded:
+        return {TRUNK: range(rows)}
+    number, shards = layout.sharded.index(name), layout.shards(rows)
+    names = [shard_file("wide", number, shard, shards.count) for shard in range(shards.count)]
+    return {file: shards.units(shard) for shard, file in enumerate(names)}
 
-    def _origin(self, field: str, old_units: int, units: int) -> np.ndarray:
-        """Return the index of each unit in the earlier run, int64 [units].
 
-        Units beyond the features have no names and keep their index.
-        """
-        origin = np.full(units, -1)
-        named = self.matched.origins[field][:units]
-        origin[: len(named)] = named
-        before = self.matched.run.fields[field].width
-        nameless = np.arange(max(len(named), before), min(units, old_units))
-        origin[nameless] = nameless
-        return origin
+def _rows_before(matched: Matched, layout: Layout, name: str) -> np.ndarray:
+    """Return the index of each row of a weight in the earlier run, int64 [rows]."""
+    weight = layout.weights[name]
+    if weight.split or not weight.wide:
+        return np.arange(weight.rows)
+    return matched.origin_of(layout.rows_field(weight), matched.run.layout.weights[name].rows, weight.rows)
 
 
 _BLOCK_NUMBERS = 2**22
@@ -448,10 +420,9 @@ def _read(
             raise FitError(rule, place=path, value=source.columns)
         origin = _positions(vectors, source, rows, dataset)
         parts = {} if wide is None else {wide.shards.units(shard): part for shard, part in wide.parts.items()}
-        copies = [RowCopy(part.weight, origin[as_slice(units)]) for units, part in parts.items()]
+        copy = RowCopy((part.weight, origin[as_slice(units)]) for units, part in parts.items())
         for positions, block in _blocks(vectors, source):
-            for copy in copies:
-                copy.take(block, positions)
+            copy.take(block, positions)
     except (DataError, FitError) as error:
         raise type(error)(f"{vectors.place}: {error}") from None
     return sha256_of(path), int((origin >= 0).sum())
