@@ -476,7 +476,10 @@ ANEW, ON = "starts over", "resumes"
 
 LEFT = {
     "nothing": (lambda *_: None, ANEW),
-    "a run half made": (lambda out, _: (out.with_name(".run.unfinished") / "vocabulary").mkdir(parents=True), ANEW),
+    "a run half made": (
+        lambda out, _: (out.with_name(".run.unfinished") / "vocabulary").mkdir(parents=True),
+        ANEW,
+    ),
     "another run without work": (lambda out, data: a_run(out, data, seed=7), ANEW),
     "the best weights": (a_run_of_which_the_best_alone_was_saved, ANEW),
     "a checkpoint": (lambda out, data: a_run(out, data, steps=STEPS + 1), ON),
