@@ -1,34 +1,52 @@
-"""Begins or resumes a training: its run directory, and the state of its loop."""
+"""Begins or resumes a training: its run directory, its first weights, and the state of its loop.
+
+The first weights may be those of another run, or vectors from files, matched by the ids of features.
+"""
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
 from widenet.data.dataset import Dataset
-from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.data.manifest import sha256_of
+from widenet.data.vectors import Source, read_vectors
+from widenet.errors import CheckpointError, DataError, FitError, OptionError
+from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
+from widenet.model.storage import put_rows
+from widenet.model.weight import WideWeight
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_leader, by_some
 from widenet.parallel.launch import identity, launch_id, restarted
 from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
+from widenet.plan.descriptions import FileVectors, file_vectors
+from widenet.plan.tiles import as_slice
+from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores import cache
 from widenet.stores.runs import RunMirror
-from widenet.training.checkpoint import Checkpoint, leads_folder
-from widenet.training.environment import (
-    COMPILED,
-    NOT_COMPILED,
-    changes,
-    environment,
-    facts_of_checkpoint,
+from widenet.training.checkpoint import NEIGHBOURHOOD, TRUNK, Checkpoint, in_trunk, leads_folder, shard_file
+from widenet.training.environment import COMPILED, NOT_COMPILED, changes, environment, facts_of_checkpoint
+from widenet.training.run_directory import (
+    RunDirectory,
+    TrainingFacts,
+    WeightsFacts,
+    record_of,
+    with_network_of,
 )
-from widenet.training.run_directory import RunDirectory, TrainingFacts, record_of
-from widenet.training.run_path import DATA, beside, launch_note, take, write_whole
-from widenet.training.start import check_vectors, load_start, load_vectors, match_start
+from widenet.training.run_path import DATA, VECTORS, beside, launch_note, take, values, write_whole
 from widenet.training.state import LoopState, Report
 
 
@@ -224,3 +242,425 @@ def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> 
         raise FitError(rule, place=run.path, value=now[COMPILED])
     checkpoint.load_into(network, with_state=True)
     return checkpoint
+
+
+class RowCopy:
+    """Copies rows of an earlier tensor [R, ...] into tensors of the network, rounded to their types.
+
+    Args:
+        targets: Each tensor of the network with the index of the earlier row for each of its rows, int64; -1
+            for new rows.
+    """
+
+    def __init__(self, targets: Iterable[tuple[Tensor, np.ndarray]]) -> None:
+        self._targets = []
+        for target, origin in targets:
+            known_U = np.flatnonzero(origin >= 0)
+            target_U = known_U[np.argsort(origin[known_U], kind="stable")]
+            self._targets.append((target, target_U, origin[target_U]))
+
+    def needs(self, units: range) -> bool:
+        """Return whether any of these earlier rows is copied."""
+        return any(len(_among(source_U, units)) for _, _, source_U in self._targets)
+
+    def take(self, block: Tensor, units: range) -> None:
+        """Copy the matching rows of a block that holds these earlier rows."""
+        for target, target_U, source_U in self._targets:
+            own_U = _among(source_U, units)
+            places_U = torch.from_numpy((source_U[own_U] - units.start) // units.step)
+            rows = block.index_select(0, places_U).to(target.device, target.dtype)
+            put_rows(target, torch.from_numpy(target_U[own_U]).to(target.device), rows)
+
+
+def _among(source_U: np.ndarray, units: range) -> np.ndarray:
+    """Return which of some ascending rows are among these."""
+    own_U = np.arange(*np.searchsorted(source_U, (units.start, units.stop)))
+    is_own = (source_U[own_U] - units.start) % units.step == 0
+    return np.asarray(own_U[is_own])
+
+
+@dataclass(frozen=True)
+class Matched:
+    """An earlier run, and the weights that a new network begins with.
+
+    Attributes:
+        run: The earlier run, with the network of its weights.
+        model: Its weights.
+        names: Names of the weights that both have in the same sizes.
+        left: Names of the other weights of the network.
+        unused: Names of the other weights of the run.
+        origins: Index of each feature in the earlier run, by field; see `_origin`.
+    """
+
+    run: RunDirectory
+    model: Checkpoint
+    names: Sequence[str]
+    left: Sequence[str]
+    unused: Sequence[str]
+    origins: Mapping[str, np.ndarray]
+
+    def origin_of(self, field: str, old_units: int, units: int) -> np.ndarray:
+        """Return the index of each unit of a field in the earlier run, int64 [units].
+
+        Units beyond the features have no names and keep their index.
+        """
+        origin = np.full(units, -1)
+        named = self.origins[field][:units]
+        origin[: len(named)] = named
+        before = self.run.fields[field].width
+        nameless = np.arange(max(len(named), before), min(units, old_units))
+        origin[nameless] = nameless
+        return origin
+
+    def sentences(self) -> Iterator[str]:
+        """Say which weights and features begin with those of the run, and which do not."""
+        whole = len(self.names) + len(self.left)
+        lists = {"as initialized": self.left, "not used": self.unused}
+        rest = "".join(f"; {what}: {', '.join(names)}" for what, names in lists.items() if names)
+        yield f"{self.run.path}: {len(self.names)} of {whole} weights begin with its{rest}."
+        for name, origin in self.origins.items():
+            known, before = int((origin >= 0).sum()), self.run.fields[name].width
+            if known < max(len(origin), before):
+                yield (
+                    f'{self.run.path}: {known:,} features of field "{name}" begin with its weights;'
+                    f" {len(origin) - known:,} are new, and {before - known:,} of its features are gone."
+                )
+
+
+def _sizes(layout: Layout) -> dict[str, tuple[object, ...]]:
+    """Return the sizes of every weight that must be equal; rows that attributes describe are whole sums."""
+    sizes: dict[str, tuple[object, ...]] = {}
+    for name, weight in layout.weights.items():
+        has_field = weight.wide and not weight.split
+        rows = layout.rows_field(weight) if has_field else weight.rows
+        columns = layout.input_field(weight) if weight.by_columns else weight.columns
+        if weight.describes is None:
+            sizes[name] = rows, columns
+    return sizes
+
+
+def outputs_near(before: NetworkSpec, spec: NetworkSpec) -> list[OutputLayer]:
+    """Return the outputs of a network with a term whose neighbours are those of an earlier network's."""
+    old = {(output.name, output.field): _counted(output) for output in before.outputs}
+    return [
+        output
+        for output in spec.outputs
+        if output.neighbourhood is not None and old.get((output.name, output.field)) == _counted(output)
+    ]
+
+
+def _counted(output: OutputLayer) -> tuple[int, float, str] | None:
+    """Return the settings of a term on which its neighbours and similarities depend."""
+    term = output.neighbourhood
+    return None if term is None else (term.neighbours, term.popularity, term.order)
+
+
+def keep_neighbours(matched: Matched, network: Network) -> None:
+    """Replace what was counted for known units by the neighbours in an earlier run; new units keep it."""
+    before = matched.run.layout
+    names = [output.name for output in before.network.outputs]
+    for output in outputs_near(before.network, network.spec):
+        assert output.neighbourhood is not None
+        shards, own = before.shards(before.units[output.name]), network.outputs[output.name]
+        origin = torch.from_numpy(matched.origin_of(output.field, shards.width, own.width))
+        now = torch.full((shards.width,), -1)
+        now[origin[origin >= 0]] = torch.nonzero(origin >= 0)[:, 0]
+        kept = []
+        for shard in range(shards.count):
+            units, places = shards.units(shard), output.neighbourhood.neighbours
+            lists = NeighbourLists.blank(units, places, torch.device("cpu"))
+            file = shard_file(NEIGHBOURHOOD, names.index(output.name), shard, shards.count)
+            matched.model.fill(file, lists.tensors())
+            unit_Z, neighbour_Z, similarity_Z = lists.entries()
+            entries = torch.stack((now[unit_Z], now[neighbour_Z]))
+            is_known_Z = (entries >= 0).all(dim=0)
+            kept.append((*entries[:, is_known_Z], similarity_Z[is_known_Z]))
+        for lists in own.lists.values():
+            counted = lists.entries()
+            is_new_Z = origin[counted[0]] < 0
+            lists.fill(*map(torch.cat, zip(*kept, [each[is_new_Z] for each in counted], strict=True)))
+
+
+_MOVED = "moved"
+"""State that is not copied: the step that moved each row last. Steps are counted anew."""
+
+
+def load_start(start: Path | None, network: Network, dataset: Dataset, say: Callable[[str], None]) -> None:
+    """Fill a network with the weights of the run that its own run starts from, if there is one.
+
+    A weight is taken if that run has one of the same name and sizes; other weights stay as initialized. Units
+    are matched by the ids of their features, in whatever shards they are; new units keep their initial
+    weights. The optimizer's state is loaded too if both runs use the same kind of optimizer.
+
+    Args:
+        start: The other run.
+        network: The network, initialized.
+        dataset: The dataset of its training.
+        say: Called with what begins with weights of that run and what does not.
+
+    Raises:
+        CheckpointError: The other run has no finished model, or no such weights.
+        FitError: The fields of the runs do not go together.
+    """
+    if start is None:
+        return
+    matched = match_start(start, network.layout, dataset)
+    last = _last_checkpoint(matched, network.layout.training)
+    by_all(network.exchange, lambda: _load(matched, network, last), "checkpoint")
+    for sentence in matched.sentences():
+        say(sentence)
+
+
+def match_start(start: Path, layout: Layout, dataset: Dataset) -> Matched:
+    """Find what a layout begins with of a run; raises as `load_start`."""
+    before = RunDirectory.open(start)
+    if not (before.path / "model").is_dir():
+        raise CheckpointError("holds no finished model to start from", place=start)
+    model = before.model()
+    before = with_network_of(before, model)
+    facts = WeightsFacts.of(model.facts)
+    if facts.in_8_bits:
+        raise CheckpointError("has weights in 8 bits, which are not trained further", place=start)
+    described = next((own for own in layout.weights.values() if own.describes is not None), None)
+    if described is not None:
+        rule = f'does not go with described_by of layer "{described.layer}"'
+        raise CheckpointError(rule, place=start, option="start_from")
+    old, new = _sizes(before.layout), _sizes(layout)
+    names = [name for name, sizes in new.items() if old.get(name) == sizes]
+    by_index = facts.imported is not None
+    fields = _fields_of(names, before.network, layout)
+    origins = {name: _origin(before, dataset, name, by_index) for name in fields}
+    names = [name for name in names if _has_same_columns(before, layout, name, origins)]
+    left = [name for name in new if name not in names]
+    if left and not any(layout.weights[name].columns for name in names):
+        rule = f"has no weight of a name and sizes as here: {', '.join(left)}"
+        raise CheckpointError(rule, place=before.path)
+    return Matched(before, model, names, left, [name for name in old if name not in new], origins)
+
+
+def _fields_of(names: Sequence[str], before: NetworkSpec, layout: Layout) -> list[str]:
+    """Return the fields whose features are rows or columns of weights that are taken, damped, or near."""
+    weights = [layout.weights[name] for name in names]
+    of_rows = [layout.rows_field(weight) for weight in weights if weight.wide and not weight.split]
+    of_columns = [layout.input_field(weight) for weight in weights if weight.by_columns]
+    damped = _damped(before, layout.network).values()
+    near = [output.field for output in outputs_near(before, layout.network)]
+    return [*dict.fromkeys([*of_rows, *of_columns, *damped, *near])]
+
+
+def _damped(before: NetworkSpec, spec: NetworkSpec) -> dict[str, str]:
+    """Return the inputs whose damping begins with that of an earlier network, with their fields."""
+    old = {(layer.name, layer.field) for layer in before.inputs if layer.popularity_damping}
+    new = {layer.name: layer.field for layer in spec.inputs if layer.popularity_damping}
+    return {name: field for name, field in new.items() if (name, field) in old}
+
+
+def _has_same_columns(
+    before: RunDirectory, layout: Layout, name: str, origins: Mapping[str, np.ndarray]
+) -> bool:
+    """Return whether a weight has no columns of a sparse input, or the same: these are not matched by ids."""
+    weight = layout.weights[name]
+    if not weight.by_columns:
+        return True
+    field = layout.input_field(weight)
+    is_same = np.array_equal(origins[field], np.arange(before.fields[field].width))
+    return is_same and before.layout.weights[name].columns == weight.columns
+
+
+def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) -> np.ndarray:
+    """Return the index of each feature in the earlier run, int64 [features]; -1 for new features.
+
+    Args:
+        before: The earlier run.
+        dataset: The dataset of the new run.
+        field: A field of both.
+        by_index: Whether to match features by their indices, as for an imported network without names.
+    """
+    old, new = before.fields[field], record_of(dataset, field)
+    digests = old.vocabulary_digest, new.vocabulary_digest
+    if old.width == new.width and (by_index or None in digests or digests[0] == digests[1]):
+        return np.arange(new.width)
+    if None in digests:
+        rule = (
+            f'field "{field}" has {old.width:,} features in {before.path} and {new.width:,} here, and without'
+            " a vocabulary in both"
+        )
+        raise FitError(f"{rule} features cannot be matched", place=before.path)
+    origin = before.vocabulary(field).indices_of(dataset.vocabulary(field))
+    if (origin < 0).all():
+        raise FitError(f'knows no feature of field "{field}"', place=before.path)
+    return origin
+
+
+def _last_checkpoint(matched: Matched, training: TrainingSpec) -> Checkpoint | None:
+    """Return the checkpoint whose optimizer state belongs to a finished model; None without one.
+
+    There is none if the runs use different optimizers, or if the model holds the weights of an earlier epoch.
+    """
+    before, kept = matched.run, WeightsFacts.of(matched.model.facts)
+    is_last = before.training.keep == "last" or kept.best_epoch in (None, kept.epochs)
+    if before.training.optimizer.kind != training.optimizer.kind or not is_last:
+        return None
+    last = before.latest()
+    return None if last is None or TrainingFacts.of(last.facts).state.epoch != kept.epochs else last
+
+
+def _load(matched: Matched, network: Network, last: Checkpoint | None) -> None:
+    """Fill this process's shards and the trunk, and the optimizer's state if a checkpoint has it."""
+    old = matched.run.layout
+    for name in matched.names:
+        files, origin = _files_of(old, name), _rows_before(matched, network.layout, name)
+        parts = _parts(network, name)
+        for key in parts[0][1]:
+            checkpoint = matched.model if key == "weight" else last if old.weights[name].trained else None
+            if checkpoint is not None and key != _MOVED:
+                copy = RowCopy((tensors[key], origin[as_slice(units)]) for units, tensors in parts)
+                _copy_blocks(checkpoint, files, key if name in old.sharded else in_trunk(name, key), copy)
+    for name, field in _damped(old.network, network.spec).items():
+        factors = network.damping[name]
+        copy = RowCopy([(factors, matched.origin_of(field, old.units[name], len(factors)))])
+        _copy_blocks(matched.model, {TRUNK: range(old.units[name])}, f"damping.{name}", copy)
+    keep_neighbours(matched, network)
+
+
+def _copy_blocks(checkpoint: Checkpoint, files: Mapping[str, range], key: str, copy: RowCopy) -> None:
+    """Copy the rows of a tensor that lies in files of an earlier run, a block at a time."""
+    for file, units in files.items():
+        if copy.needs(units):
+            for first, block in checkpoint.blocks(file, key):
+                copy.take(block, units[first : first + len(block)])
+
+
+def _parts(network: Network, name: str) -> list[tuple[range, dict[str, Tensor]]]:
+    """Return this process's tensors of a weight by name, with their rows: those of each shard, or all."""
+    if name in network.wide:
+        wide = network.wide[name]
+        return [(wide.shards.units(shard), part.tensors()) for shard, part in wide.parts.items()]
+    trunk = network.trunk[name]
+    state = {f"state.{key}": tensor for key, tensor in trunk.state.items()}
+    return [(range(len(trunk.tensor)), {"weight": trunk.tensor.detach(), **state})]
+
+
+def _files_of(layout: Layout, name: str) -> dict[str, range]:
+    """Return the files of a weight with the units of their rows."""
+    rows = layout.weights[name].rows
+    if name not in layout.sharded:
+        return {TRUNK: range(rows)}
+    number, shards = layout.sharded.index(name), layout.shards(rows)
+    names = [shard_file("wide", number, shard, shards.count) for shard in range(shards.count)]
+    return {file: shards.units(shard) for shard, file in enumerate(names)}
+
+
+def _rows_before(matched: Matched, layout: Layout, name: str) -> np.ndarray:
+    """Return the index of each row of a weight in the earlier run, int64 [rows]."""
+    weight = layout.weights[name]
+    if weight.split or not weight.wide:
+        return np.arange(weight.rows)
+    return matched.origin_of(layout.rows_field(weight), matched.run.layout.weights[name].rows, weight.rows)
+
+
+_BLOCK_NUMBERS = 2**22
+"""Numbers of a file that are in memory together."""
+
+
+def check_vectors(layout: Layout, dataset: Dataset) -> dict[str, str]:
+    """Check the files that a layout names, before a run begins with them.
+
+    Args:
+        layout: Layout of the training.
+        dataset: Its dataset, with the ids of features; those without ids are known by their numbers.
+
+    Returns:
+        SHA-256 of each file, by the name of the weight that begins with it.
+
+    Raises:
+        DataError: A file cannot be read, or holds something else.
+        FitError: Its vectors have another length than those of the layer, or none is that of a feature.
+    """
+    return {
+        name: _read(vectors, layout.weights[name].rows, dataset)[0]
+        for name, vectors in file_vectors(layout).items()
+    }
+
+
+def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Callable[[str], None]) -> None:
+    """Fill the weights of a network whose initializer is a file.
+
+    Features that the file lacks keep the weights that they have.
+
+    Args:
+        run: Run of the network, which knows the files that it was begun with.
+        network: The network, initialized.
+        dataset: See `check_vectors`.
+        say: Called with the number of features that the file has, and of those that it lacks.
+
+    Raises:
+        DataError: See `check_vectors`; or a file has changed since the run was begun.
+        FitError: See `check_vectors`.
+    """
+    begun_with = next(values(run.path / VECTORS), {})
+
+    def load(name: str, vectors: FileVectors) -> None:
+        digest, known = _read(vectors, network.layout.weights[name].rows, dataset, network.wide[name])
+        if begun_with.get(name) not in (None, digest):
+            raise DataError(f"has changed since {run.path} was begun with it", place=vectors.spec.path)
+        width = dataset.field(vectors.field).width
+        rest = f"; {width - known:,} have none and begin as initialized" if known < width else ""
+        say(
+            f'{vectors.spec.path}: {known:,} of {width:,} features of field "{vectors.field}" begin with its'
+            f" vectors{rest}."
+        )
+
+    for name, vectors in file_vectors(network.layout).items():
+        by_all(network.exchange, partial(load, name, vectors), "vectors")
+
+
+def _read(
+    vectors: FileVectors, rows: int, dataset: Dataset, wide: WideWeight | None = None
+) -> tuple[str, int]:
+    """Load a file into the shards of a weight, or only check it; return its SHA-256 and number of rows."""
+    path = Path(vectors.spec.path)
+    try:
+        source = read_vectors([path])
+        if source.columns != vectors.columns:
+            rule = f"vectors must have {vectors.columns:,} numbers, as many as the layer"
+            raise FitError(rule, place=path, value=source.columns)
+        origin = _positions(vectors, source, rows, dataset)
+        parts = {} if wide is None else {wide.shards.units(shard): part for shard, part in wide.parts.items()}
+        copy = RowCopy((part.weight, origin[as_slice(units)]) for units, part in parts.items())
+        for positions, block in _blocks(vectors, source):
+            copy.take(block, positions)
+    except (DataError, FitError) as error:
+        raise type(error)(f"{vectors.place}: {error}") from None
+    return sha256_of(path), int((origin >= 0).sum())
+
+
+def _blocks(vectors: FileVectors, source: Source) -> Iterator[tuple[range, Tensor]]:
+    """Yield vectors with their positions, scaled, a block at a time; raises DataError."""
+    step = max(1, _BLOCK_NUMBERS // source.columns)
+    for start in range(0, len(source), step):
+        positions = range(start, min(start + step, len(source)))
+        block = torch.from_numpy(source.rows(positions.start, positions.stop)).mul_(vectors.spec.scale)
+        finite = block.isfinite().all(dim=1)
+        if not bool(finite.all()):
+            place = source.place(start + int(finite.logical_not().nonzero()[0]))
+            raise DataError("vectors must be finite numbers, also when scaled", place=place)
+        yield positions, block
+
+
+def _positions(vectors: FileVectors, source: Source, rows: int, dataset: Dataset) -> np.ndarray:
+    """Return the position of each row's vector in a file, int64 [rows]; -1 for rows without one."""
+    field = dataset.field(vectors.field)
+    if pc.count_distinct(source.keys).as_py() < len(source):
+        raise DataError("every key must be there once", place=vectors.spec.path)
+    if field.vocabulary is None:
+        ids = pa.array(np.arange(field.width)).cast(pa.string())
+    else:
+        ids = dataset.vocabulary(vectors.field).all_ids()
+    found = pc.fill_null(pc.index_in(ids, value_set=source.keys), -1)
+    origin = np.full(rows, -1)
+    origin[: field.width] = found.to_numpy(zero_copy_only=False)
+    if (origin < 0).all():
+        rule = f'no key is the id of a feature of field "{vectors.field}"'
+        raise FitError(rule, place=vectors.spec.path)
+    return origin
