@@ -22,6 +22,7 @@ from widenet.metrics.ranking import Metrics, check_ks, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer
+from widenet.parallel.agreement import check_agreement
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader, device_for, exchange_for, join
 from widenet.pictures.html import tag
@@ -53,7 +54,7 @@ from widenet.stores import cache
 from widenet.stores.uri import shown
 from widenet.training.all_weights import settle
 from widenet.training.checkpoint import Checkpoint, fingerprint
-from widenet.training.environment import check_in_common, check_same_dataset, facts_of_checkpoint
+from widenet.training.environment import check_in_common, facts_of_checkpoint, facts_of_dataset
 from widenet.training.run_directory import (
     RunDirectory,
     TrainingFacts,
@@ -270,7 +271,7 @@ class Model:
         if dataset is None:
             raise FitError("the dataset of its training is gone", place=self.run.path)
         self.run.check_dataset(dataset)
-        check_same_dataset(self.network.exchange, dataset)
+        check_agreement(self.network.exchange, facts_of_dataset(dataset))
         return dataset
 
     @method_with_fields_of(EvaluateArguments, Dataset)
@@ -512,7 +513,7 @@ def _metrics(run: str, dataset: Dataset, arguments: CompareArguments) -> Metrics
     part, output = arguments.part, arguments.output
     model = Model.load(run, arguments.device, timeout=arguments.timeout)
     network = model.network
-    check_same_dataset(network.exchange, dataset)
+    check_agreement(network.exchange, facts_of_dataset(dataset))
     warn_of_trained(model.run, network, model.facts, dataset, part, output)
     with fixed_arithmetic():
         return evaluate(

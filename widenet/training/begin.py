@@ -578,7 +578,7 @@ def check_vectors(layout: Layout, dataset: Dataset) -> dict[str, str]:
         FitError: Its vectors have another length than those of the layer, or none is that of a feature.
     """
     return {
-        name: _read(vectors, layout.weights[name].rows, dataset)[0]
+        name: _read_vectors(vectors, layout.weights[name].rows, dataset)[0]
         for name, vectors in file_vectors(layout).items()
     }
 
@@ -601,7 +601,7 @@ def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Cal
     begun_with = next(values(run.path / VECTORS), {})
 
     def load(name: str, vectors: FileVectors) -> None:
-        digest, known = _read(vectors, network.layout.weights[name].rows, dataset, network.wide[name])
+        digest, known = _read_vectors(vectors, network.layout.weights[name].rows, dataset, network.wide[name])
         if begun_with.get(name) not in (None, digest):
             raise DataError(f"has changed since {run.path} was begun with it", place=vectors.spec.path)
         width = dataset.field(vectors.field).width
@@ -615,7 +615,7 @@ def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Cal
         by_all(network.exchange, partial(load, name, vectors), "vectors")
 
 
-def _read(
+def _read_vectors(
     vectors: FileVectors, rows: int, dataset: Dataset, wide: WideWeight | None = None
 ) -> tuple[str, int]:
     """Load a file into the shards of a weight, or only check it; return its SHA-256 and number of rows."""

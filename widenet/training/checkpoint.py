@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -101,20 +100,17 @@ class Checkpoint:
         Raises:
             CheckpointError: A file is missing, damaged, or of another network; all processes raise this.
         """
-        by_all(network.exchange, lambda: self._load_own(network, with_state), "checkpoint")
+
+        def load() -> None:
+            for name, tensors in files_of(network, with_state):
+                self.fill(name, tensors)
+
+        by_all(network.exchange, load, "checkpoint")
 
     def check_files(self, network: Network) -> None:
         """Verify the weights that this process would load, without loading; an error is raised in all."""
         files = files_of(network, with_state=False)
         by_all(network.exchange, lambda: [self._checked(name) for name, _ in files], "checkpoint")
-
-    def _load_own(self, network: Network, with_state: bool) -> None:
-        shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
-        if shards - {network.layout.num_shards}:
-            rule = f"must be cut into {network.layout.num_shards} shards, as the network is"
-            raise CheckpointError(rule, place=self.path, value=max(shards))
-        for name, tensors in files_of(network, with_state):
-            self.fill(name, tensors)
 
     def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Fill tensors with those of a file, by name."""
@@ -138,8 +134,6 @@ class Checkpoint:
             return path
         if name not in self.files:
             raise CheckpointError(f"does not hold {name}: it is of another network", place=self.path)
-        if not path.is_file():
-            raise CheckpointError("is missing", place=path)
         with _reading(path):
             digest = sha256_of(path)
         if digest != self.files[name]["sha256"]:

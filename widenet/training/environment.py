@@ -18,7 +18,6 @@ from widenet.data.manifest import sha256_of
 from widenet.kernels.native import instruction_sets, sources
 from widenet.model.optimizers import is_compiled
 from widenet.parallel.agreement import Facts, check_agreement
-from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import exchange_for, num_processes
 from widenet.plan.machine import available_threads
 from widenet.spec.document import Document, leaves_of
@@ -127,11 +126,6 @@ def check_in_common(
         facts |= {f"{document.usual_name} {place}": json.dumps(value) for place, value in leaves}
     exchange = exchange_for(num_processes(), device)
     check_agreement(exchange, {**facts, **more, **environment(device)})
-
-
-def check_same_dataset(exchange: Exchange, dataset: Dataset) -> None:
-    """Raise DisagreementError in every process of an exchange if their datasets differ."""
-    check_agreement(exchange, facts_of_dataset(dataset))
 
 
 def facts_of_dataset(dataset: Dataset) -> dict[str, str]:

@@ -180,7 +180,9 @@ class Training:
                 has_ended = state.has_ended(self.spec)
                 if has_ended or is_stopped or self._is_checkpoint_due():
                     self._save(at_once=bool(has_ended or is_stopped))
-                self._log_checkpoint_seconds()
+                seconds = {"checkpoint_seconds": round(saving.seconds, 3)}
+                by_leader(exchange, partial(self.run.log_more, seconds), "log")
+                saving.seconds = 0.0
                 if is_stopped and not has_ended:
                     return False
         return True
@@ -241,11 +243,6 @@ class Training:
             self.run.save_model("best", self.network, {"epoch": epoch, "metrics": metrics})
             self.saving.seconds += monotonic() - saving_since
         return {"evaluation_seconds": seconds, **metrics}
-
-    def _log_checkpoint_seconds(self) -> None:
-        """Add to the line of the epoch how long it waited for checkpoints."""
-        waited, self.saving.seconds = round(self.saving.seconds, 3), 0.0
-        by_leader(self.network.exchange, lambda: self.run.log_more({"checkpoint_seconds": waited}), "log")
 
     def _save(self, at_once: bool) -> None:
         facts = TrainingFacts(
@@ -312,7 +309,7 @@ class Saving:
 
     def __init__(self, run: RunDirectory, network: Network, in_background: bool) -> None:
         self.run, self.network, self.settings = run, network, run.training.checkpoints
-        self.snapshot = Snapshot(network) if in_background else None
+        self.copies: dict[str, dict[str, Tensor]] | None = {} if in_background else None
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint", initializer=keep_to_one_thread)
         self.stages: Generator[None, None, None] | None = None
         self.work: Future[object] | None = None
@@ -362,8 +359,8 @@ class Saving:
         self.finish()
         started = monotonic()
         checkpoint = Checkpoint(self.run.checkpoint_path(position), {}, facts)
-        snapshot = None if at_once else self.snapshot
-        files = [*own_files(self.network, with_state=True)] if snapshot is None else snapshot.take()
+        copies = None if at_once else self.copies
+        files = [*own_files(self.network, True)] if copies is None else copied(self.network, copies)
         if self.network.device.type == "cuda":
             torch.cuda.current_stream(self.network.device).synchronize()
         self.stages = publishing(
@@ -376,7 +373,7 @@ class Saving:
         )
         self.advance()
         self.seconds += monotonic() - started
-        if snapshot is None:
+        if copies is None:
             self.finish()
         self.is_overdue, self.newest = False, monotonic()
         self.early_until = self.newest + self.settings.min_seconds
@@ -410,41 +407,29 @@ class Saving:
             self.stages.close()
 
 
-class Snapshot:
-    """A copy of what this process writes into a checkpoint; allocated by the first `take`, then reused.
+def copied(network: Network, copies: dict[str, dict[str, Tensor]]) -> Iterable[tuple[str, dict[str, Tensor]]]:
+    """Copy what this process writes into a checkpoint; memory of an earlier copy is used again.
 
     On CUDA the copy is in pinned memory, so that the device copies by itself.
     """
 
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.files: dict[str, dict[str, Tensor]] = {}
-
-    def take(self) -> Iterable[tuple[str, Mapping[str, Tensor]]]:
-        """Copy the tensors of every file of this process; the copy stays valid until the next call."""
-        network = self.network
-
-        def copy(shard: int) -> None:
-            for name, tensors in files_of_shard(network, shard, with_state=True):
-                if name.startswith(NEIGHBOURHOOD):  # training does not change them
-                    self.files[name] = tensors
-                else:
-                    self._copy(name, tensors)
-
-        network.exchange.each(copy)
-        if network.exchange.leads:
-            self._copy(TRUNK, replicas_of(network))
-        return self.files.items()
-
-    def _copy(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        copies = self.files.setdefault(name, {})
+    def copy(name: str, tensors: Mapping[str, Tensor]) -> None:
+        own = copies.setdefault(name, {})
         for key, tensor in tensors.items():
-            if key not in copies or copies[key].shape != tensor.shape:
-                copies[key] = _empty_copy(tensor)
-            copies[key].copy_(tensor.detach(), non_blocking=True)
+            if key not in own or own[key].shape != tensor.shape:
+                # With the tensor's own strides, so that copying it is one pass in order.
+                size, stride, is_far = tensor.shape, tensor.stride(), tensor.device.type == "cuda"
+                own[key] = torch.empty_strided(size, stride, dtype=tensor.dtype, pin_memory=is_far)
+            own[key].copy_(tensor.detach(), non_blocking=True)
 
+    def copy_shard(shard: int) -> None:
+        for name, tensors in files_of_shard(network, shard, with_state=True):
+            if name.startswith(NEIGHBOURHOOD):  # training does not change them
+                copies[name] = tensors
+            else:
+                copy(name, tensors)
 
-def _empty_copy(tensor: Tensor) -> Tensor:
-    """Allocate memory with a tensor's own strides, so that copying it is one pass in order."""
-    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
-    return copy.pin_memory() if tensor.device.type == "cuda" else copy
+    network.exchange.each(copy_shard)
+    if network.exchange.leads:
+        copy(TRUNK, replicas_of(network))
+    return copies.items()
