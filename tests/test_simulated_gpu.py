@@ -21,7 +21,8 @@ from widenet.kernels import native
 from widenet.knn.neighbours import Neighbours
 from widenet.predict.top_k import Tiles
 from widenet.runs import Silence
-from widenet.training.loop import Saving, Snapshot
+from widenet.training import loop
+from widenet.training.loop import Saving
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device is at hand")
@@ -186,8 +187,8 @@ def test_a_snapshot_comes_to_the_host_in_pinned_memory_and_is_resumed_to_the_sam
     monkeypatch.setattr(
         Saving, "is_writing", lambda own: own.work is not None and bool(wait([own.work]).not_done)
     )
-    copies, take = {}, Snapshot.take
-    monkeypatch.setattr(Snapshot, "take", lambda own: copies.update(take(own)) or copies.items())
+    copies, copied = {}, loop.copied
+    monkeypatch.setattr(loop, "copied", lambda *own: copies.update(copied(*own)) or copies.items())
 
     class Crash(Silence):
         def advance(self, *_):

@@ -418,8 +418,8 @@ def copied(network: Network, copies: dict[str, dict[str, Tensor]]) -> Iterable[t
         for key, tensor in tensors.items():
             if key not in own or own[key].shape != tensor.shape:
                 # With the tensor's own strides, so that copying it is one pass in order.
-                size, stride, is_far = tensor.shape, tensor.stride(), tensor.device.type == "cuda"
-                own[key] = torch.empty_strided(size, stride, dtype=tensor.dtype, pin_memory=is_far)
+                memory = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+                own[key] = memory.pin_memory() if tensor.device.type == "cuda" else memory
             own[key].copy_(tensor.detach(), non_blocking=True)
 
     def copy_shard(shard: int) -> None:

@@ -437,6 +437,10 @@ def hidden(path: Path) -> Iterator[Path]:
     with locked(folder, path) as lock:
         try:
             with writing(path):
+                own = {entry.name for entry in folder.iterdir()}
+                if {DATA, DOCUMENTS[0]} <= own and CUT not in own and not (path / DATA).exists():
+                    path.mkdir(exist_ok=True)
+                    (folder / DATA).rename(path / DATA)  # a user's, which a killed `put` had moved
                 for entry in folder.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
