@@ -13,7 +13,7 @@ from tests.mistakes import mistake
 from tests.runs.test_fitting import COLUMNS, USERS
 from tests.test_runs import After
 from widenet.data.split import split as split_dataset
-from widenet.errors import CheckpointError, DataError, OptionError
+from widenet.errors import CheckpointError, OptionError
 from widenet.training.run_directory import RunDirectory
 from widenet.training.state import Silence
 
@@ -186,14 +186,13 @@ def test_a_launch_cuts_again_for_its_own_run_alone(place, books, fingerprint, tm
     assert trained(books, tmp_path / "own").fingerprint() == fingerprint
 
 
-def test_a_dataset_that_lies_in_the_run_is_left_alone(place, tmp_path):
+def test_a_dataset_at_the_path_of_a_run_is_left_alone(place, tmp_path):
     shutil.copytree(place / "books", tmp_path / "run" / "data")
     before = inside(tmp_path)
-    with mistake(DataError):
-        trained(tmp_path / "run" / "data", tmp_path / "run")
-    assert inside(tmp_path) == before
-    begun(tmp_path / "run" / "data", tmp_path / "run", no_validation=True)
-    assert inside(tmp_path / "run" / "data").items() >= inside(place / "books").items()
+    for options in ({}, {"no_validation": True}, {"overwrite": True}):
+        with mistake(CheckpointError):
+            trained(tmp_path / "run" / "data", tmp_path / "run", **options)
+        assert inside(tmp_path) == before
 
 
 def test_all_items_are_trained_on_if_asked(place, books, tmp_path):

@@ -180,16 +180,6 @@ def test_a_dataset_at_the_path_of_a_waiting_run_is_never_removed_nor_is_the_run(
         assert (inside(run.path), names(tmp_path)) == (before, ["data", "run"])
 
 
-def test_a_dataset_that_waits_for_a_run_survives_its_failure_and_so_does_the_earlier_run(tmp_path, data, run):
-    before, of_data = inside(run.path), inside(data.path)
-    run.path.rename(tmp_path / ".run.replaced")
-    shutil.copytree(data.path, run.path / "data")
-    with replaced(run.path, data):
-        pass
-    assert inside(run.path / "data") == of_data
-    assert inside(tmp_path / ".run.replaced") == before
-
-
 def test_what_commands_have_put_into_a_run_is_replaced_with_it(run):
     for name in ("evaluations", "tensorboard"):
         (run.path / name).mkdir()

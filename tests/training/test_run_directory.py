@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.mistakes import mistake
-from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
 from widenet.model.build import build
@@ -113,25 +112,6 @@ def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_ther
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [".run.x", ".runs.unfinished", "data", "run"]
     assert [path.name for path in (tmp_path / "run" / "vocabulary").iterdir()] == ["items.arrow"]
-
-
-def test_a_dataset_that_a_killed_training_was_moving_comes_back(tmp_path, data, monkeypatch):
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    data.path.rename(tmp_path / "moved")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "moved").rename(tmp_path / "run" / "data")
-    own = Dataset.open(tmp_path / "run" / "data")
-    before = sorted(path.name for path in own.path.iterdir())
-    with monkeypatch.context() as patch:
-        patch.setattr(run_path, "put_in_place", killed)
-        patch.setattr("widenet.training.run_path.shutil.rmtree", lambda *_, **__: None)
-        with pytest.raises(KeyboardInterrupt):
-            begun(tmp_path / "run", TRAINING, own)
-    assert not own.path.exists()
-    with run_path.hidden(tmp_path / "run"):
-        assert sorted(path.name for path in own.path.iterdir()) == before
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 from widenet.data.dataset import Dataset
 from widenet.data.split import num_moving, split
 from widenet.data.words import Words
-from widenet.errors import CheckpointError, DataError
+from widenet.errors import CheckpointError
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import (
     by_all,
@@ -29,7 +29,7 @@ from widenet.runs.run_arguments import TrainArguments
 from widenet.stores.runs import RunMirror
 from widenet.training.checkpoint import leads_folder
 from widenet.training.environment import facts_of_dataset
-from widenet.training.run_path import CUT, DATA, beside, check, contents, hidden, write_whole
+from widenet.training.run_path import CUT, DATA, beside, check, hidden, write_whole
 
 _SHARES = (0.1, 0.25)
 """Shares of each user's items that are set aside: the second where nobody has enough for the first."""
@@ -152,11 +152,8 @@ def making(path: Path, cut: Cut) -> Iterator[Path]:
     """Give the folder of `hidden` for the dataset of a run, with a note on how it is cut.
 
     Raises:
-        DataError: The run has a dataset already.
         CheckpointError: See `hidden`.
     """
-    if contents(path) == "dataset":
-        raise DataError("holds a dataset, so that it cannot take one with a validation part", place=path)
     with hidden(path) as folder:
         cut.note(folder)
         yield folder

@@ -418,7 +418,7 @@ def copied(network: Network, copies: dict[str, dict[str, Tensor]]) -> Iterable[t
         for key, tensor in tensors.items():
             if key not in own or own[key].shape != tensor.shape:
                 # With the tensor's own strides, so that copying it is one pass in order.
-                memory = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+                memory = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
                 own[key] = memory.pin_memory() if tensor.device.type == "cuda" else memory
             own[key].copy_(tensor.detach(), non_blocking=True)
 

@@ -4,7 +4,7 @@ Nothing here loads torch, so that a wrong path is refused at once.
 
 A run that is to be replaced waits in a hidden folder beside the new one until that has a checkpoint. Every
 change is one renaming, so a crash at any moment leaves the earlier run at its path or in the hidden folder.
-The next training of that path brings it back, unless the new run has weights or a dataset lies there. The
+The next training of that path brings it back, unless the new run has weights. The
 earlier run is removed only when the new one has weights, and nothing is removed for it but a new run without.
 """
 
@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from widenet.errors import CheckpointError, DataError, unwritten
 from widenet.parallel.launch import is_note_of_launch
@@ -80,25 +80,18 @@ _OWN = {
 UNFINISHED = re.compile(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)")
 """Names of files and folders that are being written or replaced."""
 
-Contents = Literal["nothing", "dataset", "begun", "other"]
-"""At a path: nothing; a dataset in `DATA` alone; a run without a checkpoint, and perhaps the dataset that its
-training has cut; or anything else, such as a run with weights.
-"""
 
+def is_free(path: Path) -> bool:
+    """Return whether a run may begin at a path without replacing weights or something else.
 
-def contents(path: Path) -> Contents:
-    """Return what lies at a path where a run may begin."""
-    if not path.exists():
-        return "nothing"
+    Nothing lies there, or a run without a checkpoint, and perhaps the dataset that its training has cut.
+    """
     if not path.is_dir():
-        return "other"
+        return not path.exists()
     names = {entry.name for entry in path.iterdir()} - {LOCK}
     if all((own := UNFINISHED.fullmatch(name)) and own[1] in _OWN for name in names):
-        return "nothing"
-    names = _names(path) - {LOCK}
-    if names == {DATA} and (path / DATA / "dataset.json").is_file():
-        return "dataset"
-    return "begun" if names.issuperset(DOCUMENTS) and _is_begun(path) else "other"
+        return True
+    return _names(path).issuperset(DOCUMENTS) and _is_begun(path)
 
 
 def _names(path: Path) -> set[str]:
@@ -162,9 +155,7 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     if overwrite:
         _check_replaceable(path, needed)
         return
-    if waiting(path).exists() and contents(path) == "dataset":
-        raise CheckpointError(f"holds a dataset, and {waiting(path)} the run before", place=path)
-    if waiting(path).exists() and contents(path) != "other":
+    if waiting(path).exists() and is_free(path):
         path.mkdir(exist_ok=True)
         with locked(path):
             settle(path)
@@ -173,13 +164,13 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
 
 def _check_free(path: Path) -> None:
     """Raise CheckpointError if a path holds something that a new run must not replace."""
-    if contents(path) == "other":
+    if not is_free(path):
         raise CheckpointError("must be a new path, without resume and overwrite", place=path, option="out")
 
 
 def _check_replaceable(path: Path, needed: Iterable[Path]) -> None:
     """Raise CheckpointError unless a path is free, or a run with nothing else in its folder."""
-    if contents(path) != "other":
+    if is_free(path):
         return
     if not all((path / name).is_file() for name in DOCUMENTS):
         raise CheckpointError("must replace a run that widenet made", place=path, option="overwrite")
@@ -262,7 +253,7 @@ def set_aside(path: Path, needed: Iterable[Path] = ()) -> None:
         CheckpointError: It may not be replaced, or is being trained.
         OSError: The system refuses.
     """
-    if contents(path) != "other":
+    if is_free(path):
         return
     with locked(path):
         _check_replaceable(path, needed)
@@ -277,7 +268,7 @@ def set_aside(path: Path, needed: Iterable[Path] = ()) -> None:
 def settle(path: Path) -> None:
     """Bring a waiting run back if its successor has no weights, and drop it if it has some.
 
-    Both stay where they are if something else is at the path, or a dataset. The caller holds the lock of the
+    Both stay where they are if something else is at the path. The caller holds the lock of the
     successor.
 
     Raises:
@@ -288,7 +279,7 @@ def settle(path: Path) -> None:
     with writing(path):
         if _has_weights(path):
             drop(path)
-        elif contents(path) == "nothing" or (path.is_dir() and _is_begun(path)):
+        elif is_free(path):
             _discard(path, path)
             waiting(path).rename(path)
             force_to_disk(path.parent)
@@ -321,8 +312,6 @@ def identity(path: Path) -> tuple[int, int] | None:
 def put(new: Path, path: Path, keeps_data: bool = False) -> None:
     """Move a new run to its path; replace a run there that has no checkpoint and is not being trained.
 
-    A dataset that waits there alone in the folder `DATA` becomes part of the run.
-
     Args:
         new: The new run.
         path: Where it goes.
@@ -339,8 +328,7 @@ def put(new: Path, path: Path, keeps_data: bool = False) -> None:
     with locked(path):
         _check_free(path)  # another training of it may have begun and ended meanwhile
         # In this order: a dataset beside `CUT` may be removed with its run.
-        moved = [name for name in (CUT, DATA) if keeps_data or contents(path) == "dataset"]
-        moved = [name for name in moved if (path / name).exists()]
+        moved = [name for name in (CUT, DATA) if keeps_data and (path / name).exists()]
         for name in moved:
             (path / name).rename(new / name)
         try:
@@ -437,10 +425,6 @@ def hidden(path: Path) -> Iterator[Path]:
     with locked(folder, path) as lock:
         try:
             with writing(path):
-                own = {entry.name for entry in folder.iterdir()}
-                if {DATA, DOCUMENTS[0]} <= own and CUT not in own and not (path / DATA).exists():
-                    path.mkdir(exist_ok=True)
-                    (folder / DATA).rename(path / DATA)  # a user's, which a killed `put` had moved
                 for entry in folder.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
