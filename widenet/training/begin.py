@@ -28,9 +28,8 @@ from widenet.parallel.agreement import check_agreement
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_leader, by_some
 from widenet.parallel.launch import identity, launch_id, restarted
-from widenet.plan.descriptions import described_weights
+from widenet.plan.descriptions import FileVectors, described_weights, file_vectors
 from widenet.plan.layout import Layout
-from widenet.plan.descriptions import FileVectors, file_vectors
 from widenet.plan.tiles import as_slice
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
