@@ -9,6 +9,11 @@ from widenet.sparse import SparseBatch
 ROWS = [[5, 6], [], [7, 8, 9, 7], [4], [1, 2]]
 
 
+def times_of(positions):
+    """The time of each position."""
+    return [time for time, size in enumerate(positions.sizes) for _ in range(size)]
+
+
 def listed(positions):
     """Each position's example and feature, and the next feature where there is one."""
     following = dict(zip(positions.asking_M.tolist(), positions.next.indices.tolist(), strict=True))
@@ -19,7 +24,7 @@ def listed(positions):
 def test_positions_lie_side_by_side_in_time_the_longest_sequence_first():
     found = Positions.of(SparseBatch.from_lists(ROWS), 50, ends_ask=False)
     assert found.sizes == [4, 3, 1, 1]
-    assert found.times_N.tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 3]
+    assert times_of(found) == [0, 0, 0, 0, 1, 1, 1, 2, 3]
     first = [(2, 7, 8), (0, 5, 6), (4, 1, 2), (3, 4, None)]
     assert listed(found) == [*first, (2, 8, 9), (0, 6, None), (4, 2, None), (2, 9, 7), (2, 7, None)]
     assert found.ends_E.tolist() == [5, 9, 8, 3, 6]
@@ -30,7 +35,7 @@ def test_sequences_of_about_one_length_lie_side_by_side_as_rows_of_one_length():
     found = Positions.of(SparseBatch.from_lists(rows), 50, ends_ask=False)
     assert found.groups == [(1, 24), (2, 16), (2, 8)]
     first = {3: 0, 5: 24, 0: 40, 4: 56, 1: 64}
-    places = zip(found.examples_N.tolist(), found.times_N.tolist(), strict=True)
+    places = zip(found.examples_N.tolist(), times_of(found), strict=True)
     assert found.places_N.tolist() == [first[example] + time for example, time in places]
 
 
@@ -40,7 +45,7 @@ def test_outside_training_groups_are_of_one_size_and_further_positions_lie_in_no
     assert found.groups == [(8, 24), (8, 16), (8, 8), (8, 8)]
     size = sum(count * length for count, length in found.groups)
     lengths = [len(rows[example]) for example in found.examples_N.tolist()]
-    is_further = [time >= length for time, length in zip(found.times_N.tolist(), lengths, strict=True)]
+    is_further = [time >= length for time, length in zip(times_of(found), lengths, strict=True)]
     assert (found.places_N == size).tolist() == is_further
     own = found.places_N[found.places_N < size]
     assert len(own.unique()) == len(own) == sum(map(len, rows))

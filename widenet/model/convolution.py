@@ -31,19 +31,18 @@ def padded(values: Tensor, axes: tuple[Axis, ...], value: float = 0.0) -> Tensor
 
 def cropped(values: Tensor, axes: tuple[Axis, ...]) -> Tensor:
     """Return padded values without their padding."""
-    for number, axis in enumerate(axes):
-        values = values.narrow(2 + number, axis.before, axis.places)
-    return values
+    spans = [slice(axis.before, axis.before + axis.places) for axis in axes]
+    return values[:, :, *spans]
 
 
 def reached(values: Tensor, windows: Windows) -> Iterator[Tensor]:
     """Yield, for every number of a kernel, the padded values that it reads: views [A, B, *positions]."""
     for offsets in np.ndindex(*windows.kernel):
-        view = values
-        for number, (offset, axis) in enumerate(zip(offsets, windows.axes, strict=True)):
-            last = offset + (axis.positions - 1) * axis.stride + 1
-            view = view[(slice(None),) * (2 + number) + (slice(offset, last, axis.stride),)]
-        yield view
+        spans = (
+            slice(offset, offset + (axis.positions - 1) * axis.stride + 1, axis.stride)
+            for offset, axis in zip(offsets, windows.axes, strict=True)
+        )
+        yield values[:, :, *spans]
 
 
 def scattered(pieces: Iterable[Tensor], windows: Windows, like: Tensor) -> Tensor:

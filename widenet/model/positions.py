@@ -26,7 +26,6 @@ class Positions:
 
     Attributes:
         sizes: Number of sequences with a position at each time, descending.
-        times_N: Time of each position, int32.
         features: Features of the positions, a batch of N examples with at most one feature each.
         examples_N: Sequence of each position, int64.
         ends_E: Newest position of each sequence, int64; N for an empty one.
@@ -38,7 +37,6 @@ class Positions:
     """
 
     sizes: list[int]
-    times_N: Tensor
     features: SparseBatch
     examples_N: Tensor
     ends_E: Tensor
@@ -82,7 +80,6 @@ class Positions:
         )
         return cls(
             sizes=torch.bincount(times_N).tolist(),
-            times_N=times_N.int(),
             features=SparseBatch(indptr_of(within_N), batch.indices[entries_N[within_N]]),
             examples_N=examples_N,
             ends_E=ends_E,

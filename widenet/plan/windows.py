@@ -90,29 +90,27 @@ def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, 
     kernel = layer.kernel
     assert kernel is not None
     if len(source) == 1:
-        if not isinstance(kernel, tuple) or len(kernel) > 1:
-            rule = f'needs channels and axes, but "{name}" is flat'
-            raise FitError(rule, place=place.of("source"))
+        is_line = isinstance(kernel, tuple) and len(kernel) == 1
+        place.refuse("source", not is_line, f'needs channels and axes, but "{name}" is flat')
         source = (1, *source)
-    num = len(source) - 1
+    num, settings = len(source) - 1, list[tuple[Any, ...]]()
     stride = kernel if layer.stride is None else layer.stride
-    written = {"kernel": kernel, "stride": stride, "padding": layer.padding}
-    for key, value in written.items():
-        if isinstance(value, tuple) and len(value) != num:
-            raise FitError(
-                f'must have one number for each of the {num} axes of "{name}"',
-                place=place.of(key),
-                value=len(value),
-            )
-    kernels, strides = (value if isinstance(value, tuple) else (value,) * num for value in (kernel, stride))
-    paddings = layer.padding if isinstance(layer.padding, tuple) else (layer.padding,) * num
-    axes = tuple(map(axis_of, source[1:], kernels, strides, paddings))
+    for key, value in {"kernel": kernel, "stride": stride, "padding": layer.padding}.items():
+        values = value if isinstance(value, tuple) else (value,) * num
+        place.refuse(
+            key,
+            len(values) != num,
+            f'must have one number for each of the {num} axes of "{name}"',
+            value=len(values),
+        )
+        settings.append(values)
+    axes = tuple(map(axis_of, source[1:], *settings))
     for number, axis in enumerate(axes):
-        if axis.positions < 1:
-            rule = (
-                f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}'
-            )
-            raise FitError(rule, place=place.of("kernel"))
+        place.refuse(
+            "kernel",
+            axis.positions < 1,
+            f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}',
+        )
     return Windows(source[0], axes)
 
 

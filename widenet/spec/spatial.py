@@ -1,6 +1,6 @@
 """Layers over channels and places: convolution and pooling."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -103,8 +103,9 @@ class PoolingLayer(TrunkLayer):
         is_right, wanted = num_sources == 1, "one layer"
         if function in COMPARING:
             is_right, wanted = num_sources >= 2, "at least two layers"
-        rule = f'must name {wanted} for "{function}"'
-        DocumentError.require(is_right, rule, place=f"{place}.source", value=num_sources)
+        DocumentError.require(
+            is_right, f'must name {wanted} for "{function}"', place=f"{place}.source", value=num_sources
+        )
         if function in WINDOWED:
             DocumentError.require(
                 self.kernel is not None, f'is missing for "{function}"', place=f"{place}.kernel"
@@ -117,18 +118,16 @@ class PoolingLayer(TrunkLayer):
 
 
 def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
-    """Lists of one length, and windows that cover more than padding."""
+    """Require lists of one length, and windows that cover more than padding."""
     written = {"kernel": layer.kernel, "stride": layer.stride, "padding": layer.padding}
-    listed = {key: len(value) for key, value in written.items() if isinstance(value, tuple)}
-    for key, length in listed.items():
-        first = next(iter(listed))
-        rule = f"must have one number an axis, {listed[first]} as {first}"
-        DocumentError.require(length == listed[first], rule, place=f"{place}.{key}", value=length)
-    if isinstance(layer.padding, str):
-        return
-    kernel = layer.kernel if isinstance(layer.kernel, tuple) else (layer.kernel,)
-    padding = layer.padding if isinstance(layer.padding, tuple) else (layer.padding,)
-    num = max(len(kernel), len(padding))
-    for size, room in zip(kernel * (num // len(kernel)), padding * (num // len(padding)), strict=True):
+    num = next((len(value) for value in written.values() if isinstance(value, tuple)), 1)
+    by_axis: dict[str, tuple[Any, ...]] = {
+        key: value if isinstance(value, tuple) else (value,) * num for key, value in written.items()
+    }
+    for key, values in by_axis.items():
+        rule = f"must have one number an axis, {num} as others here"
+        DocumentError.require(len(values) == num, rule, place=f"{place}.{key}", value=len(values))
+    for size, room in zip(by_axis["kernel"], by_axis["padding"], strict=True):
+        is_less = isinstance(room, str) or room < size
         rule = f"must be less than the kernel, {size}"
-        DocumentError.require(size is None or room < size, rule, place=f"{place}.padding", value=room)
+        DocumentError.require(is_less, rule, place=f"{place}.padding", value=room)

@@ -17,23 +17,18 @@ EPSILON = 1e-8
 
 def forward(layer: AttentionLayer, flow: Flow) -> Tensor:
     """Return the layer's values."""
-    (values_NU,) = flow.sources
+    (values_NU,), positions = flow.sources, flow.positions
+    assert positions is not None
     if layer.positions == "absolute":
-        values_NU = values_NU + _of_positions(layer, flow)
+        vectors_TU = flow.tensor(f"{layer.name}/positions")
+        spans = [vectors_TU[time].expand(size, -1) for time, size in enumerate(positions.sizes)]
+        values_NU = values_NU + torch.cat([vectors_TU[:0], *spans])
     for name, part in (("attention", _attended), ("feed forward", _fed_forward)):
         added_NU = part(layer, flow, _normalized(layer, flow, name, values_NU))
         values_NU = values_NU + masked(added_NU, flow.random, f"{layer.name}/{name}", layer.dropout)
     if layer.normalize_output:
         values_NU = _normalized(layer, flow, "output", values_NU)
     return sum(flow.skips, values_NU)
-
-
-def _of_positions(layer: AttentionLayer, flow: Flow) -> Tensor:
-    """Return the vector of each position, [N, U]."""
-    assert flow.positions is not None
-    vectors_TU = flow.tensor(f"{layer.name}/positions")
-    spans = [vectors_TU[time].expand(size, -1) for time, size in enumerate(flow.positions.sizes)]
-    return torch.cat([vectors_TU[:0], *spans])
 
 
 def _attended(layer: AttentionLayer, flow: Flow, values_NU: Tensor) -> Tensor:

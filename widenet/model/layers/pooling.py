@@ -29,7 +29,8 @@ def forward(layer: PoolingLayer, flow: Flow) -> Tensor:
             found = _local_response(values, n, alpha, beta, k)
         case plain if windows is not None:
             values = first_EM.view(len(first_EM), windows.channels, *windows.places)
-            found = largest(values, windows) if plain.kind == "max" else mean(values, windows)
+            pool = _Largest if plain.kind == "max" else _Mean
+            found = pool.apply(values, windows)  # type: ignore[no-untyped-call]
         case plain if plain.kind == "maxout":
             found = reduce(lambda best, other: torch.where(other > best, other, best), flow.sources)
         case plain:
@@ -60,14 +61,10 @@ def _local_response(values_ECP: Tensor, n: int, alpha: float, beta: float, k: fl
     return found_ECP if n % 2 else found_ECP.flip(1)
 
 
-def largest(values: Tensor, windows: Windows) -> Tensor:
-    """Return the largest value of every window, [E, channels, *positions]; of equal ones the first counts."""
-    found: Tensor = _Largest.apply(values, windows)  # type: ignore[no-untyped-call]
-    return found
-
-
 class _Largest(torch.autograd.Function):
-    """Two ways of the same bits: torch's own for two axes on a CPU, and one for all others.
+    """The largest value of every window, [E, channels, *positions]; of equal ones the first counts.
+
+    There are two ways of the same bits: torch's own for two axes on a CPU, and one for all others.
 
     Torch's own adds up the gradients of overlapping windows in no fixed order on CUDA. On a CPU it adds
     window by window. It visits the windows from the last to the first here, and so adds in the order of the
@@ -109,13 +106,9 @@ class _Largest(torch.autograd.Function):
         return cropped(total, windows.axes), None
 
 
-def mean(values: Tensor, windows: Windows) -> Tensor:
-    """Return the mean of what every window covers of the places, [E, channels, *positions]."""
-    found: Tensor = _Mean.apply(values, windows)  # type: ignore[no-untyped-call]
-    return found
-
-
 class _Mean(torch.autograd.Function):
+    """The mean of what every window covers of the places, [E, channels, *positions]."""
+
     @staticmethod
     def forward(ctx: Any, values: Tensor, windows: Windows) -> Tensor:
         covered = sum(reached(padded(values.new_ones(1, 1, *windows.places), windows.axes), windows))
