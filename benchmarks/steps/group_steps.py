@@ -1,6 +1,6 @@
 """widenet's training step in one or several processes, with reproducible sums or with plain ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,7 +11,6 @@ from benchmarks.steps.ranks import Steps, in_step
 from benchmarks.steps.widenet_steps import document, steps_of
 from widenet.kernels.fixed_point import Terms
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
-from widenet.parallel.line import Pending, at_once
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -21,10 +20,10 @@ _EPOCHS = 10_000
 class _PlainExchange(Exchange):
     """Sums floats with an all-reduce of floats, as most programs do; alone, its sums are its own terms."""
 
-    def start_sum(self, *terms: Terms, where: str) -> Pending[list[Tensor]]:
+    def start_sum(self, *terms: Terms, where: str) -> Callable[[], list[Tensor]]:
         """Return the sums, in the order in which numbers arrive."""
         if self.size == 1:
-            return at_once([each[0] for each in terms])
+            return lambda: [each[0] for each in terms]
 
         def summed() -> list[Tensor]:
             sums = [torch.stack(list(each)).sum(dim=0) for each in terms]
@@ -33,7 +32,7 @@ class _PlainExchange(Exchange):
             parts = torch.split(flat, [one.numel() for one in sums])
             return [part.view_as(one).to(one.dtype) for part, one in zip(parts, sums, strict=True)]
 
-        return self.begin(summed, where)
+        return self.begin(summed, where).result
 
 
 def documents(

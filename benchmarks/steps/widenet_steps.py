@@ -21,7 +21,6 @@ from widenet.model.storage import HostMemory
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.parallel.group import exchange_for
 from widenet.plan.binding import bind
-from widenet.randomness import StepRandom
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import fingerprint
@@ -116,11 +115,10 @@ def steps_of(
         with threading(), closing(_following(stream, network, done)) as following:
             for _ in range(number):
                 begin = perf_counter()
-                batch, prepared = next(following)
+                _, prepared = next(following)
                 waited += perf_counter() - begin
                 done += 1
-                random = StepRandom(training.seed, batch.epoch, batch.step)
-                step = Step(prepared, random, StepNumbers(done, table))
+                step = Step(prepared, StepNumbers(done, table))
                 loss = train_step(network, rule, step)
                 if done == named_after:
                     kept["fingerprint"] = fingerprint(network)
@@ -178,8 +176,7 @@ def _following(stream: Stream, network: Network, done: int) -> Generator[tuple[B
     def prepared(number: int) -> tuple[Batch, Prepared]:
         with torch.no_grad():
             batch = stream.batch(*divmod(number, stream.steps_per_epoch))
-            random = StepRandom(stream.seed, batch.epoch, batch.step)
-            return batch, network.prepare(batch.fields, random, batch.weights)
+            return batch, network.prepare(batch.fields, (batch.epoch, batch.step), batch.weights)
 
     with closing(
         ahead(

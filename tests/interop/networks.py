@@ -196,7 +196,7 @@ def scores(model, fields, output):
     """float32 [E, L], as the network itself computes them."""
     network = model.network
     with torch.no_grad():
-        activity = network.forward(network.prepare(fields, None), None)
+        activity = network.forward(network.prepare(fields))
         wide = network.output_for(output, activity)
         direct = network.direct(wide, activity)
         shards = wide.weight.shards

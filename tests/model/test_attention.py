@@ -173,9 +173,9 @@ def test_later_items_and_other_sequences_never_move_what_a_position_gives(name):
     values = []
     for rows in ([[3, 4, 8, 12, 8], *changed[1:]], changed, [changed[0]]):
         batch = SparseBatch.from_lists(rows + [[]] * (64 - len(rows)))
-        prepared = network.prepare({"items": batch}, None)
+        prepared = network.prepare({"items": batch})
         with torch.no_grad():
-            found = network.forward(prepared, None).values[document[-2]["name"]]
+            found = network.forward(prepared).values[document[-2]["name"]]
         (places,) = (prepared.positions["history"].examples_N == 0).nonzero(as_tuple=True)
         values.append(found[places])
     assert torch.equal(values[0][:3], values[1][:3])

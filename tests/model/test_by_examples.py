@@ -49,10 +49,9 @@ def test_a_step_is_that_of_the_dense_twin(num_examples, training):
 def test_the_gradients_that_a_run_records_are_those_of_the_dense_twin():
     _, gradients = assert_step_matches_twin({"layers": LAYERS}, FACTS, batch(9), {})
     real, observed = Real({"layers": LAYERS}, {}, FACTS), {}
-    prepared = real.network.prepare(batch(9), real.random, None)
+    prepared = real.network.prepare(batch(9), real.place)
     step = Step(
         prepared,
-        real.random,
         StepNumbers(1, real.rates),
         observe=lambda _, update: observed.update(update.norms()),
     )
@@ -91,7 +90,7 @@ def test_a_step_sends_what_the_plan_says(size, limit, data, groups):
 
 def test_outside_training_every_layer_has_its_values():
     real = Real({"layers": LAYERS}, {}, FACTS)
-    prepared = real.network.prepare(batch(9), None)
+    prepared = real.network.prepare(batch(9))
     with torch.no_grad():
-        values = real.network.forward(prepared, None).values
+        values = real.network.forward(prepared).values
     assert {layer.name for layer in NetworkSpec.of({"layers": LAYERS}).hidden} <= values.keys()

@@ -101,14 +101,13 @@ class Real:
         for wide in self.network.wide.values():
             for part in wide.parts.values() if wide.is_bias else ():
                 part.weight += torch.randn(part.weight.shape, generator=generator) * 0.3
-        self.rates, self.random = rates(self.training, 100), StepRandom(11, 2, 3)
+        self.rates = rates(self.training, 100)
 
     def step(self, number=1):
         items = {"items": batch()}
-        prepared = self.network.prepare(items, self.random)
+        prepared = self.network.prepare(items, (2, 3))
         numbers = StepNumbers(number, self.rates)
-        step = Step(prepared, self.random, numbers, self.training.gradient_norm_limit)
-        loss = train_step(self.network, self.rule, step)
+        loss = train_step(self.network, self.rule, Step(prepared, numbers))
         settle(self.network, self.rule, self.rates, number)
         return loss
 
@@ -164,7 +163,9 @@ def expected_step(real):
     own = {name: (before[name] - x @ before[vectors]).requires_grad_() for vectors, name in described.items()}
     rows = {name: own[name] + x @ leaves[vectors] for vectors, name in described.items()}
     num_known = KNOWN if real.network.outputs["next"].known is not None else WIDTH
-    loss = twin_loss(real.spec, leaves | rows, num_known, stands_of(real.network, real.random))
+    loss = twin_loss(
+        real.spec, leaves | rows, num_known, stands_of(real.network, StepRandom(real.training.seed, 2, 3))
+    )
     loss.backward()
     leaves |= own
     # The mean over two users of a shared weight halves the gradients to both kinds of vectors.

@@ -301,8 +301,5 @@ def test_what_an_example_gives_does_not_depend_on_who_else_is_in_the_batch(scale
     alone = SparseBatch.from_lists([[0, 4, 8]], [[1.0, 2.0, 3.0]])
     beside = SparseBatch.from_lists([[0, 4, 8], [1, 2]], [[1.0, 2.0, 3.0], [1.7e18, 3.0]])
     with torch.no_grad():
-        found = [
-            built.forward(built.prepare({"items": batch}, None), None).values["mid"][0]
-            for batch in (alone, beside)
-        ]
+        found = [built.forward(built.prepare({"items": batch})).values["mid"][0] for batch in (alone, beside)]
     assert torch.equal(found[0], found[1])

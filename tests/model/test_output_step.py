@@ -52,7 +52,7 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     is_dense = isinstance(batch, torch.Tensor)
     targets = Targets.of_dense(batch, shards) if is_dense else Targets.of_sparse(batch, shards)
     step = output_step(wide, direct_EH, targets, weight_E)
-    loss, gradient_EH = step.start(None).result()
+    loss, gradient_EH = step.start(None)()
     for shard, rows in enumerate(cut):
         for start, stop in step.spans(shard, 0):
             found = step.gradient(shard, start, stop)

@@ -187,7 +187,7 @@ def test_positions_of_other_sequences_do_not_matter_to_a_state():
         found = [
             network.direct(
                 network.outputs["out"],
-                network.forward(network.prepare({"items": SparseBatch.from_lists(rows)}, None), None),
+                network.forward(network.prepare({"items": SparseBatch.from_lists(rows)})),
             )
             for rows in (alone, together)
         ]

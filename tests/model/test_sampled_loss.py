@@ -176,7 +176,7 @@ def steps(sample, output, asked, many_draws):
     for random in many_draws:
         choice = out.sampler.choice(asked, random)
         passes = sampled(out, direct_EH, choice, weight_E, real.rule, StepNumbers(1, real.rates))
-        total, gradient_EH = passes.start(None).result()
+        total, gradient_EH = passes.start(None)()
         rows_of_weight, rows_of_bias = gradients_of_rows(passes, choice.units)
         weight_LH, bias_L = torch.zeros(WIDTH, 6), torch.zeros(WIDTH)
         for shard, touched in rows_of_weight.items():

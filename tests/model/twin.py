@@ -347,17 +347,13 @@ class Real:
             bias.add_(torch.randn(bias.shape, generator=generator), alpha=0.3)
         self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2)
         self.network.prepare_training(self.rule)
-        self.rates, self.random = rates(self.training, 100), StepRandom(11, 2, 3)
+        self.rates, self.place = rates(self.training, 100), (2, 3)
+        self.random = StepRandom(self.training.seed, *self.place)
 
     def step(self, batch, weights_E=None):
         """The loss; the network has made its first step, idle rows included."""
-        limit, prepared = (
-            self.training.gradient_norm_limit,
-            self.network.prepare(batch, self.random, weights_E),
-        )
-        loss = train_step(
-            self.network, self.rule, Step(prepared, self.random, StepNumbers(1, self.rates), limit)
-        )
+        prepared = self.network.prepare(batch, self.place, weights_E)
+        loss = train_step(self.network, self.rule, Step(prepared, StepNumbers(1, self.rates)))
         settle(self.network, self.rule, self.rates, 1)
         return loss
 

@@ -13,7 +13,6 @@ from widenet.model.by_examples import own_examples
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.plan.binding import bind
 from widenet.predict.top_k import Filter, top_k
-from widenet.randomness import StepRandom
 from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -342,15 +341,13 @@ def outcome_in(spec, training, data, exchange, elsewhere=None):
     )
     steps, losses, observed = rates(training, stream.steps_per_epoch), [], []
 
-    def observe(launched, update):
-        hidden = [layer.name for layer in spec.hidden if layer.name in launched.values]
-        activations = {name: norm_of(launched.values[name]) for name in hidden}
-        observed.append((update.norms(), activations))
+    def observe(values, gradients):
+        hidden = [layer.name for layer in spec.hidden if layer.name in values]
+        observed.append((gradients.norms(), {name: norm_of(values[name]) for name in hidden}))
 
     for batch in stream.batches(0):
-        random, numbers = StepRandom(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
-        prepared = network.prepare(batch.fields, random, batch.weights)
-        step = Step(prepared, random, numbers, training.gradient_norm_limit, observe=observe)
+        prepared = network.prepare(batch.fields, (0, batch.step), batch.weights)
+        step = Step(prepared, StepNumbers(batch.step + 1, steps), observe=observe)
         losses.append(train_step(network, rule, step))
     settle(network, rule, steps, stream.steps_per_epoch)
     observed.append(norms_of_weights(network))

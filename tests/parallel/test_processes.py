@@ -148,7 +148,7 @@ def summed_at_once(seeds):
     ]
     raised = here.start_any([lambda: distributed.get_rank() == 1], "")
     order = random.Random(distributed.get_rank()).sample(range(len(travels)), len(travels))
-    found = {place: [total.tolist() for total in travels[place].result()] for place in order}
+    found = {place: [total.tolist() for total in travels[place]()] for place in order}
     return (
         [found[place] for place in range(len(travels))],
         raised(),

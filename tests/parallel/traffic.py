@@ -13,7 +13,6 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.plan.binding import bind
 from widenet.plan.layout import Job, Width
 from widenet.plan.memory import work
-from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -85,10 +84,8 @@ def sent(width, tied):
         [sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)]
     )
     with counted() as bytes_sent:
-        prepared = network.prepare({"items": batch}, StepRandom(0, 0, 0))
-        train_step(
-            network, rule, Step(prepared, StepRandom(0, 0, 0), StepNumbers(1, rates(training, 1)), None)
-        )
+        prepared = network.prepare({"items": batch}, (0, 0))
+        train_step(network, rule, Step(prepared, StepNumbers(1, rates(training, 1))))
     return sum(bytes_sent), len(bytes_sent)
 
 
@@ -105,17 +102,8 @@ def sent_and_planned(layers, plan, folder, entries=None):
     batch = next(Stream(data, spec.fields, training.batch_size, training.seed).batches(0))
     for number in (1, 2):
         with counted() as bytes_sent:
-            numbers, random = StepNumbers(number, rates(training, 2)), StepRandom(0, 0, number)
-            train_step(
-                network,
-                rule,
-                Step(
-                    network.prepare(batch.fields, random, batch.weights),
-                    random,
-                    numbers,
-                    training.gradient_norm_limit,
-                ),
-            )
+            prepared = network.prepare(batch.fields, (0, number), batch.weights)
+            train_step(network, rule, Step(prepared, StepNumbers(number, rates(training, 2))))
     job = Job(
         bind(spec, training, data.fields),
         entries,

@@ -17,7 +17,6 @@ from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.plan.layout import Job, Width
 from widenet.plan.memory import memory, work
-from widenet.randomness import StepRandom
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.all_weights import regularization, settle
@@ -95,10 +94,9 @@ def stepped(network, dataset, most=4):
     stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed, True, own=own)
     steps = rates(training, stream.steps_per_epoch)
     for batch in list(stream.batches(0))[:most]:
-        random = StepRandom(training.seed, 0, batch.step)
-        prepared = network.prepare(batch.fields, random, batch.weights)
+        prepared = network.prepare(batch.fields, (0, batch.step), batch.weights)
         numbers = StepNumbers(batch.step + 1, steps)
-        train_step(network, rule, Step(prepared, random, numbers, training.gradient_norm_limit))
+        train_step(network, rule, Step(prepared, numbers))
     settle(network, rule, steps, min(most, stream.steps_per_epoch))
 
 

@@ -50,7 +50,7 @@ def without_output_bias(model, batch):
     """The logits without the output's bias, and the lengths by which a cosine divides them."""
     network = model.network
     with torch.no_grad():
-        activity = network.forward(network.prepare({"items": batch}, None), None)
+        activity = network.forward(network.prepare({"items": batch}))
         output = network.output_for("next", activity)
         tiles = Tiles.of_batch(network, {"items": batch}, "next")
         logits = torch.empty(batch.num_examples, WIDTH)

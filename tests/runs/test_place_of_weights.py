@@ -157,7 +157,7 @@ KILLED = """
 import os, signal, sys
 from widenet.training import step
 from widenet.runs import train
-made = step._launched_step
+made = step._launched
 count = 0
 def counted(*arguments):
     global count
@@ -165,7 +165,7 @@ def counted(*arguments):
     if count == 7:
         os.kill(os.getpid(), signal.SIGKILL)
     return made(*arguments)
-step._launched_step = counted
+step._launched = counted
 train(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], weights_in="disk", scratch=sys.argv[5])
 """
 

@@ -14,7 +14,6 @@ from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
-from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -49,11 +48,8 @@ class Training:
 
     def step(self, items):
         self.number += 1
-        numbers, random = StepNumbers(self.number, self.rates), StepRandom(1, 0, self.number)
-        prepared = self.network.prepare({"items": items}, random)
-        return train_step(
-            self.network, self.rule, Step(prepared, random, numbers, self.spec.gradient_norm_limit)
-        )
+        prepared = self.network.prepare({"items": items}, (0, self.number))
+        return train_step(self.network, self.rule, Step(prepared, StepNumbers(self.number, self.rates)))
 
     def fingerprint(self):
         """A hash over every weight and every optimizer state."""
@@ -72,7 +68,7 @@ class Training:
         """Logits [E, width], by the network's own forward pass."""
         with torch.no_grad():
             output = self.network.outputs["next"]
-            activity = self.network.forward(self.network.prepare({"items": items}, None), None)
+            activity = self.network.forward(self.network.prepare({"items": items}))
             direct_EH, shards = self.network.direct(output, activity), output.weight.shards
             logits_EL = torch.empty(len(direct_EH), shards.width)
             for shard in range(shards.count):

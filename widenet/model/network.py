@@ -1,16 +1,17 @@
 """A network: its weights, shard by shard, and the forward pass."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from widenet.devices import sent_together
-from widenet.kernels.bags import Touched, gather_sums, split
+from widenet.kernels.bags import Touched, split
 from widenet.kernels.native import runner
 from widenet.model import preparation
 from widenet.model.by_examples import divided
@@ -23,12 +24,11 @@ from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, Factor, leaves_of, product
 from widenet.model.targets import joined
-from widenet.model.weight import WHOLE, TouchedRows, TrunkWeight, WideWeight, touched_together
+from widenet.model.weight import WHOLE, TouchedRows, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.line import Pending
 from widenet.plan.layout import Key, Layout
 from widenet.plan.picture_layers import ends_of, weights_by_examples
-from widenet.plan.tiles import PREDICTED_ROWS, Shards
+from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.plan.weights import FOLLOWING
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch, stacked
@@ -44,23 +44,37 @@ class Activity:
     """The results of a forward pass.
 
     Attributes:
+        prepared: The batch.
         values: Values of the layers, [E, units]; along a sequence [N, units], a vector per position.
-        gathered: Sums gathered from sparse inputs, by layer and source.
+        pending: Waits for the sums that are gathered from a sparse input, by layer and source.
+        gathered: These sums.
         split: Weights of split layers, by name and shard; the backward pass gives them gradients.
         penalties: Penalties on sparseness.
         statistics: Statistics of the batch, by layer with a batch normalization.
-        taken, features: See `Prepared`.
-        predicts: Whether this is no step of a training, so that no row depends on others.
     """
 
+    prepared: Prepared
     values: dict[str, Tensor]
+    pending: dict[Key, Callable[[], list[Tensor]]] = field(default_factory=dict)
     gathered: dict[Key, Tensor] = field(default_factory=dict)
     split: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     penalties: list[Tensor] = field(default_factory=list)
     statistics: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    taken: dict[str, Tensor] = field(default_factory=dict)
-    features: dict[str, SparseBatch] = field(default_factory=dict)
-    predicts: bool = False
+
+    @property
+    def predicts(self) -> bool:
+        """Whether this is no step of a training, so that no row depends on others."""
+        return self.prepared.random is None
+
+
+class Node(NamedTuple):
+    """A layer between inputs and outputs, and what it reads: the same in every step."""
+
+    layer: Trunk
+    sources: tuple[str, ...]
+    """The layers that it takes."""
+    keys: list[Key]
+    """The layer with each source that it multiplies by a weight."""
 
 
 @dataclass
@@ -94,12 +108,11 @@ class Network:
         """The network document."""
         return self.layout.network
 
-    def shards(self, layer: str) -> Shards:
-        """Return the shards of a wide layer's units."""
-        return self.layout.shards(self.layout.units[layer])
-
     def prepare(
-        self, fields: Mapping[str, Values], random: StepRandom | None, weights_E: Tensor | None = None
+        self,
+        fields: Mapping[str, Values],
+        place: tuple[int, int] | None = None,
+        weights_E: Tensor | None = None,
     ) -> Prepared:
         """Return a batch's fields as the layers read them; this needs no weights, so it can run ahead.
 
@@ -107,26 +120,55 @@ class Network:
 
         Args:
             fields: The batch, by field, in the host's memory.
-            random: The step's random numbers; None outside training, where outputs have no targets.
+            place: The step's epoch, and its number there, which determine its random numbers; None outside
+                training, where outputs have no targets.
             weights_E: See `Prepared`.
         """
+        random = None if place is None else StepRandom(self.layout.training.seed, *place)
         prepared = preparation.prepared(self._ends, fields, random, PREDICTED_ROWS[self.device.type])
         prepared.weights_E = weights_E
+        is_cpu, exchange = self.device.type == "cpu", self.exchange
         needs_rows = random is not None or any(weight.store is not None for weight in self.wide.values())
-        if self.device.type == "cpu" and not needs_rows:
+        if is_cpu and not needs_rows:
             return prepared
-        shards = {name: self.shards(name) for name in prepared.sparse}
-        parts = {name: split(own, shards[name].count) for name, own in prepared.sparse.items()}
-        if self.device.type == "cpu":
-            prepared.touched = self._touched(prepared, parts, {})
-            return prepared
-        held = self.exchange.shards
-        whole = {name: joined(own, shards[name], held) for name, own in parts.items()}
+        parts = {name: split(own, exchange.num_shards) for name, own in prepared.sparse.items()}
+        if not is_cpu:
+            for name, own in parts.items():
+                shards = self.layout.shards(self.layout.units[name])
+                prepared.sparse[name] = joined(own, shards, exchange.shards)
         if needs_rows:
-            together = touched_together(self.uses(prepared), whole, self.layout, len(held))
-            prepared.touched = self._touched(prepared, parts, together)
-        prepared.sparse = whole
-        return sent_together(prepared, self.device)
+            prepared.touched = self._touched(prepared, parts)
+        return prepared if is_cpu else sent_together(prepared, self.device)
+
+    def _touched(self, prepared: Prepared, parts: Mapping[str, Sequence[SparseBatch]]) -> TouchedRows:
+        """Return the rows that a batch touches, by weight of sparse inputs and shard of this process.
+
+        For an output on a sparse input these are columns, the same in each shard.
+        """
+        touched: TouchedRows = {}
+        for weight, keys in self.uses.items():
+            if weight in self._together:
+                whole, held = [prepared.sparse[source] for _, source in keys], len(self.exchange.shards)
+                touched[weight] = {WHOLE: Touched.of_shards(whole, held)}
+                continue
+            # One shard after the other: threads that make such short calls wait for each other.
+            touched[weight] = {
+                shard: Touched.of(stacked([parts[source][shard] for _, source in keys]))
+                for shard in self.wide[weight].parts
+            }
+        for name, features in prepared.features.items():
+            touched[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
+        return touched
+
+    @cached_property
+    def _together(self) -> set[str]:
+        """The weights of sparse inputs whose shards are updated together, as `WHOLE`.
+
+        Outputs, and a limit of the gradient's length, take shard by shard.
+        """
+        if self.device.type == "cpu" or self.layout.training.gradient_norm_limit is not None:
+            return set()
+        return {*self.uses} - {self.layout.links[output, ""].weight for output in self.outputs}
 
     @cached_property
     def _ends(self) -> Ends:
@@ -154,32 +196,15 @@ class Network:
         dense = [layer for layer in self.spec.inputs if self.layout.fields[layer.field].kind == "dense"]
         return rows // gcd(rows, *(self.layout.units[layer.name] for layer in (*dense, *self.spec.hidden)))
 
-    def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
-        """Return the (layer, source) pairs that read each weight of sparse inputs."""
+    @cached_property
+    def uses(self) -> dict[str, list[Key]]:
+        """The (layer, source) pairs that read each weight of sparse inputs."""
         uses: dict[str, list[Key]] = {}
+        inputs = {layer.name: self.layout.fields[layer.field].kind for layer in self.spec.inputs}
         for key, link in self.layout.links.items():
-            if key[1] in prepared.sparse:
+            if inputs.get(key[1], "dense") != "dense":
                 uses.setdefault(link.weight, []).append(key)
         return uses
-
-    def _touched(
-        self, prepared: Prepared, parts: Mapping[str, Sequence[SparseBatch]], together: TouchedRows
-    ) -> TouchedRows:
-        """Return the rows that a batch touches, by weight of sparse inputs and shard of this process.
-
-        For an output on a sparse input these are columns, the same in each shard. `together`: some of them.
-        """
-        touched = dict(together)
-        for weight, keys in self.uses(prepared).items():
-            if weight not in touched:
-                # One shard after the other: threads that make such short calls wait for each other.
-                touched[weight] = {
-                    shard: Touched.of(stacked([parts[source][shard] for _, source in keys]))
-                    for shard in self.wide[weight].parts
-                }
-        for name, features in prepared.features.items():
-            touched[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
-        return touched
 
     def each(self, by_shard: Mapping[int, Any], work: Callable[[int], Any]) -> None:
         """Run work for every shard of this process, or once for `WHOLE` if this is what a mapping holds."""
@@ -200,38 +225,44 @@ class Network:
         positions = prepared.positions[self.layout.along[output.spec.name]]
         return weights_E[positions.examples_N[positions.asking_M]]
 
-    def forward(self, prepared: Prepared, random: StepRandom | None) -> Activity:
+    def forward(self, prepared: Prepared) -> Activity:
         """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
-        activity = Activity(dict(prepared.dense), predicts=random is None)
-        activity.taken, activity.features = prepared.taken, prepared.features
-        if random is None:
-            self.bring_rows(prepared.touched or {}, updates=False)
-        pending = {
-            key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
-        }
-        for name in prepared.touched or {}:
-            if random is None or not self.wide[name].moves_by_rows:
+        activity, touched = Activity(prepared, dict(prepared.dense)), prepared.touched or {}
+        if activity.predicts:
+            self.bring_rows(touched, updates=False)
+        for name, keys in self.uses.items():
+            for key in keys:
+                terms = self.wide[name].gathered(prepared.sparse[key[1]], self.exchange)
+                activity.pending[key] = self.exchange.start_sum(terms, where=f'layer "{key[0]}"')
+        for name in touched:
+            if activity.predicts or not self.wide[name].moves_by_rows:
                 self.wide[name].give_back()
-        divided = set() if random is None else {*self.layout.by_examples}
+        divided = () if activity.predicts else self.layout.by_examples
         if divided:
-            self._compute_divided(prepared, activity, random)
-        self._compute(
-            [layer for layer in self._hidden if layer.name not in divided],
-            prepared,
-            pending,
-            activity,
-            random,
-        )
+            self._compute_divided([node for node in self._nodes if node.layer.name in divided], activity)
+        self._compute([node for node in self._nodes if node.layer.name not in divided], activity)
         return activity
 
     @cached_property
-    def _hidden(self) -> tuple[Trunk, ...]:
-        return self.spec.hidden
+    def _nodes(self) -> list[Node]:
+        """The layers between inputs and outputs, each after those that feed it."""
+        nodes = []
+        for layer in self.spec.hidden:
+            sources = self.spec.sources(layer)
+            keys = [(layer.name, source) for source in sources if (layer.name, source) in self.layout.links]
+            nodes.append(Node(layer, sources, keys))
+        return nodes
 
     def share_of_gradient(self, weight: str) -> float:
         """Factor on the gradients of a weight's users: 1, or 1 / their number for their mean."""
-        users = sum(link.weight == weight for link in self.layout.links.values())
-        return 1 / users if users and self.spec.shared_gradient == "mean" else 1.0
+        return self._shares.get(weight, 1.0)
+
+    @cached_property
+    def _shares(self) -> dict[str, float]:
+        if self.spec.shared_gradient == "sum":
+            return {}
+        users = Counter(link.weight for link in self.layout.links.values())
+        return {weight: 1 / number for weight, number in users.items()}
 
     def follow(self, activity: Activity) -> None:
         """Update the running statistics of batch normalizations with those of a batch."""
@@ -248,30 +279,27 @@ class Network:
         Along a sequence these are the vectors of the positions that the output takes. For an output on a
         sparse input they are [E, 0].
         """
-        if output.spec.name in activity.features:
-            return torch.zeros(activity.features[output.spec.name].num_examples, 0, device=self.device)
-        sources = [activity.values[source] for source in self.spec.sources(output.spec)]
+        prepared, name = activity.prepared, output.spec.name
+        if name in prepared.features:
+            return torch.zeros(prepared.features[name].num_examples, 0, device=self.device)
+        sources = [activity.values[source] for source in self._output_sources[name]]
         hidden_EH = sources[0] if len(sources) == 1 else torch.cat(sources, dim=1)
-        if (taken := activity.taken.get(output.spec.name)) is not None:
+        if (taken := prepared.taken.get(name)) is not None:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
         return output.direct(hidden_EH, activity.predicts)
 
-    def output_for(
-        self, name: str, activity: Activity, touched: Mapping[str, Mapping[int, Touched]] | None = None
-    ) -> WideOutput:
-        """Return an output for a batch: with the batch's features if it reads a sparse input.
+    @cached_property
+    def _output_sources(self) -> dict[str, tuple[str, ...]]:
+        return {name: self.spec.sources(output.spec) for name, output in self.outputs.items()}
 
-        Args:
-            name: Name of the output.
-            activity: The forward pass.
-            touched: In training, the rows that the batch touches.
-        """
-        features = activity.features.get(name)
+    def output_for(self, name: str, activity: Activity) -> WideOutput:
+        """Return an output for a batch: with the batch's features if it reads a sparse input."""
+        prepared, output = activity.prepared, self.outputs[name]
+        features = prepared.features.get(name)
         if features is None:
-            return self.outputs[name]
-        return replace(
-            self.outputs[name], features=features, touched=None if touched is None else touched[name]
-        )
+            return output
+        touched = None if activity.predicts or prepared.touched is None else prepared.touched[name]
+        return replace(output, features=features, touched=touched)
 
     def prepare_training(self, rule: Optimizer) -> None:
         """Allocate the optimizer's state."""
@@ -308,86 +336,37 @@ class Network:
                 into.copy_(self.exchange.fetch(shard, own, tuple(into.shape), self.device, where))
             yield first, block
 
-    def first_non_finite(self) -> str | None:
-        """Return the first weight with an infinity or NaN in any process; None if all are finite."""
-        broken = self.exchange.collect(self._first_non_finite_here(), "weights")
-        return next((name for name in (*self.trunk, *self.wide) if name in broken), None)
-
-    def _first_non_finite_here(self) -> str | None:
-        for name, trunk in self.trunk.items():
-            if not bool(torch.isfinite(trunk.tensor).all()):
-                return name
-        for name, weight in self.wide.items():
-            if not all(
-                bool(torch.isfinite(block).all()) for part in weight.parts.values() for block in part.blocks()
-            ):
-                return name
-        return None
-
-    def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
-        batch, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]
-        where, count = f'layer "{key[0]}"', weight.shards.count
-        if weight.whole is not None:
-            sums = weight.gathered(batch)
-            return self.exchange.start_sum(sums.view(len(weight.parts), -1, sums.shape[1]), where=where)
-        if weight.in_8_bits:
-            parts = split(batch, count)
-            terms = self.exchange.each(lambda shard: weight.parts[shard].gathered(parts[shard]))
-            return self.exchange.start_sum(terms, where=where)
-        rows = [weight.parts[n].weight if n in weight.parts else None for n in range(count)]
-        sums = gather_sums(batch, rows, weight.columns, self.exchange.num_threads)
-        return self.exchange.start_sum(
-            sums if len(weight.parts) == count else [sums[n] for n in weight.parts], where=where
-        )
-
-    def _compute(
-        self,
-        layers: Sequence[Trunk],
-        prepared: Prepared,
-        pending: Mapping[Key, Pending[list[Tensor]]],
-        activity: Activity,
-        random: StepRandom | None,
-    ) -> None:
+    def _compute(self, nodes: Sequence[Node], activity: Activity) -> None:
         """Compute some hidden layers, each after those that feed it."""
-        for layer in layers:
-            flow = self._flow(layer, prepared, pending, activity, random)
-            activity.values[layer.name] = FORWARD[layer.kind](layer, flow)
+        for node in nodes:
+            flow = self._flow(node, activity)
+            activity.values[node.layer.name] = FORWARD[node.layer.kind](node.layer, flow)
 
-    def _compute_divided(self, prepared: Prepared, activity: Activity, random: StepRandom | None) -> None:
+    def _compute_divided(self, nodes: Sequence[Node], activity: Activity) -> None:
         """Compute the layers whose examples are divided among shards, and keep what others read of them."""
-        names, layout = {*self.layout.by_examples}, self.layout
-        layers = [layer for layer in self._hidden if layer.name in names]
-        alone = replace(self, exchange=Exchange(1))
+        prepared, alone = activity.prepared, replace(self, exchange=Exchange(1))
 
         def compute(part: slice, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            own = Activity({name: values[part] for name, values in prepared.dense.items()})
+            own = Activity(prepared, {name: values[part] for name, values in prepared.dense.items()})
             trunk = self.trunk | {name: TrunkWeight(weight) for name, weight in weights.items()}
-            replace(alone, trunk=trunk)._compute(layers, prepared, {}, own, random)
+            replace(alone, trunk=trunk)._compute(nodes, own)
             return own.values
 
         num_examples = len(next(iter(prepared.dense.values())))
-        weights = {name: self.trunk[name].tensor for name in weights_by_examples(layout)}
-        activity.values |= divided(self.exchange, compute, ends_of(layout), num_examples, weights)
+        weights = {name: self.trunk[name].tensor for name in weights_by_examples(self.layout)}
+        activity.values |= divided(self.exchange, compute, ends_of(self.layout), num_examples, weights)
 
-    def _flow(
-        self,
-        layer: Trunk,
-        prepared: Prepared,
-        pending: Mapping[Key, Pending[list[Tensor]]],
-        activity: Activity,
-        random: StepRandom | None,
-    ) -> Flow:
+    def _flow(self, node: Node, activity: Activity) -> Flow:
         """Return everything that a layer reads in a step."""
-        sources = self.spec.sources(layer)
-        keys = [(layer.name, source) for source in sources if (layer.name, source) in self.layout.links]
+        layer, prepared = node.layer, activity.prepared
         own = layer.name, layer.name
         return Flow(
             layout=self.layout,
             trunk=self.trunk,
-            sources=[activity.values[name] for name in sources if name in activity.values],
-            sums=[self._product(key, pending, activity) for key in keys],
+            sources=[activity.values[name] for name in node.sources if name in activity.values],
+            sums=[self._product(key, activity) for key in node.keys],
             skips=[activity.values[name] for name in layer.skip or ()],
-            random=random,
+            random=prepared.random,
             positions=prepared.positions.get(self.layout.along.get(layer.name, "")),
             state=self._factor(own, activity) if own in self.layout.links else None,
             blocks=self._blocks(layer.name, activity),
@@ -395,9 +374,9 @@ class Network:
             statistics=activity.statistics,
         )
 
-    def _product(self, key: Key, pending: Mapping[Key, Pending[list[Tensor]]], activity: Activity) -> Tensor:
-        if key in pending:
-            (activity.gathered[key],) = pending[key].result()
+    def _product(self, key: Key, activity: Activity) -> Tensor:
+        if key in activity.pending:
+            (activity.gathered[key],) = activity.pending[key]()
             trained = self.wide[self.layout.links[key].weight].trained
             return activity.gathered[key].requires_grad_(trained and torch.is_grad_enabled())
         values_EN, blocks = activity.values[key[1]], self._blocks(key[0], activity)

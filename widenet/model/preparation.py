@@ -97,7 +97,8 @@ class Prepared:
         features: For every output on a sparse input, the batch's features.
         positions: Positions of every input of a sequence.
         taken: Positions that each output along a sequence takes, int64; N stands for zeros.
-        touched: The result of `Network.touched` in training, and on CUDA if weights lie in the host's memory.
+        touched: In training, and on CUDA if weights lie in the host's memory, the rows that a batch touches.
+        random: The step's random numbers; None outside training.
         weights_E: Per-example loss weights, float32 [E]; None: all equal. The loss is the weighted sum over
             the examples, divided by their number.
     """
@@ -109,6 +110,7 @@ class Prepared:
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
     touched: TouchedRows | None = None
+    random: StepRandom | None = None
     weights_E: Tensor | None = None
 
 
@@ -135,7 +137,7 @@ class Ends:
 
 def prepared(ends: Ends, fields: Mapping[str, Values], random: StepRandom | None, together: int) -> Prepared:
     """See `Network.prepare`; for `together`, which counts outside training, see `Positions`."""
-    batch, hidden = Prepared({}, {}, {}), dict[str, SparseBatch]()
+    batch, hidden = Prepared({}, {}, {}, random=random), dict[str, SparseBatch]()
     for layer in ends.inputs:
         values = fields[layer.field]
         if isinstance(values, Tensor):

@@ -142,7 +142,7 @@ class Factor:
         first = self.blocks.exchange.shards.start
         terms = self._each(gradient_EH, lambda own_EH, shard: matrix_product(own_EH, operands[shard - first]))
         sums = self.blocks.exchange.start_sum(terms, where=self.blocks.where)
-        return lambda: sums.result()[0]
+        return lambda: sums()[0]
 
     def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
         """Return the gradients to the leaves, from a gradient to the product and the values, as operands."""

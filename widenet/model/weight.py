@@ -8,14 +8,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from widenet.kernels.bags import RowGradient, Touched, gather_sum
+from widenet.kernels.bags import RowGradient, Touched, gather_sum, gather_sums, split
+from widenet.kernels.fixed_point import Terms
 from widenet.kernels.passes import Stepped
 from widenet.kernels.rows import copied, roomy
 from widenet.model import storage
 from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.storage import Scratch, Store, sweep_over, tile_ranges
-from widenet.plan.layout import Key, Layout
+from widenet.parallel.exchange import Exchange
 from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import Shards, blocks
 from widenet.sparse import SparseBatch
@@ -198,7 +199,7 @@ class Brought:
 WHOLE = -1
 """In the place of a shard: all shards of a process, as rows of `WideWeight.whole`."""
 
-TouchedRows = Mapping[str, Mapping[int, Touched]]
+TouchedRows = dict[str, dict[int, Touched]]
 """Rows that a batch touches, by weight and shard, or of `WHOLE`."""
 
 _ROWS_AT_ONCE = 16_384
@@ -374,8 +375,25 @@ class WideWeight:
         part.give_back()
         return part.store.select(part.weight, rows_U)
 
-    def gathered(self, batch: SparseBatch) -> Tensor:
-        """Return the sums of the rows of all shards of this process, float32 [S * E, H]."""
+    def gathered(self, batch: SparseBatch, exchange: Exchange) -> Terms:
+        """Return the sums of the rows of each example's features, float32 [E, H] for each shard here.
+
+        Args:
+            batch: The features; those of `whole` if there is one.
+            exchange: Runs the shards of this process.
+        """
+        if self.whole is not None:
+            sums = self._gathered_whole(batch)
+            return sums.view(len(self.parts), -1, sums.shape[1])
+        count = self.shards.count
+        if self.in_8_bits:
+            parts = split(batch, count)
+            return exchange.each(lambda shard: self.parts[shard].gathered(parts[shard]))
+        rows = [self.parts[shard].weight if shard in self.parts else None for shard in range(count)]
+        sums = gather_sums(batch, rows, self.columns, exchange.num_threads)
+        return sums if len(self.parts) == count else [sums[shard] for shard in self.parts]
+
+    def _gathered_whole(self, batch: SparseBatch) -> Tensor:
         assert self.whole is not None
         firsts = {WHOLE: 0} | {shard: place * self.shards.room for place, shard in enumerate(self.parts)}
         brought = [(first, self.part(shard).brought) for shard, first in firsts.items()]
@@ -394,29 +412,6 @@ class WideWeight:
             for start in range(0, count, _ROWS_AT_ONCE):
                 rows = torch.arange(start, min(start + _ROWS_AT_ONCE, count), device=part.weight.device)
                 self.catch_up(shard, rows, rule, step)
-
-
-def touched_together(
-    uses: Mapping[str, Sequence[Key]], whole: Mapping[str, SparseBatch], layout: Layout, num_shards: int
-) -> dict[str, dict[int, Touched]]:
-    """Return the rows that a batch touches, as `WHOLE`, of the weights whose shards are updated together.
-
-    Outputs, and a limit of the gradient's length, take shard by shard.
-
-    Args:
-        uses: Layers and sources that read each weight of sparse inputs.
-        whole: The sources, of `sharding.joined`.
-        layout: The network.
-        num_shards: Number of shards of this process.
-    """
-    if layout.training.gradient_norm_limit is not None:
-        return {}
-    of_outputs = {layout.links[output.name, ""].weight for output in layout.network.outputs}
-    return {
-        weight: {WHOLE: Touched.of_shards([whole[source] for _, source in keys], num_shards)}
-        for weight, keys in uses.items()
-        if weight not in of_outputs
-    }
 
 
 @dataclass
@@ -441,14 +436,12 @@ class TrunkWeight:
             self.state = rule.state_for(self.tensor)
             self.tensor.requires_grad_(True)
 
-
-def update(weights: Sequence[TrunkWeight], rule: Optimizer, step: StepNumbers) -> None:
-    """Make a step of all weights with a gradient, and drop the gradients."""
-    for weight in weights:
-        tensor = weight.tensor
-        if tensor.grad is not None:
-            own_l2 = 0.0 if tensor.dim() == 1 else None
-            rule.apply(tensor.detach(), tensor.grad, weight.state, step, own_l2)
-            if weight.norm_limit is not None:
-                shorten_rows(tensor.detach(), weight.norm_limit)
-            tensor.grad = None
+    def update(self, rule: Optimizer, step: StepNumbers) -> None:
+        """Make a step if there is a gradient, and drop the gradient."""
+        if self.tensor.grad is None:
+            return
+        tensor = self.tensor.detach()
+        rule.apply(tensor, self.tensor.grad, self.state, step, 0.0 if tensor.dim() == 1 else None)
+        if self.norm_limit is not None:
+            shorten_rows(tensor, self.norm_limit)
+        self.tensor.grad = None

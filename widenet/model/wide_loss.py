@@ -38,7 +38,6 @@ from widenet.model.sample import Choice
 from widenet.model.targets import Entries, Targets
 from widenet.model.weight import Part, WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.line import Pending
 from widenet.plan.tiles import GRADIENT_NUMBERS, are_kept, as_slice, tile_units
 
 
@@ -223,7 +222,7 @@ class OutputStep:
         totals = [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, sizes)]
         return totals, [*torch.split(pull_Z, sizes)], coupling_E
 
-    def start(self, update: Update | None) -> Pending[list[Tensor]]:
+    def start(self, update: Update | None) -> Callable[[], list[Tensor]]:
         """Start the loss float64 [] and the gradient float32 [E, H] to the incoming vectors.
 
         Without an update, `gradient` gives the gradients of the units afterwards.
@@ -305,7 +304,7 @@ _NEVER = -math.inf
 
 def slopes_of(step: OutputStep) -> Slopes:
     """Return the slopes of a step, after the passes over all tiles that they need."""
-    if step.output.spec.is_closed:
+    if step.output.is_closed:
         slopes = _of_closed_softmax(step)
     elif step.output.spec.is_row_wise:
         slopes = _of_all_units(step)
@@ -450,7 +449,7 @@ class NativeStep(OutputStep):
     def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
         """See `OutputStep.run`."""
         output, device, num_threads = self.output, self.direct_EH.device, self.output.exchange.num_threads
-        parts, is_softmax = output.weight.parts, output.spec.is_closed
+        parts, is_softmax = output.weight.parts, output.is_closed
         sums = [RowSum.empty("softmax", self.num_examples, device) for _ in parts]
         counts = [len(self.targets.parts[shard].units_Z) for shard in parts]
         logits, pulls = ([torch.zeros(count) for count in counts] for _ in range(2))
@@ -519,7 +518,7 @@ class NativeStep(OutputStep):
             is_late: Whether `finish` or `gradient` follows.
         """
         output, units, targets = self.output, self.sizes[shard], self.targets.parts[shard]
-        part, is_softmax = output.weight.parts[shard], output.spec.is_closed
+        part, is_softmax = output.weight.parts[shard], output.is_closed
         keeps, leaves = self.keeps and (is_softmax or is_late), is_softmax and output.weight.in_file
         scales = torch.empty(self._batch.num_blocks(units), self.num_examples) if is_softmax else None
         return OutputShard(
@@ -600,7 +599,7 @@ def output_step(
     }
     spec, is_plain = output.spec, stands is None and output.features is None and not output.spec.weightless
     is_plain &= spec.others == "use" and spec.delta_boost is None and spec.delta_norm is None
-    is_known = spec.is_closed or (spec.activation.kind, spec.loss.kind) == ("sigmoid", "cross_entropy")
+    is_known = output.is_closed or (spec.activation.kind, spec.loss.kind) == ("sigmoid", "cross_entropy")
     kind = NativeStep if is_plain and is_known and runner("tile", device) == "native" else OutputStep
     return kind(
         output=output,
@@ -641,7 +640,7 @@ def sampled(
         return WideWeight(weight.shards, dict(output.exchange.each(of_shard)), trained=weight.trained)
 
     bias = None if output.bias is None else copied(output.bias)
-    narrow = replace(output, weight=copied(output.weight), bias=bias)
+    narrow = replace(output, weight=copied(output.weight), bias=bias, updates_at_once=False)
     return output_step(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands)
 
 

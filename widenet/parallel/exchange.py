@@ -20,7 +20,7 @@ from widenet.errors import GroupError
 from widenet.kernels.cuda_products import cuda_products
 from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
 from widenet.parallel.heartbeat import Heartbeat
-from widenet.parallel.line import Pending, at_once, line
+from widenet.parallel.line import Pending, line
 from widenet.plan.layout import check_processes
 from widenet.plan.tiles import held, holder
 
@@ -167,10 +167,11 @@ class Exchange:
         """Queue some work with collectives on the line."""
         return line().submit(self._on_line, work, f"{self.place}, {where}")
 
-    def start_sum(self, *terms: Terms, where: str) -> Pending[list[Tensor]]:
+    def start_sum(self, *terms: Terms, where: str) -> Callable[[], list[Tensor]]:
         """Start several sums at once; see `sum`. The terms must not change before the result is there."""
         if self.size == 1:
-            return at_once([exact_sum(of_shards) for of_shards in terms])
+            totals = [exact_sum(of_shards) for of_shards in terms]
+            return lambda: totals
 
         def summed() -> list[Tensor]:
             num = self.num_shards
@@ -183,11 +184,11 @@ class Exchange:
                 for total, peak, dtype in zip(totals, peaks, dtypes, strict=True)
             ]
 
-        return self.begin(summed, where)
+        return self.begin(summed, where).result
 
     def sum(self, terms: Terms, where: str) -> Tensor:
         """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
-        return self.start_sum(terms, where=where).result()[0]
+        return self.start_sum(terms, where=where)()[0]
 
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
         """Return the tensors of all shards, one per shard and of equal shape, in order."""

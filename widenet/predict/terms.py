@@ -221,12 +221,12 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     indptr = torch.cat([indptr, indptr[-1:]])
     values = None if example.values is None else example.values.repeat(2)
     batch = SparseBatch(indptr, example.indices.repeat(2), values)
-    activity = network.forward(network.prepare({layer.field: batch}, None), None)
+    activity = network.forward(network.prepare({layer.field: batch}))
     output, factors = network.output_for(output_name, activity), network.damping.get(layer.name)
     factors_F = None if factors is None else factors.cpu()
     together, alone = scaled(layer, batch, factors_F, in_training=False).values_or_ones().double().chunk(2)
     ratio_Z1 = torch.where(alone == 0, 0.0, together / alone)[:, None].to(network.device)
-    if output_name in activity.features:
+    if output_name in activity.prepared.features:
         inputs_EH = torch.zeros(batch.num_examples, 0, device=network.device)
     else:
         inputs_EH = torch.cat([activity.values[name] for name in network.spec.sources(output.spec)], dim=1)

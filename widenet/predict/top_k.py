@@ -77,7 +77,7 @@ class Tiles:
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
         """Return the tiles of an output for a batch."""
-        activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
+        activity = network.forward(network.prepare(in_blocks(network, fields)))
         output, history = network.output_for(name, activity), None
         if output.spec.term is not None:
             values = fields[output.spec.field]
@@ -170,7 +170,7 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
     """
     num = num_examples(fields)
     if layer not in network.outputs:
-        activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
+        activity = network.forward(network.prepare(in_blocks(network, fields)))
         yield activity.values[layer][:num]
         return
     tiles = Tiles.of_batch(network, fields, layer)

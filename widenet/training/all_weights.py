@@ -1,8 +1,7 @@
 """Operations on all weights of a network between two steps: catch up, check, sum; and what overflowed."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -18,33 +17,6 @@ from widenet.training.checkpoint import digest_of, replicas_of
 
 _NORM_ROWS = 4096
 """Rows whose squares are added at once."""
-
-
-@dataclass(frozen=True)
-class Launched:
-    """The results of a step's forward pass; the device may still be working on the step.
-
-    Attributes:
-        loss: Loss of the batch, float64 [].
-        values: Values of the inputs and hidden layers, [E, units], in order of computation.
-        losses: Loss of each output, float64 [].
-    """
-
-    loss: Tensor
-    values: Mapping[str, Tensor]
-    losses: Mapping[str, Tensor]
-
-    def check(self, loss: float) -> None:
-        """Raise NumericsError, naming the layer that overflowed first, if the loss is not finite."""
-        if math.isfinite(loss):
-            return
-        layers = [
-            name
-            for name, values in {**self.values, **self.losses}.items()
-            if not bool(torch.isfinite(values).all())
-        ]
-        where = f'layer "{layers[0]}"' if layers else "a penalty on sparseness"
-        raise NumericsError(f"the loss must be a finite number, first in {where}", value=loss)
 
 
 def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:
@@ -77,7 +49,8 @@ def check_weights(network: Network, progress: str, place: str) -> None:
         NumericsError: A weight is infinite or undefined.
         DisagreementError: The processes computed different numbers.
     """
-    broken = network.first_non_finite()
+    in_processes = network.exchange.collect(_broken(network), "weights")
+    broken = next((name for name in (*network.trunk, *network.wide) if name in in_processes), None)
     if broken is not None:
         raise NumericsError(f'the weights of "{broken}" must be finite numbers', place=place)
     if num_processes() == 1:
@@ -85,6 +58,20 @@ def check_weights(network: Network, progress: str, place: str) -> None:
     copies = replicas_of(network)
     digests = {name: digest_of(tensor) for name, tensor in copies.items()}
     check_agreement(network.exchange, {**digests, "progress": progress}, place)
+
+
+def _broken(network: Network) -> str | None:
+    """Return the first weight with an infinity or NaN in this process; None if all are finite."""
+    trunk = {name: [weight.tensor] for name, weight in network.trunk.items()}
+    wide = {
+        name: (block for part in weight.parts.values() for block in part.blocks())
+        for name, weight in network.wide.items()
+    }
+    tensors: dict[str, Iterable[Tensor]] = {**trunk, **wide}
+    for name, blocks in tensors.items():
+        if not all(bool(torch.isfinite(block).all()) for block in blocks):
+            return name
+    return None
 
 
 def regularization(network: Network, l1: float, l2: float) -> float:
@@ -121,7 +108,7 @@ def norms_of_weights(network: Network) -> dict[str, float | None]:
     """Return the norms of all trained weights, by "weights/" and their names; all must call this."""
     wide = [name for name, weight in network.wide.items() if weight.trained]
     terms = [network.exchange.each(partial(_squares, network, name)) for name in wide]
-    squares = network.exchange.start_sum(*terms, where="norms").result() if terms else []
+    squares = network.exchange.start_sum(*terms, where="norms")() if terms else []
     trunk = {name: weight.tensor.detach() for name, weight in network.trunk.items() if weight.trained}
     norms = dict(zip(wide, map(norm_of_squares, squares), strict=True))
     norms |= {name: norm_of(tensor) for name, tensor in trunk.items()}

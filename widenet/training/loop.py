@@ -24,9 +24,7 @@ from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.group import by_leader
-from widenet.randomness import StepRandom
 from widenet.training.all_weights import (
-    Launched,
     check_weights,
     norm_of,
     norms_of_weights,
@@ -48,7 +46,7 @@ from widenet.training.environment import environment
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Report
-from widenet.training.step import Step, Update, train_step
+from widenet.training.step import Gradients, Step, train_step
 
 Evaluate = Callable[[Network], dict[str, float]]
 AfterEpoch = Callable[[Network, int], bool | None]
@@ -62,7 +60,7 @@ def steps_ahead(
     stream: Stream,
     learning_rates: np.ndarray,
     numbers: range,
-    observe: Callable[[Launched, Update], None] | None = None,
+    observe: Callable[[Mapping[str, Tensor], Gradients], None] | None = None,
 ) -> Generator[tuple[Step, float], None, None]:
     """Yield steps of a training, prepared ahead by a thread, each with the seconds of waiting for it.
 
@@ -73,19 +71,16 @@ def steps_ahead(
         numbers: The steps, counted from 0 in the whole training.
         observe: Called with the gradients of the last step of an epoch.
     """
-    training, beside = network.layout.training, Ahead(network.device)
+    beside = Ahead(network.device)
 
     def prepared(number: int) -> Step:
         epoch, step = divmod(number, stream.steps_per_epoch)
-        random = StepRandom(training.seed, epoch, step)
         batch = stream.batch(epoch, step)
         with torch.no_grad():
-            inputs = network.prepare(batch.fields, random, batch.weights)
+            inputs = network.prepare(batch.fields, (epoch, step), batch.weights)
         return Step(
             inputs,
-            random,
             StepNumbers(number + 1, learning_rates),
-            training.gradient_norm_limit,
             observe=observe if step + 1 == stream.steps_per_epoch else None,
         )
 
@@ -221,11 +216,11 @@ class Training:
         record["norms"] = norms_of_weights(self.network) | record["norms"]
         return record
 
-    def _observe(self, launched: Launched, update: Update) -> None:
+    def _observe(self, values: Mapping[str, Tensor], gradients: Gradients) -> None:
         """Keep the norms of the last step of an epoch, also in a checkpoint that is saved after it."""
-        hidden = [layer.name for layer in self.network.spec.hidden if layer.name in launched.values]
-        activations = {f"activations/{name}": norm_of(launched.values[name]) for name in hidden}
-        self.state.norms = update.norms() | activations
+        hidden = [layer.name for layer in self.network.spec.hidden if layer.name in values]
+        activations = {f"activations/{name}": norm_of(values[name]) for name in hidden}
+        self.state.norms = gradients.norms() | activations
 
     def _evaluation(self) -> dict[str, Any]:
         """Evaluate the network if that is due after this epoch; return the metrics for the log."""

@@ -23,13 +23,14 @@ def forward(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Tensor:
     terms = flow.sums + flow.skips
     total_EH = sum(terms[1:], terms[0])
     if layer.bias:
-        bias_C, positions = flow.tensor(f"{layer.name} bias"), prod(flow.layout.shapes[layer.name][1:])
+        bias_C, positions = flow.trunk[f"{layer.name} bias"].tensor, prod(flow.layout.shapes[layer.name][1:])
         total_EH = total_EH + bias_C[:, None].expand(-1, positions).reshape(-1)
     if layer.batch_normalization is not None:
         total_EH = _normalized(layer, flow, total_EH)
     if flow.random is None:
         return activate(layer.activation, total_EH)
-    total_EH = shortened(total_EH, layer.delta_norm, flow.positions)
+    if layer.delta_norm is not None:
+        total_EH = shortened(total_EH, layer.delta_norm, flow.positions)
     a_EH = units_EH = activate(layer.activation, total_EH)
     if layer.dropout and layer.dropout_form == "mask":
         units_EH = masked(activate(layer.activation, total_EH), flow.random, layer.name, layer.dropout)

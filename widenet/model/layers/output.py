@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -59,6 +60,11 @@ class WideOutput:
     def where(self) -> str:
         """Name of the layer in messages about failed exchanges."""
         return f'output "{self.spec.name}"'
+
+    @cached_property
+    def is_closed(self) -> bool:
+        """Whether its loss and slopes have the closed form of a softmax with a cross-entropy."""
+        return self.spec.is_closed
 
     def direct(self, hidden_EH: Tensor, predicts: bool) -> Tensor:
         """The vector that meets the unit's vectors: as it is, or under "cosine" of length 1 / temperature.
