@@ -1,15 +1,27 @@
-"""Times rankings for few people, beside torch's product and `topk`."""
+"""Times rankings for few people and for all of a dataset, beside torch's product and `topk`; one command, too.
+
+The command recommends for one list of items. Most of its time goes to `import torch`.
+"""
 
 import argparse
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from benchmarks.alternately import Program, measure
-from benchmarks.results import Table, publish
+from benchmarks.places import workplace
+from benchmarks.results import Table, publish, spread
 from benchmarks.smaller import drawn_network, rankings
+from widenet import dataset_from_lists, train
 
 ITEMS, COLUMNS, K = 41_000, 64, 20
-PEOPLE = (1, 8, 64)
+PEOPLE = (1, 8, 64, 29_858)
+BLOCK = 512
+"""People whose scores torch computes at once: all scores take 5 GB."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +39,42 @@ def run(asked: argparse.Namespace) -> None:
     for num in PEOPLE:
         _add_times(num, asked, table)
     print(table, flush=True)
-    publish("few", [table], asked.out)
+    commands = _commands(asked.rounds)
+    print(commands)
+    publish("few", [table, commands], asked.out)
+
+
+def _commands(rounds: int) -> Table:
+    """Return the seconds of a command that recommends, beside those of importing torch, alternately."""
+    layers = [
+        {"name": "history", "kind": "input", "field": "items"},
+        {"name": "taste", "units": COLUMNS, "activation": "tanh"},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+    table = Table("One command", ["command", "seconds", "seconds more than `import torch`"])
+    with workplace() as folder:
+        lists = [[user, (user + 1) % ITEMS] for user in range(1024)]
+        dataset_from_lists(folder / "data", lists, width=ITEMS)
+        train({"layers": layers}, {"epochs": 1}, folder / "data", folder / "run")
+        lines = {
+            "import torch": ["-c", "import torch"],
+            "recommend": ["-m", "widenet", "recommend", str(folder / "run"), "--items", "1", "2"],
+        }
+        _seconds(lines["recommend"], folder)
+        turns = [{name: _seconds(line, folder) for name, line in lines.items()} for _ in range(rounds)]
+    for name in lines:
+        more = [turn[name] - turn["import torch"] for turn in turns]
+        seconds = spread([turn[name] for turn in turns], "{:.2f}")
+        table.rows.append([name, seconds, spread(more, "{:.2f}")])
+    return table
+
+
+def _seconds(words: list[str], folder: Path) -> float:
+    """Return the seconds of a process of Python that may keep what it compiles, as an installed program does."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    started = perf_counter()
+    subprocess.run([sys.executable, *words], check=True, capture_output=True, cwd=folder, env=variables)
+    return perf_counter() - started
 
 
 def _add_times(num: int, asked: argparse.Namespace, table: Table) -> None:
@@ -57,7 +104,8 @@ def pytorch(num: int) -> Callable[[int], dict[str, Any]]:
     def steps(number: int) -> dict[str, Any]:
         with torch.inference_mode():
             for _ in range(number):
-                torch.topk(torch.addmm(bias, vectors[users], weight.T), K)
+                for block in users.split(BLOCK):
+                    torch.topk(torch.addmm(bias, vectors[block], weight.T), K)
         return {}
 
     return steps
