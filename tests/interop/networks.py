@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.model.activations import activate
 from widenet.model.build import build
-from widenet.parallel.exchange import Exchange
+from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.plan.binding import bind
+from widenet.predict.top_k import layer_values
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import PlainActivation
@@ -193,17 +193,9 @@ def random_fields(seed, num_examples=9):
 
 
 def scores(model, fields, output):
-    """float32 [E, L], as the network itself computes them."""
-    network = model.network
-    with torch.no_grad():
-        activity = network.forward(network.prepare(fields))
-        wide = network.output_for(output, activity)
-        direct = network.direct(wide, activity)
-        shards = wide.weight.shards
-        logits = torch.empty(len(direct), shards.width)
-        for shard in range(shards.count):
-            logits[:, shard :: shards.count] = wide.tile(shard, 0, shards.size(shard)).logits(direct)
-        return activate(wide.spec.activation, logits).numpy()
+    """float32 [E, L], as the network itself predicts them."""
+    with fixed_arithmetic():
+        return np.concatenate([each.numpy() for each in layer_values(model.network, fields, output)], axis=1)
 
 
 def feed(session, fields):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -74,6 +74,13 @@ class Tiles:
         if self.multiplies and runner("ranking", direct_EH.device) == "native":
             self.query = best_units.Query.of(direct_EH[:num], output.weight.in_8_bits)
 
+    @cached_property
+    def entering(self) -> Tensor:
+        """What torch multiplies with: the vectors, rounded as the native library does for units in 8 bits."""
+        if not (self.multiplies and self.output.weight.in_8_bits):
+            return self.direct_EH
+        return best_units.dequantized(*best_units.quantized_queries(self.direct_EH))
+
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
         """Return the tiles of an output for a batch."""
@@ -113,7 +120,7 @@ class Tiles:
             tile, rows = self.output.tile(shard, start, stop), len(self.direct_EH)
             if self.multiplies:
                 tile, rows = tile.wide_enough(), self.rows
-            blocks = [tile.logits(block) for block in torch.split(self.direct_EH, max(rows, 1))]
+            blocks = [tile.logits(block) for block in torch.split(self.entering, max(rows, 1))]
             logits_ET = torch.cat(blocks)[: self.num, : stop - start].contiguous()
         for term in self.terms:
             term(logits_ET, shard, start)
