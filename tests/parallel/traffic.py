@@ -107,7 +107,7 @@ def sent_and_planned(layers, plan, folder, entries=None):
     job = Job(
         bind(spec, training, data.fields),
         entries,
-        num_examples=data.num_examples,
+        all_examples=data.num_examples,
         num_processes=distributed.get_world_size(),
     )
     return sum(bytes_sent), work(job, distributed.get_rank()).sent_bytes
