@@ -77,6 +77,18 @@ inline Number exponential(Number x) {
   return series * number((bits(shifted) + 127) << 23);
 }
 
+// The sum of a product of numbers, in one order for every width of vectors.
+inline float dot(const float* one, const float* other, int64_t count) {
+  float part[kLine] = {};
+  int64_t n = 0;
+  for (; n + kLine <= count; n += kLine)
+    for (int64_t l = 0; l < kLine; l++) part[l] += one[n + l] * other[n + l];
+  for (int64_t l = 0; n + l < count; l++) part[l] += one[n + l] * other[n + l];
+  for (int64_t half = kLine / 2; half > 0; half /= 2)
+    for (int64_t l = 0; l < half; l++) part[l] += part[l + half];
+  return part[0];
+}
+
 // a * b + sum, rounded once if that is wanted and the processor can.
 template <bool fuses>
 inline Floats multiply_add(Floats a, Floats b, Floats sum) {

@@ -26,8 +26,8 @@ struct Stepped {
   float* second;
   Step step;
 
-  void make(int64_t start, int64_t count, const float* gradient) const {
-    make_step(step, count, 1.f, numbers + start, gradient, first ? first + start : nullptr,
+  void make(int64_t start, int64_t count, float* gradient) const {
+    make_step(step, count, 1.f, numbers + start, gradient, first ? first + start / step.per : nullptr,
               second ? second + start : nullptr);
   }
 };
@@ -94,18 +94,6 @@ int64_t row_of(int64_t examples) { return panels(examples) * kPanel + kLine; }
 
 // The same between rows of pairs of examples.
 int64_t pairs_row_of(int64_t examples) { return panels(examples) * kPanel / 2 + kLine; }
-
-// The sum of a product of numbers, in one order for every width of vectors.
-float dot(const float* one, const float* other, int64_t count) {
-  float part[kLine] = {};
-  int64_t n = 0;
-  for (; n + kLine <= count; n += kLine)
-    for (int64_t l = 0; l < kLine; l++) part[l] += one[n + l] * other[n + l];
-  for (int64_t l = 0; n + l < count; l++) part[l] += one[n + l] * other[n + l];
-  for (int64_t half = kLine / 2; half > 0; half /= 2)
-    for (int64_t l = 0; l < half; l++) part[l] += part[l + half];
-  return part[0];
-}
 
 // The nearest bfloat16, to even in the middle, as torch rounds.
 void round_to_bfloat16(const float* from, float* to, int64_t count) {
@@ -558,7 +546,7 @@ class Worker {
 
   // Make the steps, or write the gradients from a place on.
   void give(const Gradients& gradients, const Block& block, int64_t place) {
-    const float *weight = gradient_.get(), *bias = bias_gradient_.get();
+    float *weight = gradient_.get(), *bias = bias_gradient_.get();
     if (gradients.bias) std::copy_n(bias, block.units, gradients.bias + place);
     if (gradients.bias_step) gradients.bias_step->make(block.first, block.units, bias);
     for (int64_t t = 0; gradients.weight && t < block.units; t++)

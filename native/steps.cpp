@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "lanes.h"
+
 namespace {
 
 struct Number {
@@ -25,15 +27,8 @@ struct Momentum {
   }
 };
 
-struct Adagrad {
-  static constexpr int states = 1;
-  static Number step(float w, float g, float s, float t, const float* c) {
-    float total = s + g * g, held = total < c[2] ? c[2] : total;
-    return {w - c[0] * (g / (std::sqrt(held) + c[1])), total, t};
-  }
-};
-
-struct Rmsprop {
+// AdaGrad, which adds up the squares (c[0] and c[1] are 1), and RMSProp.
+struct Squares {
   static constexpr int states = 1;
   static Number step(float w, float g, float s, float t, const float* c) {
     float square = c[0] * s + c[1] * (g * g), held = square < c[4] ? c[4] : square;
@@ -60,6 +55,10 @@ struct Adam {
   }
 };
 
+float penalized(float scale, float l2, float l1, float w, float g) {
+  return scale * g + (l2 > 0.f ? l2 * w : 0.f) + l1 * ((w > 0.f ? 1.f : 0.f) - (w < 0.f ? 1.f : 0.f));
+}
+
 template <class Rule>
 void advance(const Step& step, int64_t count, float fade, float* __restrict weight, const float* __restrict gradient,
              float* __restrict first, float* __restrict second) {
@@ -67,9 +66,7 @@ void advance(const Step& step, int64_t count, float fade, float* __restrict weig
   float c[6];
   for (int n = 0; n < 6; n++) c[n] = step.constants[n];
   for (int64_t h = 0; h < count; h++) {
-    float w = weight[h], g = scale * gradient[h];
-    float sign = (w > 0.f ? 1.f : 0.f) - (w < 0.f ? 1.f : 0.f);
-    g = g + (l2 > 0.f ? l2 * w : 0.f) + l1 * sign;
+    float w = weight[h], g = penalized(scale, l2, l1, w, gradient[h]);
     float s = Rule::states > 0 ? fade * first[h] : 0.f, t = Rule::states > 1 ? fade * second[h] : 0.f;
     Number next = Rule::step(keep * w, g, s, t, c);
     weight[h] = next.weight;
@@ -78,7 +75,18 @@ void advance(const Step& step, int64_t count, float fade, float* __restrict weig
   }
 }
 
-constexpr int64_t kRowsAhead = 4, kLine = 16;
+// AdaGrad with one number of state for a row, which grows by the mean of the squares of the row's gradient.
+void advance_rows(const Step& step, int64_t count, float* __restrict weight, float* __restrict gradient, float* first) {
+  const float *p = step.penalties, *c = step.constants;
+  for (const int64_t per = step.per; count > 0; count -= per, weight += per, gradient += per, first++) {
+    for (int64_t h = 0; h < per; h++) gradient[h] = penalized(p[0], p[1], p[2], weight[h], gradient[h]);
+    *first += dot(gradient, gradient, per) / static_cast<float>(per);
+    float root = std::sqrt(at_least(*first, c[4])) + c[2];
+    for (int64_t h = 0; h < per; h++) weight[h] = p[3] * weight[h] - c[3] * (gradient[h] / root);
+  }
+}
+
+constexpr int64_t kRowsAhead = 4;
 
 void fetch(const float* row, int64_t columns) {
   for (int64_t h = 0; row && h < columns; h += kLine) __builtin_prefetch(row + h, 1, 3);
@@ -86,19 +94,19 @@ void fetch(const float* row, int64_t columns) {
 
 }  // namespace
 
-void make_step(const Step& step, int64_t count, float fade, float* weight, const float* gradient, float* first,
+void make_step(const Step& step, int64_t count, float fade, float* weight, float* gradient, float* first,
                float* second) {
+  if (step.per > 1) return advance_rows(step, count, weight, gradient, first);
   switch (step.kind) {
     case Kind::kSgd: return advance<Sgd>(step, count, fade, weight, gradient, first, second);
     case Kind::kMomentum: return advance<Momentum>(step, count, fade, weight, gradient, first, second);
-    case Kind::kAdagrad: return advance<Adagrad>(step, count, fade, weight, gradient, first, second);
-    case Kind::kRmsprop: return advance<Rmsprop>(step, count, fade, weight, gradient, first, second);
+    case Kind::kSquares: return advance<Squares>(step, count, fade, weight, gradient, first, second);
     case Kind::kAdadelta: return advance<Adadelta>(step, count, fade, weight, gradient, first, second);
     case Kind::kAdam: return advance<Adam>(step, count, fade, weight, gradient, first, second);
   }
 }
 
-WIDENET int64_t step_tile(const Step* step, int64_t count, float* weight, const float* gradient, float* first,
+WIDENET int64_t step_tile(const Step* step, int64_t count, float* weight, float* gradient, float* first,
                        float* second) try {
   make_step(*step, count, 1.f, weight, gradient, first, second);
   return 0;
@@ -116,21 +124,18 @@ WIDENET int64_t step_rows(const Step* step, int64_t columns, float* weight, floa
     if (u + kRowsAhead < num_rows) {
       int64_t later = rows[u + kRowsAhead] * columns;
       fetch(weight + later, columns);
-      fetch(first ? first + later : nullptr, columns);
+      fetch(first ? first + later / step->per : nullptr, columns / step->per);
       fetch(second ? second + later : nullptr, columns);
     }
     float* __restrict sum = gradient.data();
     for (int64_t h = 0; h < columns; h++) sum[h] = 0.f;
     for (int64_t z = indptr[u]; z < indptr[u + 1]; z++) {
       const float* __restrict vector = vectors + examples[z] * columns;
-      if (values) {
-        float value = values[z];
-        for (int64_t h = 0; h < columns; h++) sum[h] += value * vector[h];
-      } else {
-        for (int64_t h = 0; h < columns; h++) sum[h] += vector[h];
-      }
+      float value = values ? values[z] : 1.f;
+      for (int64_t h = 0; h < columns; h++) sum[h] += value * vector[h];
     }
-    make_step(*step, columns, fades[u], weight + row, sum, first ? first + row : nullptr, second ? second + row : nullptr);
+    make_step(*step, columns, fades[u], weight + row, sum, first ? first + row / step->per : nullptr,
+              second ? second + row : nullptr);
   }
   return 0;
 }

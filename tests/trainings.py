@@ -14,6 +14,7 @@ UNTIED = {
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
+WIDER = {"layers": [HISTORY, {**UNTIED["layers"][1], "units": 21}, UNTIED["layers"][2]]}
 TIED = {
     "layers": [
         {**HISTORY, "popularity_damping": 0.5},
@@ -166,6 +167,10 @@ SETTINGS = {
     "adagrad, tied": (
         TIED,
         document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={**EACH_EPOCH, "every_epochs": 2}),
+    ),
+    "adagrad by rows": (
+        WIDER,
+        document({"kind": "adagrad", "per_row": True, "learning_rate": 0.1}, l2=0.02, keep="best"),
     ),
 }
 

@@ -55,6 +55,7 @@ NAMES = (
     "nesterov",
     "sgd, l2, tied, sampled",
     "adagrad, tied",
+    "adagrad by rows",
     "cross_entropy",
     "l2",
     "adam, cosine",

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from tests.rows import all_rows, dense_rows
+from widenet.errors import DocumentError
 from widenet.kernels import native, reference
 from widenet.kernels.bags import RowGradient, row_gradient
 from widenet.model.optimizers import Optimizer, StepNumbers
@@ -269,6 +271,82 @@ def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
             state[name][touched.features_U] = tensor
         wide.update_rows(0, touched, rule, step)
     torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
+
+
+BY_ROWS = {"kind": "adagrad", "per_row": True, "epsilon": 1e-4}
+
+
+def by_rows(**penalties):
+    return Optimizer(TrainingSpec.of({"optimizer": BY_ROWS}).optimizer, **penalties)
+
+
+def vectors_of(weight, **more):
+    """A weight whose rows are vectors, with its state under `by_rows`."""
+    wide = WideWeight(Shards(len(weight), 1), {0: Part(weight)}, has_vectors=True, **more)
+    wide.prepare(by_rows())
+    assert wide.parts[0].state["square_sum"].shape == (len(weight), 1)
+    return wide
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.0), (0.05, 0.3)])
+@pytest.mark.parametrize("columns", [1, 5, 16, 133])
+def test_twenty_steps_by_rows_are_those_of_the_formula_in_float64(columns, l1, l2):
+    start, gradients, rates = numbers(7, columns), numbers(20, 7, columns, seed=1), rates_of(20)
+    rule, wide, exact = by_rows(l1=l1, l2=l2), vectors_of(start.clone()), start.double()
+    total = torch.zeros(7, 1, dtype=torch.float64)
+    for number, gradient in enumerate(gradients, 1):
+        wide.update_tile(0, 0, 7, gradient.clone(), rule, StepNumbers(number, rates))
+        g = gradient.double() + l1 * exact.sign() + l2 * exact
+        total += (g**2).mean(dim=1, keepdim=True)
+        exact -= float(rates[number]) * g / (total.sqrt() + 1e-4)
+    assert float((wide.parts[0].weight.double() - exact).abs().max()) < 3e-6
+    torch.testing.assert_close(wide.parts[0].state["square_sum"].double(), total, rtol=1e-5, atol=0)
+
+
+def test_steps_by_rows_have_the_same_bits_in_tiles_of_any_size_and_by_touched_rows():
+    start, gradients, rates, rule, found = (
+        numbers(23, 37),
+        numbers(4, 23, 37, seed=1),
+        rates_of(4),
+        by_rows(),
+        [],
+    )
+    for tile in (1, 7, 23, None):
+        wide = vectors_of(start.clone(), by_rows=tile is None)
+        for number, gradient in enumerate(gradients, 1):
+            step = StepNumbers(number, rates)
+            if tile is None:
+                wide.update_rows(0, RowGradient.of_rows(torch.arange(23), gradient), rule, step)
+            for first in range(0, 23, tile or 23) if tile else ():
+                last = min(first + tile, 23)
+                wide.update_tile(0, first, last, gradient[first:last].clone(), rule, step)
+        found.append((wide.parts[0].weight, wide.parts[0].state["square_sum"]))
+    assert all(torch.equal(*pair) for own in found for pair in zip(own, found[0], strict=True))
+
+
+def test_the_library_and_torch_add_the_squares_of_a_row_in_one_order(monkeypatch):
+    """So they agree to the bit in the state."""
+    start, gradient, found = numbers(9, 133), numbers(9, 133, seed=1), []
+    for runners in (("native", "torch"), ("torch",)):
+        monkeypatch.setitem(native.TABLE, "row_update", runners)
+        wide = vectors_of(start.clone())
+        wide.update_tile(0, 0, 9, gradient.clone(), by_rows(), StepNumbers(1, rates_of(1)))
+        found.append(wide.parts[0].state["square_sum"])
+    assert torch.equal(*found)
+
+
+def test_weights_without_vectors_keep_a_number_each_by_rows():
+    plain, wide = Part(numbers(4, 5)), WideWeight(Shards(3, 1), {0: Part(numbers(3))}, has_vectors=False)
+    plain.prepare(by_rows(), remembers=False)
+    wide.prepare(by_rows())
+    assert plain.state["square_sum"].shape == (4, 5)
+    assert wide.parts[0].state["square_sum"].shape == (3,)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "adagrad"])
+def test_only_adagrad_has_a_state_by_rows(kind):
+    with mistake(DocumentError, place="optimizer.per_row"):
+        TrainingSpec.of({"optimizer": {"kind": kind, "per_row": True}})
 
 
 def dsstne_steps(kind, start, gradients, rates, l1, l2):

@@ -147,11 +147,18 @@ STANDING = [
     )
 ]
 """Outputs on a sparse input, which have none of the settings that need hidden vectors."""
+BY_ROWS = {
+    **LINEAR,
+    "output": {},
+    "optimizer": {"kind": "adagrad", "per_row": True},
+    "shape": "tied",
+    "limits": {"gradient": 0.05},
+    "data": "values",
+}
 
-
-EVERY_VALUE, EVERY_PAIR = [LINEAR, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
-SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3]]
-FEW_VALUES = [LINEAR, STANDING[1], *EVERY_VALUE[5::6]]
+EVERY_VALUE, EVERY_PAIR = [LINEAR, *STANDING, *covering(SETTINGS, 1), BY_ROWS], covering(SETTINGS, 2)
+SOME_VALUES = [STANDING[0], BY_ROWS, *EVERY_VALUE[::3]]
+FEW_VALUES = [LINEAR, STANDING[1], BY_ROWS, *EVERY_VALUE[5::6]]
 
 
 COSINE = {"temperature": 1, "prediction_temperature": 1.5}

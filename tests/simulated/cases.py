@@ -30,6 +30,7 @@ PLAIN = (
     "adam, normalized",
     "sgd, l2, tied, sampled",
     "adagrad, tied",
+    "adagrad by rows",
 )
 CASES = {name: SETTINGS[name] for name in PLAIN}
 CASES |= {

@@ -148,6 +148,7 @@ def drop_checkpoints(run):
 
 CHANGES = {
     "another optimizer": ("adagrad", "last", None),
+    "a state of another shape": ({"kind": "adagrad", "per_row": True}, "last", None),
     "no checkpoint": ("adam", "last", drop_checkpoints),
     "weights of an earlier epoch": ("adam", "best", None),
 }
@@ -156,7 +157,8 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_state_that_does_not_belong_to_the_weights_or_the_optimizer_is_not_taken(change, tmp_path):
     optimizer, keep, damage = CHANGES[change]
-    data, training = books(tmp_path / "data"), document({"kind": "adam", "learning_rate": 2.5}, keep=keep)
+    kind = "adam" if isinstance(optimizer, str) else "adagrad"
+    data, training = books(tmp_path / "data"), document({"kind": kind, "learning_rate": 2.5}, keep=keep)
     train(TIED, training, data, tmp_path / "before")
     facts = Checkpoint.open(tmp_path / "before" / "model").facts
     assert keep == "last" or facts["best_epoch"] < facts["epochs"]

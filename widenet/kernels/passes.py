@@ -25,10 +25,10 @@ _KINDS = {
     "momentum": 1,
     "nesterov": 1,
     "adagrad": 2,
-    "rmsprop": 3,
-    "adadelta": 4,
-    "adam": 5,
-    "adamw": 5,
+    "rmsprop": 2,
+    "adadelta": 3,
+    "adam": 4,
+    "adamw": 4,
 }
 """The library's number of each kind of optimizer."""
 _NUM_CONSTANTS = 6
@@ -68,10 +68,14 @@ class TileStep:
         return TileStep(_KINDS[kind], _float32(*numbers), _float32(*filled))
 
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]) -> None:
-        """Make the step of a contiguous weight, in place; gradient and states have its shape."""
+        """Make the step of a contiguous weight, in place; gradient and states have its shape.
+
+        May overwrite the gradient. The only state may also have one number for each row.
+        """
         first, second = _two(weight, states)
         check_dtype(torch.float32, gradient)
-        call("step_tile", self._packed(), weight.numel(), weight, gradient.contiguous(), first, second)
+        step = packed(*self.fields(weight, first))
+        call("step_tile", step, weight.numel(), weight, gradient.contiguous(), first, second)
 
     def rows(self, weight_RH: Tensor, touched: RowGradient, states: Sequence[Tensor], fade_U: Tensor) -> None:
         """Make the step of the touched rows of a weight, in place.
@@ -79,7 +83,7 @@ class TileStep:
         Args:
             weight_RH: The weight.
             touched: The rows and their gradient.
-            states: The optimizer's states, float32 [R, H].
+            states: The optimizer's states, float32 [R, H]; a single one may be [R, 1].
             fade_U: Factors on the states before the step, float32.
         """
         first, second = _two(weight_RH, states)
@@ -90,10 +94,12 @@ class TileStep:
         gradient_EH = touched.gradient_EH.contiguous()
         weights = weight_RH.shape[1], weight_RH, first, second, gradient_EH
         entries = rows_U, len(rows_U), indptr, examples_Z, touched.values_Z, fade_U
-        call("step_rows", self._packed(), *weights, *entries)
+        call("step_rows", packed(*self.fields(weight_RH, first)), *weights, *entries)
 
-    def _packed(self) -> Packed:
-        return packed(self.kind, self.penalties, self.constants)
+    def fields(self, weight: Tensor, state: Tensor | None) -> tuple[int, Tensor, Tensor, int]:
+        """Return the fields of the library's structure, given a weight and its first state."""
+        per = 1 if state is None else weight.numel() // max(state.numel(), 1)
+        return self.kind, self.penalties, self.constants, max(per, 1)
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class Stepped:
 
     Attributes:
         numbers: The weights, float32 [R, H], or the biases, float32 [R].
-        states: Their states, at most two, of the same shape.
+        states: Their states, at most two, of the same shape; a single one may be [R, 1].
         step: The step.
     """
 
@@ -113,7 +119,7 @@ class Stepped:
     def packed(self) -> Packed:
         """Return the library's structure."""
         first, second = _two(self.numbers, self.states)
-        return packed(self.numbers, first, second, self.step.kind, self.step.penalties, self.step.constants)
+        return packed(self.numbers, first, second, *self.step.fields(self.numbers, first))
 
 
 def _two(numbers: Tensor, states: Sequence[Tensor]) -> tuple[Tensor | None, Tensor | None]:

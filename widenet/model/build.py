@@ -222,7 +222,7 @@ class _InitialWeights:
         else:
             limit = None if weight.rows_are_features else weight.norm_limit
             wide = WideWeight(shards, {}, norm_limit=limit, by_rows=by_rows)
-        wide.trained = weight.trained
+        wide.trained, wide.has_vectors = weight.trained, weight.has_vectors
         if self.device.type == "cpu" or weight.by_columns:
             parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
             wide.parts = dict(parts)

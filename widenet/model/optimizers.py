@@ -1,7 +1,7 @@
 """Optimizers: the formula of each kind, and the rule that adds penalties and idle rows to all of them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,7 @@ from widenet.kernels.native import runner, step_runner
 from widenet.kernels.passes import Penalties, TileStep
 from widenet.kernels.powers import powers
 from widenet.kernels.rows import copied
-from widenet.model.storage import Store, zeros_for
+from widenet.model.storage import Scratch, Store, zeros_for
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, OfMoments, Rmsprop, Sgd
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
@@ -92,6 +92,20 @@ def guards(spec: Adagrad | Rmsprop | Adadelta) -> tuple[float, float]:
 def held(squares: Tensor, floor: float) -> Tensor:
     """Squares, none below the floor."""
     return squares.clamp_min(floor) if floor else squares
+
+
+def row_means(numbers_RH: Tensor) -> Tensor:
+    """Return the mean of every row, [R, 1], of numbers added in one order, that of the library's `dot`.
+
+    Each of 16 lanes adds every 16th number. Then the lanes are folded in half until one is left.
+    """
+    columns = numbers_RH.shape[1]
+    total = numbers_RH.new_zeros(len(numbers_RH), 16)
+    for lanes in torch.split(numbers_RH, 16, dim=1):
+        total[:, : lanes.shape[1]] += lanes
+    while (half := total.shape[1] // 2) > 0:
+        total = total[:, :half] + total[:, half:]
+    return total / columns
 
 
 def multiply_rows(rows: Tensor, factor_U: Tensor) -> None:
@@ -209,12 +223,16 @@ class _Adagrad:
         self.epsilon, self.floor = guards(spec)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
-        return rate, self.epsilon, self.floor
+        return 1.0, 1.0, self.epsilon, rate, self.floor
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
     ) -> None:
-        total = state["square_sum"].addcmul_(gradient, gradient)
+        total = state["square_sum"]
+        if total.shape == weight.shape:
+            total.addcmul_(gradient, gradient)
+        else:
+            total.add_(row_means(gradient.square()))
         weight.addcdiv_(gradient, held(total, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
 
@@ -321,7 +339,7 @@ class Optimizer:
 
     def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
         formula: Any = _FORMULAS[spec.kind](spec)
-        self.kind = spec.kind
+        self.kind, self.per_row = spec.kind, getattr(spec, "per_row", False)
         self.formula: Formula = formula
         self.idling: Idling | None = formula if spec.idles else None
         self.state = spec.state
@@ -332,15 +350,23 @@ class Optimizer:
         self.idles = self.idling is not None or self._shrinks
         self.idle_weights_move = self._shrinks or spec.idle_weights_move
 
-    def state_for(self, weight: Tensor, store: Store | None = None) -> dict[str, Tensor]:
-        """Return the state of a weight before its first step, zeros of the weight's shape by name."""
+    def state_for(
+        self, weight: Tensor, store: Store | None = None, has_vectors: bool = False
+    ) -> dict[str, Tensor]:
+        """Return the state of a weight before its first step, zeros by name.
+
+        They have the weight's shape. Under "per_row", a weight whose rows are vectors has a number for each
+        row, in memory if the weight lies in a file.
+        """
+        if self.per_row and has_vectors:
+            weight, store = weight[:, :1], None if isinstance(store, Scratch) else store
         return {name: zeros_for(weight, store) for name in self.state}
 
     def library_step(
         self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
     ) -> TileStep | None:
         """Return the same step for the native library to make; None if it does not."""
-        fused = self._fused_for(weight, step, bias_l2) if weight.is_contiguous() else None
+        fused = self._fused_for(weight, (), step, bias_l2) if weight.is_contiguous() else None
         return fused if isinstance(fused, TileStep) else None
 
     def apply_to_rows(
@@ -362,7 +388,8 @@ class Optimizer:
             step: Numbers of the step.
             bias_l2: For biases, their own l2; None for a weight.
         """
-        idled, fused = None if self.idle_weights_move else since, self._fused_for(weight, step, bias_l2)
+        idled = None if self.idle_weights_move else since
+        fused = self._fused_for(weight, [*state.values()], step, bias_l2)
         if fused is None:
             self._apply_to_blocks(weight, touched, state, idled, step, bias_l2)
         else:
@@ -393,11 +420,15 @@ class Optimizer:
         return self.idling.fade(until - idled.index_select(0, touched.features_U).double()).float()
 
     def _fused_for(
-        self, weight: Tensor, step: StepNumbers, bias_l2: float | None
+        self, weight: Tensor, states: Sequence[Tensor], step: StepNumbers, bias_l2: float | None
     ) -> "TileStep | Steps | None":
-        """The step in one pass, by the native library or Triton, where the weight is one that they take."""
+        """The step in one pass, by the native library or Triton, where the weight is one that they take.
+
+        Triton takes states of the weight's shape alone.
+        """
         maker = step_runner(weight.device, self.kind)
-        if weight.dtype != torch.float32 or maker == "torch":
+        has_rows = maker == "triton" and any(state.shape != weight.shape for state in states)
+        if weight.dtype != torch.float32 or maker == "torch" or has_rows:
             return None
         penalties, constants = (
             self._penalties(step, bias_l2),
@@ -427,7 +458,7 @@ class Optimizer:
 
         `bias_l2` is the only penalty on a bias, None for a weight.
         """
-        fused = self._fused_for(weight, step, bias_l2)
+        fused = self._fused_for(weight, [*state.values()], step, bias_l2)
         if fused is not None:
             fused.tile(weight, gradient, [*state.values()])
             return

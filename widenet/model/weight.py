@@ -28,7 +28,7 @@ class Part:
 
     Attributes:
         weight: float32 [R, H], or [R] for biases.
-        state: In training, the optimizer's tensors of the weight's shape.
+        state: In training, the optimizer's tensors, of the weight's shape or [R, 1].
         moved: Last step of each row, int32 [R]; None unless the optimizer changes rows without a gradient.
         by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
         store: Where weight and state lie; None: in the memory of the device that computes them.
@@ -51,10 +51,10 @@ class Part:
         """H."""
         return self.weight.shape[1]
 
-    def prepare(self, rule: Optimizer, remembers: bool) -> None:
+    def prepare(self, rule: Optimizer, remembers: bool, has_vectors: bool = False) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
         weight = self.weight.T if self.by_columns else self.weight
-        state = rule.state_for(weight, self.store)
+        state = rule.state_for(weight, self.store, has_vectors)
         self.state = {name: tensor.T for name, tensor in state.items()} if self.by_columns else state
         if remembers:
             self.moved = roomy(weight.shape[:1], torch.int32, weight.device)
@@ -217,6 +217,7 @@ class WideWeight:
         l2: Strength of the penalty on a bias.
         trained: Whether the optimizer moves it; otherwise it has no state.
         by_rows: Whether only rows that a batch touches are updated.
+        has_vectors: Whether its rows are vectors of features or units, for which a number of state may do.
         whole: On CUDA, the shards of this process in one allocation, of which the parts are views: a shard
             begins `shards.room` rows after the one before it. Rows beyond a shard's units are zeros.
     """
@@ -226,6 +227,7 @@ class WideWeight:
     norm_limit: float | None = None
     l2: float = 0.0
     by_rows: bool = False
+    has_vectors: bool = False
     trained: bool = True
     whole: Part | None = None
 
@@ -280,7 +282,7 @@ class WideWeight:
         if not self.trained:
             return
         for part in [*self.parts.values()] if self.whole is None else [self.whole]:
-            part.prepare(rule, remembers=self.by_rows and rule.idles)
+            part.prepare(rule, self.by_rows and rule.idles, self.has_vectors)
         if self.whole is not None:
             self.lay_out(self.whole, [*self.parts])
 

@@ -13,7 +13,7 @@ from math import prod
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.layout import BATCHES_AHEAD, Job
 from widenet.plan.picture_layers import ends_of, fields_by_examples, weights_by_examples
-from widenet.plan.streaming import is_elsewhere, num_tensors, remembers_moves, touched_bytes, window_bytes
+from widenet.plan.streaming import is_elsewhere, num_tensors, number_bytes, touched_bytes, window_bytes
 from widenet.plan.tiles import (
     COUNTED_PAIRS,
     FILLED_POSITIONS,
@@ -91,10 +91,11 @@ def memory(job: Job, process: int | None = None) -> Memory:
         is_here = not is_elsewhere(job, weight)
         num_bytes = is_here * job.stored_rows(weight, process) * weight.row_bytes
         weights += num_bytes
-        state += len(job.training.optimizer.state) * num_bytes * weight.trained
-        if remembers_moves(job, weight) and (is_here or job.weights_in == "disk"):
+        state += (num_tensors(job, weight) - 1) * num_bytes
+        if is_here or job.weights_in == "disk":
             by_column = weight.row_length * job.num_held(process)
-            state += 4 * (by_column if weight.by_columns else job.stored_rows(weight, process))
+            rows = by_column if weight.by_columns else job.stored_rows(weight, process)
+            state += number_bytes(job, weight) * rows
     held_back = min(_HELD_BACK_BYTES, (weights + state) // 4) if job.device == "cpu" else 0
     return Memory(
         weights=weights,

@@ -46,6 +46,16 @@ def remembers_moves(job: Job, weight: Weight) -> bool:
     return job.training.idles and weight.wide and weight.trained and not weight.by_tiles
 
 
+def has_row_state(job: Job, weight: Weight) -> bool:
+    """Return whether the optimizer keeps a single number of state for each row of a weight."""
+    return getattr(job.training.optimizer, "per_row", False) and weight.has_vectors and weight.trained
+
+
+def number_bytes(job: Job, weight: Weight) -> int:
+    """Return the bytes of a row's last step, or of its only number of state: in memory if not on the host."""
+    return 4 * (remembers_moves(job, weight) or has_row_state(job, weight))
+
+
 def elsewhere_bytes(job: Job, process: int) -> int:
     """Return the bytes of a process's weights and state on a disk or in the host's memory."""
     return sum(_held_bytes(job, weight, process) for weight in job.layout.weights.values())
@@ -65,14 +75,15 @@ def window_bytes(job: Job, process: int) -> int:
 
 
 def _held_bytes(job: Job, weight: Weight, process: int) -> int:
-    moved = 4 * (job.weights_in == "host" and remembers_moves(job, weight))
-    num_bytes = weight.row_bytes * num_tensors(job, weight) + moved
+    numbers = number_bytes(job, weight) if job.weights_in == "host" else 0
+    num_bytes = weight.row_bytes * num_tensors(job, weight) + numbers
     return is_elsewhere(job, weight) * job.stored_rows(weight, process) * num_bytes
 
 
 def num_tensors(job: Job, weight: Weight) -> int:
-    """Return the number of tensors of a weight: itself, and those of its state if it is trained."""
-    return 1 + len(job.training.optimizer.state) * weight.trained
+    """Return the number of tensors of a weight: itself, and those of its state of the same shape."""
+    of_state = 0 if has_row_state(job, weight) else len(job.training.optimizer.state)
+    return 1 + of_state * weight.trained
 
 
 def _passes(job: Job, weight: Weight) -> Iterator[tuple[int, int]]:
@@ -118,6 +129,6 @@ def touched_bytes(job: Job, name: str, process: int) -> int:
     rows = round(touched + sum(job.units_at_work(layer, process) for layer in sampled))
     if job.weights_in == "host":
         tensors = 1 if weight.by_tiles else num_tensors(job, weight)
-        return rows * (weight.row_bytes * tensors + 4 * remembers_moves(job, weight))
+        return rows * (weight.row_bytes * tensors + number_bytes(job, weight))
     pages = -(-weight.row_bytes // PAGE_BYTES) * PAGE_BYTES * num_tensors(job, weight)
     return min(rows * pages, _held_bytes(job, weight, process))

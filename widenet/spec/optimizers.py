@@ -17,8 +17,8 @@ class OfOptimizers:
     """Facts of an optimizer."""
 
     state: ClassVar[tuple[str, ...]] = ()
-    """Names of its state tensors, each shaped like the weight and zero at first. Squares, which are never
-    negative, have the word in their name.
+    """Names of its state tensors, each zero at first and shaped like the weight, or [R, 1] where it keeps a
+    number for each row. Squares, which are never negative, have the word in their name.
     """
     idles: ClassVar[bool] = False
     """Whether a weight or its state still moves in steps where its gradient is zero."""
@@ -51,7 +51,10 @@ class Momentum(Spec, OfOptimizers):
 
 
 class Adagrad(Spec, OfOptimizers):
-    """s += g^2; w -= rate * g / (sqrt(s) + epsilon). Duchi, Hazan and Singer, JMLR 2011."""
+    """s += g^2; w -= rate * g / (sqrt(s) + epsilon). Duchi, Hazan and Singer, JMLR 2011.
+
+    The weights of sparse inputs and outputs may share one s for each row, as in TorchRec's row-wise Adagrad.
+    """
 
     state: ClassVar[tuple[str, ...]] = ("square_sum",)
 
@@ -59,6 +62,10 @@ class Adagrad(Spec, OfOptimizers):
     """Its name."""
     learning_rate: Rate = 0.05
     """Step size."""
+    per_row: bool = False
+    """Whether each row of a sparse input's or an output's weight has a single s, to which each step adds the
+    mean of the row's g^2. This needs less memory. All other weights keep an s for each number.
+    """
     epsilon: Epsilon = 1e-10
     """Keeps the division finite."""
     floor: Floor | None = None

@@ -494,11 +494,14 @@ def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) 
 def _last_checkpoint(matched: Matched, training: TrainingSpec) -> Checkpoint | None:
     """Return the checkpoint whose optimizer state belongs to a finished model; None without one.
 
-    There is none if the runs use different optimizers, or if the model holds the weights of an earlier epoch.
+    There is none if the runs use different optimizers or shapes of their state, or if the model holds the
+    weights of an earlier epoch.
     """
     before, kept = matched.run, WeightsFacts.of(matched.model.facts)
     is_last = before.training.keep == "last" or kept.best_epoch in (None, kept.epochs)
-    if before.training.optimizer.kind != training.optimizer.kind or not is_last:
+    old, new = before.training.optimizer, training.optimizer
+    has_shapes = getattr(old, "per_row", False) == getattr(new, "per_row", False)
+    if old.kind != new.kind or not has_shapes or not is_last:
         return None
     last = before.latest()
     return None if last is None or TrainingFacts.of(last.facts).state.epoch != kept.epochs else last

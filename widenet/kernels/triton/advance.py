@@ -46,10 +46,7 @@ def _element(w, g, s, t, c, KIND: tl.constexpr):
         velocity = c[0] * s + g
         ahead = tl.where(c[1] > 0.0, c[1] * velocity + g, velocity)
         return w - c[2] * ahead, velocity, t
-    elif KIND == "adagrad":
-        total = s + g * g
-        return w - c[0] * tl.div_rn(g, tl.sqrt_rn(tl.where(total < c[2], c[2], total)) + c[1]), total, t
-    elif KIND == "rmsprop":
+    elif KIND == "adagrad" or KIND == "rmsprop":
         square = c[0] * s + c[1] * (g * g)
         return w - c[3] * tl.div_rn(g, tl.sqrt_rn(tl.where(square < c[4], c[4], square)) + c[2]), square, t
     elif KIND == "adadelta":
