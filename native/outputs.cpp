@@ -19,30 +19,6 @@ namespace {
 constexpr int64_t kCells = 65536, kFewest = 72, kMost = 264, kTogether = 24;
 constexpr float kShortest = 1e-12f, kInfinity = std::numeric_limits<float>::infinity();
 
-// An optimizer's step of a shard's weights or biases.
-struct Stepped {
-  float* numbers;
-  float* first;
-  float* second;
-  Step step;
-
-  void make(int64_t start, int64_t count, float* gradient) const {
-    make_step(step, count, 1.f, numbers + start, gradient, first ? first + start / step.per : nullptr,
-              second ? second + start : nullptr);
-  }
-};
-
-// Gradients of rows that sparse inputs touch: each is the sum over its entries of an example's vector times the entry's
-// value, if there are values.
-struct Touched {
-  const int64_t* rows;  // ascending
-  int64_t count;
-  const int64_t* ends;  // of each row's entries, after a 0
-  const int64_t* examples;
-  const float* values;
-  const float* vectors;
-};
-
 // A batch before an output.
 struct Batch {
   const float* direct;  // [examples, inner], the vectors that meet the units'
@@ -79,8 +55,8 @@ struct Gradients {
   float* weight;  // [last - first, inner], receives that of the weights
   float* bias;    // [last - first], and that of the biases
   const Touched* touched;
-  const Stepped* weight_step;
-  const Stepped* bias_step;
+  const Step* weight_step;
+  const Step* bias_step;
 };
 
 // The most units of a block.
@@ -548,13 +524,13 @@ class Worker {
   void give(const Gradients& gradients, const Block& block, int64_t place) {
     float *weight = gradient_.get(), *bias = bias_gradient_.get();
     if (gradients.bias) std::copy_n(bias, block.units, gradients.bias + place);
-    if (gradients.bias_step) gradients.bias_step->make(block.first, block.units, bias);
+    if (gradients.bias_step) gradients.bias_step->make(block.first, block.units, 1.f, bias);
     for (int64_t t = 0; gradients.weight && t < block.units; t++)
       std::copy_n(weight + t * wide_, inner_, gradients.weight + (place + t) * inner_);
     if (!gradients.weight_step) return;
-    if (wide_ == inner_) return gradients.weight_step->make(block.first * inner_, block.units * inner_, weight);
+    if (wide_ == inner_) return gradients.weight_step->make(block.first * inner_, block.units * inner_, 1.f, weight);
     for (int64_t t = 0; t < block.units; t++)
-      gradients.weight_step->make((block.first + t) * inner_, inner_, weight + t * wide_);
+      gradients.weight_step->make((block.first + t) * inner_, inner_, 1.f, weight + t * wide_);
   }
 
   const Batch& batch_;

@@ -94,48 +94,42 @@ void fetch(const float* row, int64_t columns) {
 
 }  // namespace
 
-void make_step(const Step& step, int64_t count, float fade, float* weight, float* gradient, float* first,
-               float* second) {
-  if (step.per > 1) return advance_rows(step, count, weight, gradient, first);
-  switch (step.kind) {
-    case Kind::kSgd: return advance<Sgd>(step, count, fade, weight, gradient, first, second);
-    case Kind::kMomentum: return advance<Momentum>(step, count, fade, weight, gradient, first, second);
-    case Kind::kSquares: return advance<Squares>(step, count, fade, weight, gradient, first, second);
-    case Kind::kAdadelta: return advance<Adadelta>(step, count, fade, weight, gradient, first, second);
-    case Kind::kAdam: return advance<Adam>(step, count, fade, weight, gradient, first, second);
+void Step::make(int64_t start, int64_t count, float fade, float* gradient) const {
+  float *own = weight + start, *one = first ? first + start / per : nullptr, *two = second ? second + start : nullptr;
+  if (per > 1) return advance_rows(*this, count, own, gradient, one);
+  switch (kind) {
+    case Kind::kSgd: return advance<Sgd>(*this, count, fade, own, gradient, one, two);
+    case Kind::kMomentum: return advance<Momentum>(*this, count, fade, own, gradient, one, two);
+    case Kind::kSquares: return advance<Squares>(*this, count, fade, own, gradient, one, two);
+    case Kind::kAdadelta: return advance<Adadelta>(*this, count, fade, own, gradient, one, two);
+    case Kind::kAdam: return advance<Adam>(*this, count, fade, own, gradient, one, two);
   }
 }
 
-WIDENET int64_t step_tile(const Step* step, int64_t count, float* weight, float* gradient, float* first,
-                       float* second) try {
-  make_step(*step, count, 1.f, weight, gradient, first, second);
+WIDENET int64_t step_tile(const Step* step, int64_t count, float* gradient) try {
+  step->make(0, count, 1.f, gradient);
   return 0;
 }
 OUT_OF_MEMORY
 
-// Make a step of the touched rows of a weight [R, columns]. The gradient of a row is the sum over its entries, in
-// their order, of an example's vector times the entry's value, if there are values. `fades` are factors on the states.
-WIDENET int64_t step_rows(const Step* step, int64_t columns, float* weight, float* first, float* second,
-                       const float* vectors, const int64_t* rows, int64_t num_rows, const int64_t* indptr,
-                       const int64_t* examples, const float* values, const float* fades) try {
+// Make a step of the touched rows of a weight [R, columns]. `fades` are factors on the states, or null for ones.
+WIDENET int64_t step_rows(const Step* step, int64_t columns, const Touched* touched, const float* fades) try {
   std::vector<float> gradient(columns);
-  for (int64_t u = 0; u < num_rows; u++) {
-    int64_t row = rows[u] * columns;
-    if (u + kRowsAhead < num_rows) {
-      int64_t later = rows[u + kRowsAhead] * columns;
-      fetch(weight + later, columns);
-      fetch(first ? first + later / step->per : nullptr, columns / step->per);
-      fetch(second ? second + later : nullptr, columns);
+  for (int64_t u = 0; u < touched->count; u++) {
+    if (u + kRowsAhead < touched->count) {
+      int64_t later = touched->rows[u + kRowsAhead] * columns;
+      fetch(step->weight + later, columns);
+      fetch(step->first ? step->first + later / step->per : nullptr, columns / step->per);
+      fetch(step->second ? step->second + later : nullptr, columns);
     }
     float* __restrict sum = gradient.data();
     for (int64_t h = 0; h < columns; h++) sum[h] = 0.f;
-    for (int64_t z = indptr[u]; z < indptr[u + 1]; z++) {
-      const float* __restrict vector = vectors + examples[z] * columns;
-      float value = values ? values[z] : 1.f;
+    for (int64_t z = touched->ends[u]; z < touched->ends[u + 1]; z++) {
+      const float* __restrict vector = touched->vectors + touched->examples[z] * columns;
+      float value = touched->values ? touched->values[z] : 1.f;
       for (int64_t h = 0; h < columns; h++) sum[h] += value * vector[h];
     }
-    make_step(*step, columns, fades[u], weight + row, sum, first ? first + row / step->per : nullptr,
-              second ? second + row : nullptr);
+    step->make(touched->rows[u] * columns, columns, fades ? fades[u] : 1.f, sum);
   }
   return 0;
 }

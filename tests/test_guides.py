@@ -96,7 +96,7 @@ ADDING = {
         "",
     ),
     "adding-an-optimizer.md": (
-        ["widenet/spec/optimizers.py", "widenet/model/optimizers.py"],
+        ["widenet/spec/optimizers.py", "widenet/kernels/steps.py"],
         "definition or rows_of or bias or state",
     ),
     "adding-a-format.md": (

@@ -11,10 +11,10 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from widenet.kernels.bags import row_gradient
-from widenet.kernels.passes import Penalties
+from widenet.kernels.steps import OptimizerStep
 from widenet.kernels.triton import fixed_point, running_top_k
 from widenet.kernels.triton.gather_sum import gather_sum
-from widenet.kernels.triton.steps import Steps
+from widenet.kernels.triton.steps import step_rows, step_tile
 from widenet.sparse import SparseBatch
 
 ALL = "all" in sys.argv
@@ -56,9 +56,10 @@ def main():
     fixed_point.rounded(fixed_point.fixed_sum(terms, peaks, 2), peaks, 2, torch.float32)
     kinds = (("sgd", 0), ("nesterov", 1), ("adam", 2))
     for kind, states in kinds if ALL else kinds[-1:]:
-        steps, own = Steps(kind, Penalties(), (1.0,) * 6), [torch.zeros_like(weight)] * states
-        steps.tile(weight, weight, own)
-        steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones)
+        step, own = OptimizerStep(kind, (1.0,) * 6), [torch.zeros_like(weight)] * states
+        step_tile(kind, step.numbers, weight, weight, own)
+        for fades in (ones, None):
+            step_rows(kind, step.numbers, weight, row_gradient(batch, torch.ones(2, 1024)), own, fades)
     running_top_k.RunningTopK(10, torch.zeros(16)).add(torch.ones(16, 32), range(1, 257, 8))
 
 

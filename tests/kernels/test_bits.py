@@ -42,7 +42,7 @@ print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in 
 """
 OWN = """
 import numpy as np
-from widenet.kernels.powers import power
+from widenet.kernels.powers import power, powers
 from widenet.model.preparation import damping
 from widenet.model.sample import Sampler
 from widenet.plan.tiles import Shards
@@ -67,8 +67,7 @@ for kind in ("sgd", "momentum", "rmsprop", "adadelta"):
     state = {name: torch.ones(40_000, 2) for name in ("velocity", "square", "step_square")}
     optimizer.idle(weight, state, since, 50_000, of_steps)
     found += [weight, *state.values()]
-    if optimizer.idling is not None:
-        found.append(optimizer.idling.fade(since.double()))
+    found.append(powers(optimizer.fading, since.double()))
 print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in found])
 """
 PORTABLE = 'choose_bits("portable", torch.device("cpu"))'

@@ -15,8 +15,7 @@ from tests.kernels.test_passes import Case
 from widenet.kernels import best_units, native, passes
 from widenet.kernels.bags import gather_sum
 from widenet.kernels.fixed_point import exact_sum
-from widenet.kernels.native import FUSED_OPTIMIZERS
-from widenet.kernels.passes import Penalties, TileStep
+from widenet.kernels.steps import KINDS, OptimizerStep
 from widenet.sparse import SparseBatch
 
 ROOT = Path(__file__).parent.parent.parent
@@ -37,11 +36,11 @@ def digest():
         for seed in range(30):
             for tensor in Case.drawn(seed).made(half=seed % 2 > 0):
                 found.update(tensor.numpy().tobytes())
-    for kind in FUSED_OPTIMIZERS:
-        states = [terms[3].abs(), terms[4].abs()]
-        step = TileStep.of(kind, Penalties(0.5, 0.1, 0.2, 0.9), [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    for kind in (*KINDS, "adagrad by rows"):
+        states = [terms[3].abs(), terms[4].abs()] if kind in KINDS else [terms[3, :, :1].abs()]
+        step = OptimizerStep(kind.split()[0], (0.1, 0.2, 0.3, 0.4, 0.5, 0.6), 0.5, 0.1, 0.2, 0.9)
         weight = terms[5].clone()
-        step.tile(weight, terms[6], states)
+        step.tile(weight, terms[6].clone(), dict(enumerate(states)))
         for tensor in (weight, *states):
             found.update(tensor.numpy().tobytes())
     found.update(exact_sum(terms).numpy().tobytes())
@@ -144,6 +143,6 @@ def test_other_types_than_the_library_reads_are_refused():
     with pytest.raises(TypeError):
         replace(Case.drawn(0), units_Z=at.int()).made()
     with pytest.raises(TypeError):
-        TileStep.of("adam", Penalties(), [0.1] * 6).tile(at.float(), at.double(), [at.float()] * 2)
+        OptimizerStep("adam", (0.1,) * 6).tile(at.float(), at.double(), dict.fromkeys("mv", at.float()))
     with pytest.raises(ValueError, match=r"."):
         exact_sum([torch.zeros(2, 3), torch.zeros(3, 2)])

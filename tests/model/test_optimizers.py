@@ -122,14 +122,12 @@ def test_the_step_of_touched_rows_is_its_definition(kind):
     start, gradient_EH, rule = numbers(9, 5), numbers(3, 5, seed=1), rule_of(kind)
 
     def step(weight, gradient, state):
-        rule.formula.step(weight, gradient, state, float(rates[3]), 3)
+        rule.apply(weight, gradient, state, StepNumbers(3, rates))
 
     exact, exact_state = start.double(), rule.state_for(start.double())
     for tensor in exact_state.values():
         tensor += 0.5
     weight, state = start.clone(), {name: tensor.float() for name, tensor in exact_state.items()}
-    if kind == "adamw":
-        exact *= 1 - float(rates[3]) * rule.decay
     reference.row_update(exact, exact_state, batch, gradient_EH.double(), step)
     rule.apply_to_rows(weight, row_gradient(batch, gradient_EH), state, None, StepNumbers(3, rates))
     touched = [1, 3, 8]

@@ -401,18 +401,10 @@ neighbour_means: similarities of units to the features of examples. cut: entries
 `grouped`.
 """
 
-FUSED_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
-"""The optimizers that `native/steps.cpp` and `triton/advance.py` have."""
-
 
 def runner(operation: Operation, device: torch.device) -> Runner:
     """Return what runs an operation on a device."""
     return next(candidate for candidate in TABLE[operation] if _runs(candidate, device))
-
-
-def step_runner(device: torch.device, optimizer: str) -> Runner:
-    """Return what runs "row_update" for an optimizer, by its kind; torch has all."""
-    return runner("row_update", device) if optimizer in FUSED_OPTIMIZERS else "torch"
 
 
 @cache

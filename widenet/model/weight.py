@@ -10,7 +10,7 @@ from torch import Tensor
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum, gather_sums, split
 from widenet.kernels.fixed_point import Terms
-from widenet.kernels.passes import Stepped
+from widenet.kernels.native import Packed
 from widenet.kernels.rows import copied, roomy
 from widenet.model import storage
 from widenet.model.limits import shorten_rows
@@ -306,13 +306,12 @@ class WideWeight:
         if self.norm_limit is not None:
             shorten_rows(weight, self.norm_limit)
 
-    def stepped(self, shard: int, rule: Optimizer, step: StepNumbers) -> Stepped | None:
-        """Return a shard's rows with their step for the native library; None if it does not make it."""
-        if self._waits_for_tiles:
-            return None
-        part = self.parts[shard]
-        made = rule.library_step(part.weight, step, self.l2 if self.is_bias else None)
-        return None if made is None else Stepped(part.weight, [*part.state.values()], made)
+    def stepped(self, shard: int, rule: Optimizer, step: StepNumbers) -> Packed | None:
+        """Return the step of a shard's rows for the native library; None if it does not make it."""
+        part, made = self.parts[shard], rule.made(step, self.l2 if self.is_bias else None)
+        is_whole = part.weight.is_contiguous() and not self._waits_for_tiles
+        is_native = is_whole and made.runner(part.weight, part.state) == "native"
+        return made.packed(part.weight, part.state) if is_native else None
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Optimizer, step: StepNumbers) -> None:
         """Make a step of the touched rows of a shard, or of `WHOLE`; a bias is a row of one number.

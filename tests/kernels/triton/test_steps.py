@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from tests.rows import dense_rows
-from widenet.kernels import native
+from widenet.kernels import native, steps
 from widenet.kernels.bags import RowGradient, row_gradient
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.sparse import SparseBatch
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
 
-KINDS = native.FUSED_OPTIMIZERS
+KINDS = tuple(steps.KINDS)
 PENALTIES = {"plain": {}, "penalties": {"l1": 0.01, "l2": 0.02}, "guarded": {"floor": 1e-9, "step_offset": 1}}
 """Penalties, and settings of those optimizers that have them."""
 RATES = np.concatenate([[0.0], 0.1 / (1 + np.arange(9.0))])
@@ -126,7 +126,7 @@ def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, 
     rule, step, found = rule_of("adam"), StepNumbers(3, RATES), []
     for use in (lambda: None, triton):
         use()
-        monkeypatch.setattr(native, "FUSED_OPTIMIZERS", ())
+        monkeypatch.setattr(steps, "KINDS", {})
         found.append(started(rule, numbers(31, 7).to(device)))
         touched = row_gradient(
             SparseBatch.from_lists([[3, 1], [1, 8]]).to(device), numbers(2, 7, seed=1).to(device)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from widenet.sparse import SparseBatch
 
-_UNROLLED = 8
+UNROLLED = 8
 """Rows that are loaded at the same time; they are added one after the other."""
 
 
@@ -54,7 +54,7 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
         sums_EH,  # [E, H] float32, out
         num_columns,
         BLOCK=block,
-        UNROLLED=_UNROLLED,
+        UNROLLED=UNROLLED,
         num_warps=warps,
         enable_fp_fusion=False,
     )

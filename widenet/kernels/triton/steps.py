@@ -1,78 +1,69 @@
-"""Optimizer steps on CUDA in one pass, the counterpart of `kernels.passes.TileStep` on a CPU."""
+"""Optimizer steps on CUDA in one pass, with the arithmetic of `native/steps.cpp`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.passes import Penalties
-from widenet.kernels.triton.advance import advance_at
-from widenet.kernels.triton.gather_sum import columns_at_once, sum_of_rows
+from widenet.kernels.triton.gather_sum import UNROLLED, columns_at_once, sum_of_rows
 
 _BLOCK = 1024
-_UNROLLED = 8
 
 
-@dataclass(frozen=True)
-class Steps:
-    """The steps of one optimizer.
+Numbers = tuple[tuple[float, ...], tuple[float, ...]]
+"""See `OptimizerStep.numbers`."""
 
-    Attributes:
-        kind: Its kind.
-        penalties: Its penalties.
-        constants: Constants of its formula.
-    """
 
-    kind: str
-    penalties: Penalties
-    constants: Sequence[float]
+def step_tile(
+    kind: str, numbers: Numbers, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]
+) -> None:
+    """See `OptimizerStep.tile`; all states have the weight's shape."""
+    if not weight.numel():
+        return
+    _tile_kernel[(triton.cdiv(weight.numel(), _BLOCK),)](
+        weight,  # [N] float32, in and out
+        *_two(states),  # each [N] float32, in and out, or None
+        gradient.contiguous(),  # [N] float32
+        *numbers,
+        weight.numel(),
+        KIND=kind,
+        BLOCK=_BLOCK,
+        enable_fp_fusion=False,
+    )
 
-    def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]) -> None:
-        """See `TileStep.tile`."""
-        if not weight.numel():
-            return
-        _tile_step_kernel[(triton.cdiv(weight.numel(), _BLOCK),)](
-            weight,  # [N] float32, in and out
-            gradient.contiguous(),  # [N] float32
-            *_two(states),  # each [N] float32, in and out, or None
-            *self._numbers(),
-            weight.numel(),
-            KIND=self.kind,
-            BLOCK=_BLOCK,
-            enable_fp_fusion=False,
-        )
 
-    def rows(self, weight_RH: Tensor, touched: RowGradient, states: Sequence[Tensor], fade_U: Tensor) -> None:
-        """See `TileStep.rows`; the order of addition is by example, then storage order."""
-        num_columns = weight_RH.shape[1]
-        if not len(touched) or not num_columns:
-            return
-        block, warps = columns_at_once(num_columns)
-        _row_step_kernel[len(touched), triton.cdiv(num_columns, block)](
-            weight_RH,  # [R, H] float32, in and out
-            *_two(states),  # each [R, H] float32, in and out, or None
-            touched.gradient_EH.contiguous(),  # [E, H] float32
-            touched.features_U,  # [U] int64, no two the same
-            touched.indptr,  # [U + 1] int64
-            touched.examples_Z,  # [Z] int64
-            touched.values_Z,  # [Z] float32, or None
-            fade_U,  # [U] float32
-            *self._numbers(),
-            num_columns,
-            KIND=self.kind,
-            BLOCK=block,
-            UNROLLED=_UNROLLED,
-            num_warps=warps,
-            enable_fp_fusion=False,
-        )
-
-    def _numbers(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return the four penalties, and six constants."""
-        penalties = self.penalties.scale, self.penalties.l2, self.penalties.l1, self.penalties.keep
-        return tuple(map(float, penalties)), (*self.constants, *[0.0] * (6 - len(self.constants)))
+def step_rows(
+    kind: str,
+    numbers: Numbers,
+    weight_RH: Tensor,
+    touched: RowGradient,
+    states: Sequence[Tensor],
+    fade_U: Tensor | None,
+) -> None:
+    """See `OptimizerStep.rows`; all states have the weight's shape."""
+    num_columns = weight_RH.shape[1]
+    if not len(touched) or not num_columns:
+        return
+    block, warps = columns_at_once(num_columns)
+    _rows_kernel[len(touched), triton.cdiv(num_columns, block)](
+        weight_RH,  # [R, H] float32, in and out
+        *_two(states),  # each [R, H] float32, in and out, or None
+        touched.gradient_EH.contiguous(),  # [E, H] float32
+        touched.features_U,  # [U] int64, no two the same
+        touched.indptr,  # [U + 1] int64
+        touched.examples_Z,  # [Z] int64
+        touched.values_Z,  # [Z] float32, or None
+        fade_U,  # [U] float32, or None
+        *numbers,
+        num_columns,
+        KIND=kind,
+        BLOCK=block,
+        UNROLLED=UNROLLED,
+        num_warps=warps,
+        enable_fp_fusion=False,
+    )
 
 
 def _two(states: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -80,17 +71,17 @@ def _two(states: Sequence[Tensor]) -> Sequence[Tensor | None]:
 
 
 @triton.jit
-def _tile_step_kernel(
-    weight, gradient, first, second, penalties, constants, num, KIND: tl.constexpr, BLOCK: tl.constexpr
+def _tile_kernel(
+    weight, first, second, gradient, penalties, constants, num, KIND: tl.constexpr, BLOCK: tl.constexpr
 ):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < num
     g = tl.load(gradient + place, mask=inside, other=0.0)
-    advance_at(weight, first, second, place, inside, g, 1.0, penalties, constants, KIND)
+    _advance(weight, first, second, place, inside, g, 1.0, penalties, constants, KIND)
 
 
 @triton.jit
-def _row_step_kernel(
+def _rows_kernel(
     weight,
     first_state,
     second_state,
@@ -113,5 +104,55 @@ def _row_step_kernel(
     place = tl.load(features + touched) * num_columns + columns
     first, last = tl.load(indptr + touched), tl.load(indptr + touched + 1)
     g = sum_of_rows(first, last, examples, values, gradient, num_columns, columns, UNROLLED)
-    fade = tl.load(fades + touched)
-    advance_at(weight, first_state, second_state, place, is_column, g, fade, penalties, constants, KIND)
+    fade = 1.0
+    if fades is not None:
+        fade = tl.load(fades + touched)
+    _advance(weight, first_state, second_state, place, is_column, g, fade, penalties, constants, KIND)
+
+
+@triton.jit
+def _advance(weight, first, second, place, inside, gradient, fade, penalties, constants, KIND: tl.constexpr):
+    """Make a step of some numbers in memory.
+
+    first, second: states, or None. fade: factor on the states before the step. penalties: scale, l2, l1 and
+    keep of `OptimizerStep`.
+    """
+    scale, l2, l1, keep = penalties
+    w = tl.load(weight + place, mask=inside, other=0.0)
+    s, t = w, w
+    if first is not None:
+        s = fade * tl.load(first + place, mask=inside, other=0.0)
+    if second is not None:
+        t = fade * tl.load(second + place, mask=inside, other=0.0)
+    sign = (w > 0.0).to(tl.float32) - (w < 0.0).to(tl.float32)
+    g = scale * gradient + tl.where(l2 > 0.0, l2 * w, 0.0) + l1 * sign
+    w, s, t = _formula(keep * w, g, s, t, constants, KIND)
+    tl.store(weight + place, w, mask=inside)
+    if first is not None:
+        tl.store(first + place, s, mask=inside)
+    if second is not None:
+        tl.store(second + place, t, mask=inside)
+
+
+@triton.jit
+def _formula(w, g, s, t, c, KIND: tl.constexpr):
+    """Return weight and states after the step of a kind; see `kernels.steps.FORMULAS`."""
+    if KIND == "sgd":
+        return w - c[0] * g, s, t
+    elif KIND == "momentum" or KIND == "nesterov":
+        velocity = c[0] * s + g
+        ahead = tl.where(c[1] > 0.0, c[1] * velocity + g, velocity)
+        return w - c[2] * ahead, velocity, t
+    elif KIND == "adagrad" or KIND == "rmsprop":
+        square = c[0] * s + c[1] * (g * g)
+        return w - c[3] * tl.div_rn(g, tl.sqrt_rn(tl.where(square < c[4], c[4], square)) + c[2]), square, t
+    elif KIND == "adadelta":
+        square = c[0] * s + c[1] * (g * g)
+        step_held, held = tl.where(t < c[4], c[4], t), tl.where(square < c[4], c[4], square)
+        change = tl.div_rn(tl.sqrt_rn(step_held + c[2]), tl.sqrt_rn(held + c[2])) * g
+        return w - c[3] * change, square, c[0] * t + c[1] * (change * change)
+    else:
+        tl.static_assert(KIND == "adam" or KIND == "adamw")
+        mean = s + c[0] * (g - s)
+        square = c[1] * t + c[2] * (g * g)
+        return w - c[3] * tl.div_rn(mean, tl.sqrt_rn(square) * c[4] + c[5]), mean, square
