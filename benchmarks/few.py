@@ -1,6 +1,6 @@
-"""Times rankings for few people and for all of a dataset, beside torch's product and `topk`; one command, too.
+"""Times rankings for few people and for many, beside torch's product and `topk`, and one command.
 
-The command recommends for one list of items. Most of its time goes to `import torch`.
+The command recommends for a list of items. Most of its time goes to `import torch`.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def _commands(rounds: int) -> Table:
 
 
 def _seconds(words: list[str], folder: Path) -> float:
-    """Return the seconds of a process of Python that may keep what it compiles, as an installed program does."""
+    """Return the seconds of a process of Python, which may keep what it compiles."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     started = perf_counter()
     subprocess.run([sys.executable, *words], check=True, capture_output=True, cwd=folder, env=variables)
@@ -99,13 +99,13 @@ def pytorch(num: int) -> Callable[[int], dict[str, Any]]:
     draw = torch.Generator().manual_seed(0)
     vectors = torch.randn(max(PEOPLE), COLUMNS, generator=draw)
     weight, bias = torch.randn(ITEMS, COLUMNS, generator=draw), torch.zeros(ITEMS)
-    users = torch.arange(num)
 
     def steps(number: int) -> dict[str, Any]:
         with torch.inference_mode():
             for _ in range(number):
-                for block in users.split(BLOCK):
-                    torch.topk(torch.addmm(bias, vectors[block], weight.T), K)
+                for first in range(0, num, BLOCK):
+                    users = vectors[first : min(first + BLOCK, num)]
+                    torch.topk(torch.addmm(bias, users, weight.T), K)
         return {}
 
     return steps

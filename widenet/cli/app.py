@@ -23,7 +23,7 @@ from widenet.extensions import COMMANDS, Command, extensions, load
 _COMMANDS = {
     "demo": Command("Train a recommender and show what it recommends", "widenet.cli.demo:demo"),
     "data": Command("Make datasets from files, split and describe them", "widenet.cli.data:app"),
-    "schema": Command("Print the JSON Schema of a document", "widenet.cli.schema:schema"),
+    "schema": Command("Print the JSON Schema of a document", "widenet.cli.plan:schema"),
     "plan": Command("Tell what a training needs before it starts", "widenet.cli.plan:plan"),
     "train": Command("Train a network, or resume a training", "widenet.cli.train:train"),
     "tune": Command("Search for the best documents", "widenet.cli.tune:tune"),
@@ -34,7 +34,7 @@ _COMMANDS = {
     "serve": Command("Answer requests over HTTP", "widenet.cli.services:serve"),
     "ui": Command("Show runs in a browser, also while they train", "widenet.cli.services:ui"),
     "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
-    "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.runs:runs"),
+    "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.report:runs"),
     "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),
     "neighbourhood": Command(
         "Give a trained run the best neighbourhood term", "widenet.cli.made_runs:neighbourhood"

@@ -19,8 +19,8 @@ def demo(
     ] = Path("runs/demo"),
 ) -> None:
     """Train a recommender, measure it, and show what it recommends, in under three minutes."""
+    from widenet.cli.output import recommendations_table
     from widenet.cli.report import leave_report
-    from widenet.cli.tables import recommendations_table
     from widenet.demo import Demo
     from widenet.runs.progress import TrainingReport
 

@@ -50,7 +50,7 @@ def like(
     from dataclasses import asdict
 
     from widenet.cli.model import warnings_as_sentences
-    from widenet.cli.tables import recommendations_table
+    from widenet.cli.output import recommendations_table
     from widenet.knn.neighbours import check_layer, features_of
     from widenet.parallel.group import is_leader
     from widenet.runs import Model

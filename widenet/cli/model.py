@@ -56,7 +56,7 @@ def evaluate(
     Prints precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity. With --baselines or --groups,
     it prints a row for each, of lists of 20 items unless -k says otherwise.
     """
-    from widenet.cli.tables import methods_table, metrics_table
+    from widenet.cli.output import methods_table, metrics_table
     from widenet.data.dataset import Dataset
     from widenet.runs.progress import counting
     from widenet.training.run_path import check_run
@@ -121,7 +121,7 @@ def compare(
     """
     from dataclasses import asdict
 
-    from widenet.cli.tables import comparison_table
+    from widenet.cli.output import comparison_table
     from widenet.data.dataset import Dataset
     from widenet.runs.progress import counting
     from widenet.training.run_path import check_run

@@ -54,7 +54,7 @@ def recommend(
     The named items, or those that the user has, are left out, unless you add --include-seen.
     If the network reads a sequence, the order of the items counts: name the newest last.
     """
-    from widenet.cli.tables import recommendations_table
+    from widenet.cli.output import recommendations_table
     from widenet.training.run_path import check_run
 
     typed = context.obj or sys.argv[1:]

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -28,7 +28,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
     TCPStore,
 )
 
-from widenet.errors import GroupError, OptionError, WidenetError
+from widenet.errors import DisagreementError, GroupError, OptionError, WidenetError
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
 from widenet.parallel.launch import LAUNCHER, launcher_identity, launcher_variable, started_by_mpi
@@ -37,6 +37,33 @@ from widenet.plan.fit import check_fits, check_host, with_place, with_room, with
 from widenet.plan.layout import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
+
+Facts = Mapping[str, str]
+"""Plain text by name, in the order in which differences are looked for."""
+
+_LONGEST = 60
+
+
+def check_agreement(exchange: Exchange, facts: Facts, place: str | None = None) -> None:
+    """Raise DisagreementError in every process if a fact differs between them; all must call this.
+
+    Args:
+        exchange: Exchange between the processes.
+        facts: What must be equal.
+        place: Where the training is; the error then names it before the fact.
+    """
+    everyone = exchange.collect((socket.gethostname(), dict(facts)), "agreement")
+    for name in dict.fromkeys(name for _, own in everyone for name in own):
+        holders: dict[str | None, list[str]] = {}
+        for rank, (host, own) in enumerate(everyone):
+            holders.setdefault(own.get(name), []).append(f"{rank} ({host})")
+        if len(holders) > 1:
+            values = "; ".join(
+                f"{str(value)[:_LONGEST]} in process {', '.join(ranks)}" for value, ranks in holders.items()
+            )
+            where = name if place is None else f"{place}, {name}"
+            raise DisagreementError(f"must be the same in all processes, but is {values}", place=where)
+
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Writes reports to files."""
+"""The whole page of a report, and its file."""
 
 import os
 import re
@@ -10,15 +10,70 @@ from pathlib import Path
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
+from widenet.pictures.html import Html, joined, tag
 from widenet.regular_files import check_new
-from widenet.report.page import page
+from widenet.report import sections
 from widenet.report.recommendations import sampled
+from widenet.report.several_runs import (
+    curves_over_each_other,
+    differences,
+    final_numbers,
+    paired_differences,
+)
 from widenet.report.subject import Subject
 from widenet.runs import Model
 from widenet.stores.durable import appearing
 from widenet.stores.fetch import readable
 from widenet.stores.uri import is_uri, shown
 from widenet.training.run_directory import RunDirectory
+
+
+def page(subjects: Sequence[Subject]) -> Html:
+    """The HTML of a report about one or more runs; it has no script and loads nothing."""
+    return _of_one(subjects[0]) if len(subjects) == 1 else _of_several(subjects)
+
+
+def _of_one(subject: Subject) -> Html:
+    parts = [
+        sections.summary(subject),
+        sections.curves_section(subject),
+        sections.evaluations_section(subject),
+        sections.network_section(subject),
+        sections.norms_section(subject),
+        sections.recommendations_section(subject),
+        sections.data_section(subject),
+        sections.time_section(subject),
+        sections.numbers_section(subject),
+        sections.documents_section(subject),
+        sections.machine_section(subject),
+    ]
+    return whole(subject.name, subject.run.network.name, parts)
+
+
+def _of_several(subjects: Sequence[Subject]) -> Html:
+    parts = [
+        final_numbers(subjects),
+        paired_differences(subjects),
+        curves_over_each_other(subjects),
+        differences(subjects),
+    ]
+    return whole(f"{len(subjects)} runs", ", ".join(subject.name for subject in subjects), parts)
+
+
+def whole(title: str, below: str, parts: Sequence[Html]) -> Html:
+    """Return a page of some sections, with a title and a line below it."""
+    style = Html((Path(__file__).parent / "page.css").read_text(encoding="utf-8"))
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{title} \u2013 widenet"),
+        tag("style", style),
+    )
+    heading = tag("header", tag("h1", title), tag("p", below))
+    html = tag("html", head, tag("body", tag("main", heading, *parts)), lang="en")
+    return joined([Html("<!doctype html>\n"), html, Html("\n")])
+
 
 FILE_NAME = "report.html"
 

@@ -14,10 +14,10 @@ from widenet.data.dataset import Dataset
 from widenet.data.split import num_moving, split
 from widenet.data.words import Words
 from widenet.errors import CheckpointError
-from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import (
     by_all,
     by_some,
+    check_agreement,
     device_for,
     exchange_for,
     is_leader,

@@ -22,9 +22,8 @@ from widenet.metrics.ranking import Metrics, check_ks, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer
-from widenet.parallel.agreement import check_agreement
 from widenet.parallel.exchange import fixed_arithmetic
-from widenet.parallel.group import by_leader, device_for, exchange_for, join
+from widenet.parallel.group import by_leader, check_agreement, device_for, exchange_for, join
 from widenet.pictures.html import tag
 from widenet.predict.restrictions import Block, existing, history, known_parts
 from widenet.runs.cutting import Cut

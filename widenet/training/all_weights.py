@@ -11,8 +11,7 @@ from torch import Tensor
 from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.parallel.agreement import check_agreement
-from widenet.parallel.group import num_processes
+from widenet.parallel.group import check_agreement, num_processes
 from widenet.training.checkpoint import digest_of, replicas_of
 
 _NORM_ROWS = 4096

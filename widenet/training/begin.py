@@ -24,9 +24,8 @@ from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
 from widenet.model.storage import put_rows
 from widenet.model.weight import WideWeight
-from widenet.parallel.agreement import check_agreement
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.group import by_all, by_leader, by_some
+from widenet.parallel.group import by_all, by_leader, by_some, check_agreement
 from widenet.parallel.launch import identity, launch_id, restarted
 from widenet.plan.descriptions import FileVectors, described_weights, file_vectors
 from widenet.plan.layout import Layout

@@ -17,8 +17,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import sha256_of
 from widenet.kernels.native import instruction_sets, sources
 from widenet.model.optimizers import is_compiled
-from widenet.parallel.agreement import Facts, check_agreement
-from widenet.parallel.group import exchange_for, num_processes
+from widenet.parallel.group import Facts, check_agreement, exchange_for, num_processes
 from widenet.plan.machine import available_threads
 from widenet.spec.document import Document, leaves_of
 from widenet.training.checkpoint import Checkpoint

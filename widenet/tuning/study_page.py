@@ -6,8 +6,8 @@ from typing import Any
 
 from widenet.pictures.curves import bars, curves
 from widenet.pictures.html import Html, joined, table, tag
-from widenet.report.page import whole
 from widenet.report.sections import note, section
+from widenet.report.write import whole
 from widenet.spec.space import from_values
 from widenet.stores.durable import appearing
 from widenet.tuning.results import StudyResult, results_of
