@@ -98,9 +98,9 @@ def test_scores_come_in_the_order_of_the_candidates_seen_ones_too(engine, model)
 
 
 def test_similar_items_are_those_of_the_vectors_without_the_item_itself(engine, model):
-    vectors = {}
-    for shard, part in model.network.outputs["out"].weight.parts.items():
-        for unit, row in zip(model.network.shards("out").units(shard), part.weight.numpy(), strict=True):
+    vectors, weight = {}, model.network.outputs["out"].weight
+    for shard, part in weight.parts.items():
+        for unit, row in zip(weight.shards.units(shard), part.weight.numpy(), strict=True):
             vectors[f"i{unit}"] = row.astype(np.float64)
     query = vectors.pop("i4")
     cosine = {
