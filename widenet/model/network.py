@@ -218,13 +218,6 @@ class Network:
         for name, rows in touched.items():
             self.wide[name].bring(rows, updates)
 
-    def example_weights(self, output: WideOutput, prepared: Prepared) -> Tensor | None:
-        """Return loss weights of an output's vectors from those of the examples: [E], or [M] with "next"."""
-        if (weights_E := prepared.weights_E) is None or output.spec.predict != "next":
-            return weights_E
-        positions = prepared.positions[self.layout.along[output.spec.name]]
-        return weights_E[positions.examples_N[positions.asking_M]]
-
     def forward(self, prepared: Prepared) -> Activity:
         """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
         activity, touched = Activity(prepared, dict(prepared.dense)), prepared.touched or {}

@@ -15,15 +15,15 @@ T = TypeVar("T")
 
 
 class Pending(Future[T]):
-    """A result that is not there yet: of a line, or one to be set."""
+    """A result of a line that is not there yet."""
 
-    def __init__(self, line: "Line | None" = None) -> None:
+    def __init__(self, line: "Line") -> None:
         super().__init__()
         self.line = line
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the result and return it; raise the line's error if it fails before."""
-        if self.line is not None and not self.done():
+        if not self.done():
             wait((self, self.line.lost), timeout, FIRST_COMPLETED)  # type: ignore[misc]
             if not self.done():
                 self.line.has_failed = True
@@ -78,13 +78,6 @@ def _do(pending: Pending[T], work: Callable[[], T]) -> None:
     except BaseException as error:
         pending.set_exception(error)
     del pending, work  # an error's traceback would keep them
-
-
-def at_once(value: T) -> Pending[T]:
-    """Return a result that is there already."""
-    pending: Pending[T] = Pending()
-    pending.set_result(value)
-    return pending
 
 
 @cache

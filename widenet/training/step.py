@@ -124,12 +124,19 @@ def _output_step(
     numbers: StepNumbers,
 ) -> OutputStep:
     """Return the step of an output before its first pass."""
-    output, direct_EH = network.output_for(name, activity), vectors[name].detach()
-    targets, weight_E = activity.prepared.targets[name], network.example_weights(output, activity.prepared)
+    prepared, output, direct_EH = (
+        activity.prepared,
+        network.output_for(name, activity),
+        vectors[name].detach(),
+    )
+    targets, weight_E = prepared.targets[name], prepared.weights_E
     share = output.spec.loss_weight / max(len(direct_EH), 1)
     if weight_E is None:
         weight_E = torch.full((len(direct_EH),), share, device=direct_EH.device)
     else:
+        if output.spec.predict == "next":
+            positions = prepared.positions[network.layout.along[name]]
+            weight_E = weight_E[positions.examples_N[positions.asking_M]]
         weight_E = weight_E * share
     if isinstance(targets, Choice):
         return sampled(output, direct_EH, targets, weight_E, rule, numbers)
