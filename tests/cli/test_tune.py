@@ -7,7 +7,6 @@ import pytest
 
 from tests.tuning.studies import SPACE, people
 from widenet.cli.tune import StudyProgress
-from widenet.spec.space import SpaceSpec
 
 
 @pytest.fixture
@@ -79,12 +78,6 @@ def test_ctrl_c_prints_the_command_that_resumes(widenet, files, tmp_path, monkey
     monkeypatch.undo()
     ended = widenet(*command.split()[1:])
     assert ended.status == 0
-
-
-def test_the_schema_of_a_space_is_printed(widenet):
-    printed = json.loads(widenet("schema", "space").out)
-    assert printed.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
-    assert printed == SpaceSpec.model_json_schema()
 
 
 def follow(report):

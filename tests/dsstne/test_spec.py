@@ -185,7 +185,7 @@ def test_a_file_with_comments_is_read_as_it_is(tmp_path):
     path.write_text("// DSSTNE\n" + json.dumps(config(hidden())), "utf-8")
     network = NetworkSpec.read(path)
     assert network == NetworkSpec.of(config(hidden()))
-    assert network.where == str(path)
+    assert network.where == f"{path}, translated"
     assert NetworkSpec.parse(network.to_json()) == network
     path.write_text("// DSSTNE\n" + json.dumps(config())[:-3], "utf-8")
     with mistake(DocumentError, place="config.json", line=2):

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.rows import wide_top_k
 from widenet.kernels import best_units
-from widenet.kernels.reference import RunningTopK, keys, unpacked, wide_top_k
+from widenet.kernels.reference import RunningTopK, keys, unpacked
 from widenet.sparse import SparseBatch
 
 

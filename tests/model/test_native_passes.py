@@ -9,7 +9,7 @@ import torch
 from tests.model.test_wide_loss import document, name_of, targets_of
 from tests.model.twin import Real, assert_step_matches_twin, random_batch, sparse
 from widenet.kernels import native
-from widenet.model.wide_loss import NativePasses
+from widenet.model.wide_loss import NativeStep
 
 
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values"])
@@ -24,7 +24,7 @@ from widenet.model.wide_loss import NativePasses
 )
 def test_a_step_without_the_library_is_that_of_the_dense_twin(loss, activation, kind, monkeypatch):
     monkeypatch.setattr(native, "library", lambda: None)
-    monkeypatch.setattr(NativePasses, "run", None)
+    monkeypatch.setattr(NativeStep, "run", None)
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of(kind, generator, 7, 37, loss)
     batch = {"in": random_batch(generator, 7, 23, 6), "out": targets}
@@ -34,13 +34,13 @@ def test_a_step_without_the_library_is_that_of_the_dense_twin(loss, activation, 
 
 
 def test_what_a_step_keeps_is_free_when_it_ends(monkeypatch):
-    made, init = [], NativePasses.__init__
+    made, init = [], NativeStep.__init__
 
-    def noted(self, step):
-        init(self, step)
+    def noted(self, *args, **kwargs):
+        init(self, *args, **kwargs)
         made.append(weakref.ref(self))
 
-    monkeypatch.setattr(NativePasses, "__init__", noted)
+    monkeypatch.setattr(NativeStep, "__init__", noted)
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of("sparse", generator, 7, 37, "cross_entropy")
     batch = {"in": random_batch(generator, 7, 23, 6), "out": targets}

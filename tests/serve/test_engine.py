@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from tests.described import TRAINING, described, network
 from tests.mistakes import mistake
 from tests.serve.conftest import NETWORK, WIDTH, answered, pairs
 from widenet.data.lists import dataset_from_lists
@@ -155,6 +156,18 @@ def test_an_answer_says_whether_anything_is_known_of_the_person(engine, world):
     assert [answer.is_personal for answer in found] == [True, False, False, *map(bool, world.rows)]
     assert not all(world.rows)
     assert "is_personal" not in json.loads(msgspec.json.encode(*answered(engine, Similar(item="i1"))))
+
+
+def test_items_that_nobody_had_in_training_tell_nothing_of_a_person(tmp_path):
+    """i18 to i23 are described, and have no interactions."""
+    data = described(tmp_path / "data")
+    plain = network()
+    del plain["layers"][1]["described_by"]
+    for name, document, knows in (("plain", plain, False), ("described", network(), True)):
+        train(document, TRAINING | {"epochs": 1}, data, tmp_path / name)
+        engine = Engine.load(tmp_path / name, data, "cpu", None)
+        asks = [Recommend(items=["i18", "i23"]), Recommend(items=["i18", "i0"]), Recommend(user="u0")]
+        assert [answer.is_personal for answer in answered(engine, *asks)] == [knows, True, True]
 
 
 @pytest.mark.parametrize("unknown", ["refuse", "skip"])

@@ -21,7 +21,6 @@ from widenet.spec.training import TrainingSpec
 if TYPE_CHECKING:
     from widenet.plan.layout import WeightsIn
     from widenet.spec.network import NetworkSpec
-    from widenet.spec.training import TrainingSpec
 
 _DOES_NOT_FIT = 1
 
@@ -100,7 +99,6 @@ def plan(
     """
     from widenet.plan.binding import check_evaluation
     from widenet.plan.fit import report, with_place
-    from widenet.plan.layout import Job
     from widenet.plan.machine import available_threads
 
     if measure:
@@ -142,7 +140,6 @@ def _documents(
     """Return the documents of a training; without them, the default ones for a dataset."""
     if network is not None and training is not None:
         from widenet.spec.network import NetworkSpec
-        from widenet.spec.training import TrainingSpec
 
         return NetworkSpec.read(network), TrainingSpec.read(training)
     if data is None:
@@ -387,15 +384,13 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def schema(
-    document: Annotated[Literal["network", "training", "space"], typer.Argument(help="The document.")],
+    document: Annotated[Literal["network", "training"], typer.Argument(help="The document.")],
 ) -> None:
     """Print the JSON Schema of a document, which lets editors complete and check it."""
     from widenet.spec.document import Document
     from widenet.spec.network import NetworkSpec
-    from widenet.spec.space import SpaceSpec
-    from widenet.spec.training import TrainingSpec
 
-    models: dict[str, type[Document]] = {"network": NetworkSpec, "training": TrainingSpec, "space": SpaceSpec}
+    models: dict[str, type[Document]] = {"network": NetworkSpec, "training": TrainingSpec}
     typer.echo(
         json.dumps(
             {

@@ -216,26 +216,6 @@ def _cells(loss: object, a: Tensor, t: Tensor, stored: Tensor) -> Tensor:
     raise AssertionError(f"no definition of {loss!r}")
 
 
-def wide_top_k(logits_EL: Tensor, excluded: SparseBatch | None, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k largest logits of every example and their units.
-
-    Args:
-        logits_EL: float32.
-        excluded: Units to leave out, per example.
-        k: Number of units.
-
-    Returns:
-        Logits float32 [E, k], descending, and units int64 [E, k]. The lower of two equal units comes first.
-        Missing entries are -inf and -1.
-    """
-    logits_EL = logits_EL.clone()
-    if excluded is not None:
-        logits_EL[excluded.example_of_entry(), excluded.indices.long()] = -torch.inf
-    top_EK, units_EK = torch.sort(logits_EL, dim=1, descending=True, stable=True)
-    top_EK, units_EK = top_EK[:, :k], units_EK[:, :k]
-    return top_EK, torch.where(top_EK == -torch.inf, -1, units_EK)
-
-
 def keys(logits: Tensor, units: Tensor) -> Tensor:
     """Return keys, int64: a larger logit, or a lower unit of equal logits, has a larger key.
 

@@ -54,7 +54,7 @@ class Scratch:
 
     def __init__(self, folder: Path) -> None:
         """Make the file; raises OptionError if the folder does not take one."""
-        self.folder, self._num_bytes, self._lock = folder, 0, Lock()
+        self.folder, self._num_bytes, self._lock, self._settling = folder, 0, Lock(), Lock()
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
                 self.cached = os.dup(file.fileno())
@@ -143,12 +143,13 @@ class Scratch:
 
     def _settle(self) -> None:
         """Wait for the disk to take rows that were written through the cache since the last sweep."""
-        is_dirty, self._is_dirty = self._is_dirty, False
-        try:
-            if is_dirty:
-                os.fdatasync(self.cached)
-        except OSError as error:
-            raise self.failure(error) from None
+        with self._settling:  # nobody passes while another waits
+            is_dirty, self._is_dirty = self._is_dirty, False
+            try:
+                if is_dirty:
+                    os.fdatasync(self.cached)
+            except OSError as error:
+                raise self.failure(error) from None
 
     def copy(self, rows: Tensor) -> Tensor:
         """Return a copy of consecutive rows of a tensor in the file, of which no rows are at hand."""
@@ -188,7 +189,7 @@ class Scratch:
         if not len(rows_U):
             return
         rows, moves = rows_U.numpy(), []
-        self._is_dirty |= writes
+        self._is_dirty = self._is_dirty or writes
         runs = [(int(run[0]), len(run)) for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)]
         for tensor in (own for own in tensors if file_of(own) is not None):
             region, row = _region_of(tensor), tensor[:1].nbytes

@@ -25,6 +25,7 @@ from widenet.errors import FitError, WidenetError
 from widenet.knn.neighbours import Neighbours
 from widenet.model.network import Network
 from widenet.parallel.exchange import fixed_arithmetic
+from widenet.plan.descriptions import described_weights
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.restrictions import (
     banned_by,
@@ -238,6 +239,20 @@ class People:
         """The fields that the network reads, in the order of its inputs."""
         return dict.fromkeys(layer.field for layer in self.network.spec.inputs)
 
+    @cached_property
+    def _unlearnt(self) -> dict[str, np.ndarray]:
+        """Which features, bool [width], by field, had no interactions in training and are not described."""
+        run, found = self.run, {}
+        for name in self._fields if run.start is None else ():
+            if run.fields[name].kind != "dense" and run.fields[name].vocabulary_digest is not None:
+                counts = run.vocabulary(name).counts
+                if counts.any():
+                    found[name] = counts == 0
+        for weight, own in described_weights(run.layout).items() if found else ():
+            if run.layout.weights[weight].input is not None:
+                found.pop(own.field, None)
+        return found
+
     def known(self, person: Person) -> Inputs:
         """Return what a request says of a person.
 
@@ -317,7 +332,8 @@ class People:
         known = np.zeros(len(people), dtype=bool)
         for name, rows in fields.items():
             if isinstance(rows, SparseBatch):
-                known[rows.example_of_entry().numpy()] = True
+                owners, features = rows.example_of_entry().numpy(), rows.indices.numpy()
+                known[owners[~self._unlearnt[name][features]] if name in self._unlearnt else owners] = True
             else:
                 known |= [each.row is not None or name in each.numbers for each in people]
         listed: list[bool] = known.tolist()

@@ -137,8 +137,12 @@ class Document(Spec, metaclass=_DocumentMeta):
     @classmethod
     def values_of(cls, text: str, where: str) -> Any:
         """Return the plain values of JSON text; raises DocumentError."""
+
+        def refuse(name: str) -> None:
+            raise ValueError(f"{name} is no number")
+
         try:
-            return json.loads(text, object_pairs_hook=unique)
+            return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
         except (ValueError, RecursionError) as error:  # also a key that stands twice, or too many digits
             rule = f"is not JSON: {getattr(error, 'msg', error)}"
             place = {"line": getattr(error, "lineno", None), "column": getattr(error, "colno", None)}

@@ -404,7 +404,10 @@ class RunDirectory:
     def start(self) -> Path | None:
         """The run whose weights this one begins with; None if it begins with its initializers'."""
         path = self.path / START
-        return Path(os.fsdecode(path.read_bytes())) if path.is_file() else None
+        name = path.read_bytes() if path.is_file() else None
+        if name is not None and (not name or b"\0" in name):
+            raise CheckpointError("must hold the path of a run", place=path)
+        return None if name is None else Path(os.fsdecode(name))
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""

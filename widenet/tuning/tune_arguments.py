@@ -25,8 +25,7 @@ class TuneArguments:
     space: Annotated[
         Union["SpaceSpec", Mapping[str, Any], str, Path],
         Argument(
-            "space.json: a network and a training document with open values. `widenet schema space` describes"
-            " it.",
+            "space.json: a network and a training document with open values.",
             form="SPACE",
         ),
     ]

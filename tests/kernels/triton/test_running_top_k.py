@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from tests.rows import wide_top_k
 from widenet.kernels.best_units import running_top_k
-from widenet.kernels.reference import RunningTopK, unpacked, wide_top_k
+from widenet.kernels.reference import RunningTopK, unpacked
 from widenet.kernels.triton import running_top_k as module
 
 
