@@ -147,7 +147,7 @@ class Touched:
 
     @classmethod
     def of_shards(cls, batches: Sequence[SparseBatch], num_shards: int) -> "Touched":
-        """Return the rows that batches of `sharding.joined` touch, whose sums lie one after another.
+        """Return the rows that batches of `targets.joined` touch, whose sums lie one after another.
 
         Each has its examples once for every shard; all entries of an example count as those of one.
         """

@@ -91,7 +91,7 @@ class Prepared:
 
     Attributes:
         sparse: Sparse inputs; a sequence has one example per position. On CUDA for all shards of this
-            process, of `sharding.joined`.
+            process, of `targets.joined`.
         dense: Dense inputs.
         targets: In training, the targets of each output: with a sample if it has one, else cut for its tiles.
         features: For every output on a sparse input, the batch's features.
