@@ -49,6 +49,10 @@ def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
         export_index(Neighbours.of_model, tmp_path / "index")
 
 
+def test_the_recall_is_measured_among_at_most_all_others(tmp_path):
+    assert export_index(Neighbours.of(VECTORS[:20]), tmp_path / "index", 1000).k == 19
+
+
 def test_both_files_appear_or_neither(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))  # room for the keys, and not for the index

@@ -18,7 +18,8 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     data = books(folder / "data")
     roomy = {"layers": [*UNTIED["layers"][:2], {**UNTIED["layers"][2], "units": WIDTH + 9}]}
-    documents = {"untied": UNTIED, "tied": TIED, "roomy": roomy, "weightless": WEIGHTLESS}
+    flat = {"layers": [UNTIED["layers"][0], UNTIED["layers"][2]]}
+    documents = {"untied": UNTIED, "tied": TIED, "roomy": roomy, "weightless": WEIGHTLESS, "flat": flat}
     return {
         name: train(network, TRAINING, data, folder / name, device="cpu")
         for name, network in documents.items()
@@ -37,6 +38,7 @@ def weights(model, name):
         ("tied", "next", "taste/history"),
         ("tied", "history", "taste/history"),
         ("roomy", "next", "next"),
+        ("flat", "next", "next"),
     ],
 )
 def test_a_layer_gives_the_rows_of_its_weight_under_the_ids_of_its_field(name, layer, weight, models):

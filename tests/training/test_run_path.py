@@ -1,6 +1,9 @@
 """The lock of a run: one training holds it, and who only looks at it stops none."""
 
 import fcntl
+from pathlib import Path
+
+import pytest
 
 from tests.mistakes import mistake
 from widenet.errors import CheckpointError
@@ -26,6 +29,12 @@ def test_a_command_is_refused_a_run_in_training_or_with_weights(tmp_path):
     (tmp_path / "model").mkdir()
     with mistake(CheckpointError):
         check(tmp_path, (), overwrite=False)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_current_directory_is_no_new_run(overwrite):
+    with mistake(CheckpointError, option="out"):
+        check(Path(), (), overwrite=overwrite)
 
 
 def test_what_a_killed_process_has_left_is_not_nothing(tmp_path):

@@ -58,16 +58,16 @@ def export_index(collection: Neighbours, out: Path, k: int = 10, overwrite: bool
     Args:
         collection: The vectors.
         out: The index file.
-        k: Number of neighbours for which to measure the recall.
+        k: Number of neighbours for which to measure the recall, at most all others.
         overwrite: Whether to replace an earlier index and its keys.
 
     Raises:
         DataError: A key contains a line break.
         OptionError: An argument is wrong, a file exists, faiss is missing, or there are several processes.
     """
-    k = checked_k(k)
     if num_processes() > 1:
         raise OptionError("an index is built by one process")
+    k = min(checked_k(k), max(len(collection) - 1, 1))
     if out.is_dir():
         raise OptionError("must be a file to write; it is a directory", place=out)
     for path in (out, _keys_path(out)):

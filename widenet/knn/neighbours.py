@@ -198,7 +198,10 @@ class Part:
             for start, stop in tiles:
                 factor_T = None if self.factor_N is None else self.factor_N[start:stop]
                 offset_T = None if self.offset_N is None else self.offset_N[start:stop]
-                vector_TD, numbers = self.vectors_ND[start:stop].float(), self.positions[start:stop]
+                vector_TD, numbers = (
+                    self.vectors_ND[start:stop].float().contiguous(),
+                    self.positions[start:stop],
+                )
                 units = best_units.Units(vector_TD, numbers, factor_T, offset_T)
                 best_units.rank(query, [units], [search])
             return search.result()

@@ -147,6 +147,8 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     Raises:
         CheckpointError: The path is taken, or belongs to a study.
     """
+    if not path.name:
+        raise CheckpointError("must be a directory to make, not the current one", option="out")
     study = path if is_study(path) else path.parent
     if is_study(study) and path in (study, study / "best"):
         raise CheckpointError(f"belongs to the study {study}", place=path, option="out")
@@ -216,8 +218,6 @@ def begun(
     Raises:
         CheckpointError: The path is taken, or cannot be written.
     """
-    if not path.name:
-        raise CheckpointError("must be a directory to make, not the current one", option="out")
     check(path, needed, overwrite)
     is_held, new = data == beside(path) / DATA, beside(path)
     with nullcontext() if is_held else hidden(path), ExitStack() as stack:  # its lock survives the renaming
