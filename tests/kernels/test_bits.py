@@ -110,7 +110,7 @@ def test_operations_powers_and_logarithms_round_alike_on_every_instruction_set(l
     """And a process keeps its bits."""
     whole, own, told = printed(PORTABLE + COMPUTE + OWN + BACK).splitlines()
     assert "{'bits': 'portable'}" in whole
-    assert own.count("'") == 2 * 27
+    assert own.count("'") == 2 * 28
     assert limited[:2] == [whole, own]
     oldest = {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ATEN_CPU_CAPABILITY": "default"}
     assert printed(PORTABLE + COMPUTE, **oldest).splitlines() == [whole]

@@ -107,7 +107,7 @@ def outcomes_here(case, folder, changes, scratch=None):
     rank = distributed.get_rank()
     file = None if scratch is None else Scratch(scratch)
     found = _outcomes(case, folder, changes, lambda number: exchange(SHARDS, 1 + (rank + number) % 2), file)
-    assert file is None or os.fstat(file.descriptor).st_size > 0
+    assert file is None or os.fstat(file.cached).st_size > 0
     return found
 
 
