@@ -101,14 +101,7 @@ bool is_hidden(const Query& query, int64_t e, int64_t unit) {
 
 // 1 over the length of a vector; 0 if it has no direction.
 float direction_of(const float* vector, int64_t inner) {
-  float part[kLine] = {};
-  int64_t h = 0;
-  for (; h + kLine <= inner; h += kLine)
-    for (int64_t n = 0; n < kLine; n++) part[n] += vector[h + n] * vector[h + n];
-  for (int64_t n = 0; h + n < inner; n++) part[n] += vector[h + n] * vector[h + n];
-  for (int64_t half = kLine / 2; half > 0; half /= 2)
-    for (int64_t n = 0; n < half; n++) part[n] += part[n + half];
-  float length = std::sqrt(part[0]);
+  float length = std::sqrt(dot(vector, vector, inner));
   return length <= kShortest ? 0.f : 1.f / length;
 }
 
