@@ -32,7 +32,7 @@ class _PlainExchange(Exchange):
             parts = torch.split(flat, [one.numel() for one in sums])
             return [part.view_as(one).to(one.dtype) for part, one in zip(parts, sums, strict=True)]
 
-        return self.begin(summed, where).result
+        return self.begin(summed, where)
 
 
 def documents(

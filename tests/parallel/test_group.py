@@ -31,8 +31,7 @@ from widenet.parallel.group import (
     num_processes,
     store_of_this_launch,
 )
-from widenet.parallel.launch import identity
-from widenet.parallel.line import line
+from widenet.parallel.launch import identity, line
 from widenet.runs import Model, Silence, train
 from widenet.training import checkpoint
 
@@ -262,7 +261,7 @@ def deserting(place, where, killed, work, *arguments):
 
     def deserted(here, ask, what_for):
         if distributed.get_rank() == 1 and (here.place, what_for) == (place, where):
-            line().submit(bool).result()  # what was asked for before has been given
+            line().submit(bool)()  # what was asked for before has been given
             if killed:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise AwayError

@@ -20,9 +20,8 @@ from tests.parallel.copied import children, command
 from tests.scripts import Script
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import GroupError
-from widenet.parallel import heartbeat
-from widenet.parallel.heartbeat import Heartbeat
-from widenet.parallel.line import Line
+from widenet.parallel import launch
+from widenet.parallel.launch import Heartbeat, Line
 from widenet.runs import train
 
 ROOT = Path(__file__).parents[2]
@@ -57,11 +56,11 @@ def test_work_is_done_in_order_by_one_thread_and_an_error_is_that_of_its_own_wor
     line = Line()
     failed = line.submit(lambda: 1 / 0)
     done = [line.submit(lambda number: (number, threading.get_ident()), number) for number in range(50)]
-    results = [future.result() for future in done]
+    results = [result() for result in done]
     assert [number for number, _ in results] == [*range(50)]
     assert len({thread for _, thread in results}) == 1
     with pytest.raises(ZeroDivisionError):
-        failed.result()
+        failed()
 
 
 def test_a_line_keeps_nothing_of_work_that_failed():
@@ -73,7 +72,7 @@ def test_a_line_keeps_nothing_of_work_that_failed():
     gc.disable()
     try:
         with pytest.raises(ZeroDivisionError):
-            line.submit(lambda _: 1 / 0, argument).result()
+            line.submit(lambda _: 1 / 0, argument)()
         del argument
         assert freed.wait(timeout=60)
     finally:
@@ -84,25 +83,25 @@ def test_a_lost_process_releases_everybody_who_waits():
     line, never = Line(), threading.Event()
     waiting = [line.submit(never.wait), line.submit(bool)]
     line.fail(GroupError("process 1 was lost."))
-    for pending in [*waiting, line.submit(bool)]:
+    for result in [*waiting, line.submit(bool)]:
         with pytest.raises(GroupError):
-            pending.result(timeout=60)
+            result()
     never.set()
 
 
 def test_a_line_has_failed_once_its_work_has_and_not_while_nobody_waits():
     line = Line()
-    line.submit(bool).result()
+    line.submit(bool)()
     line.fail(GroupError("process 1 was lost."))
     assert not line.has_failed
     with pytest.raises(GroupError):
-        line.submit(threading.Event().wait).result()
+        line.submit(threading.Event().wait)()
     assert line.has_failed
 
 
 def test_a_blocked_line_does_not_keep_its_process_from_ending():
     code = (
-        "import sys, threading; from widenet.parallel.line import Line;"
+        "import sys, threading; from widenet.parallel.launch import Line;"
         " Line().submit(threading.Event().wait); sys.exit(3)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60).returncode == 3
@@ -147,17 +146,17 @@ def test_no_process_is_named_for_the_silence_of_the_store():
 def own_line(monkeypatch):
     """A line of the test in place of that of the process."""
     line = Line()
-    monkeypatch.setattr(heartbeat, "line", lambda: line)
+    monkeypatch.setattr(launch, "line", lambda: line)
     return line
 
 
 SCRIPT = """
 import os, signal, sys, threading, time
 from widenet import WidenetError, train
-from widenet.parallel import group, heartbeat
+from widenet.parallel import group, launch
 
-heartbeat.JOIN_SECONDS = {join}
-heartbeat.STUCK_SECONDS = 1
+launch.JOIN_SECONDS = {join}
+launch.STUCK_SECONDS = 1
 rank = int(os.environ["RANK"])
 
 def after_epoch(network, epochs):

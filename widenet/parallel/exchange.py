@@ -19,8 +19,7 @@ from widenet.devices import keep_to_one_thread
 from widenet.errors import GroupError
 from widenet.kernels.cuda_products import cuda_products
 from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
-from widenet.parallel.heartbeat import Heartbeat
-from widenet.parallel.line import Pending, line
+from widenet.parallel.launch import line
 from widenet.plan.layout import check_processes
 from widenet.plan.tiles import held, holder
 
@@ -123,7 +122,6 @@ class Exchange:
         num_threads: int = 1,
         device: torch.device = _CPU,
         is_shared: bool = False,
-        heartbeat: Heartbeat | None = None,
     ) -> None:
         """Take this process's shards.
 
@@ -133,7 +131,6 @@ class Exchange:
             device: This process's device.
             is_shared: Whether the processes of the default group, which each must have joined, share the
                 shards; otherwise this process holds all.
-            heartbeat: Learns what this process does, and knows which process was lost.
 
         Raises:
             OptionError: There are fewer shards than processes.
@@ -143,7 +140,7 @@ class Exchange:
             self.rank, self.size = distributed.get_rank(), distributed.get_world_size()
             check_processes(num_shards, self.size)
         self.leads = self.rank == 0
-        self.num_shards, self.device, self.heartbeat = num_shards, device, heartbeat
+        self.num_shards, self.device = num_shards, device
         self.held = [held(num_shards, process, self.size) for process in range(self.size)]
         self.shards = self.held[self.rank]
         self.num_threads, self.workers = num_threads, Workers(num_threads)
@@ -161,10 +158,11 @@ class Exchange:
     def at(self, place: str) -> None:
         """Note what is done from now on, for messages: "epoch 2, step 17"."""
         self.place = place
-        self._note(place)
+        if self.size > 1:
+            line().doing = place
 
-    def begin(self, work: Callable[[], T], where: str) -> Pending[T]:
-        """Queue some work with collectives on the line."""
+    def begin(self, work: Callable[[], T], where: str) -> Callable[[], T]:
+        """Queue some work with collectives on the line; what is returned waits for its result."""
         return line().submit(self._on_line, work, f"{self.place}, {where}")
 
     def start_sum(self, *terms: Terms, where: str) -> Callable[[], list[Tensor]]:
@@ -184,7 +182,7 @@ class Exchange:
                 for total, peak, dtype in zip(totals, peaks, dtypes, strict=True)
             ]
 
-        return self.begin(summed, where).result
+        return self.begin(summed, where)
 
     def sum(self, terms: Terms, where: str) -> Tensor:
         """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
@@ -196,10 +194,14 @@ class Exchange:
             return list(terms)
 
         def gathered() -> list[Tensor]:
-            of_processes = _gathered(torch.stack([*terms]), [len(own) for own in self.held])
-            return [term for rows in of_processes for term in rows]
+            own, most = torch.stack([*terms]), len(self.held[0])
+            padded = pad(own, (*[0] * (2 * own.dim() - 1), most - len(own)))  # to equal shapes
+            of_processes = [torch.empty_like(padded) for _ in self.held]
+            distributed.all_gather(of_processes, padded)
+            rows_of = zip(of_processes, self.held, strict=True)
+            return [term for rows, shards in rows_of for term in rows[: len(shards)]]
 
-        return self.begin(gathered, where).result()
+        return self.begin(gathered, where)()
 
     def fetch(
         self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
@@ -214,7 +216,7 @@ class Exchange:
             distributed.broadcast(sent, src=holder(self.num_shards, shard, self.size))
             return sent
 
-        return self.begin(fetched, where).result()
+        return self.begin(fetched, where)()
 
     def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Callable[[], list[bool]]:
         """Ask each question in all processes; an answer is true if it is true in any of them.
@@ -227,7 +229,7 @@ class Exchange:
         own = torch.tensor([int(ask()) for ask in questions], device=self.device)
         return self.begin(
             lambda: [bool(answer) for answer in _reduced([own], distributed.ReduceOp.MAX)[0].tolist()], where
-        ).result
+        )
 
     def collect(self, value: Any, where: str) -> list[Any]:
         """Return a small plain value of every process, in order; waits for all processes."""
@@ -239,38 +241,25 @@ class Exchange:
             distributed.all_gather_object(values, value)
             return values
 
-        return self.begin(collected, where).result()
-
-    def _note(self, doing: str) -> None:
-        if self.heartbeat is not None:
-            self.heartbeat.doing = doing
+        return self.begin(collected, where)()
 
     def _on_line(self, work: Callable[[], T], where: str) -> T:
         """Run work with collectives; a failure becomes a GroupError, which all later work raises too."""
         if self.lost is not None:
             raise self.lost
-        self._note(where)
+        line().doing, heartbeat = where, line().heartbeat
         try:
             with torch.no_grad():
                 return work()
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            self.lost = None if self.heartbeat is None else self.heartbeat.verdict()
+            self.lost = None if heartbeat is None else heartbeat.verdict()
             if self.lost is None:
                 reason = str(error).strip().split("\n")[0]
                 rule = f"another process of the group was lost, or did not answer in time ({reason})"
                 self.lost = GroupError(rule, place=f"process {self.rank} of {self.size}, {where}")
             raise self.lost from error
-
-
-def _gathered(own: Tensor, counts: Sequence[int]) -> list[Tensor]:
-    """Return the rows of every process, in order, of which each has so many."""
-    # An all-gather needs equal shapes.
-    padded = pad(own, (*[0] * (2 * own.dim() - 1), max(counts) - len(own)))
-    of_processes = [torch.empty_like(padded) for _ in counts]
-    distributed.all_gather(of_processes, padded)
-    return [rows[:count] for rows, count in zip(of_processes, counts, strict=True)]
 
 
 def _reduced(tensors: Sequence[Tensor], operation: distributed.ReduceOp.RedOpType) -> list[Tensor]:

@@ -30,9 +30,16 @@ from torch.distributed import (  # type: ignore[attr-defined]
 
 from widenet.errors import DisagreementError, GroupError, OptionError, WidenetError
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
-from widenet.parallel.launch import LAUNCHER, launcher_identity, launcher_variable, started_by_mpi
-from widenet.parallel.line import line
+from widenet.parallel.launch import (
+    JOIN_SECONDS,
+    LAUNCHER,
+    TIMEOUT_SECONDS,
+    Heartbeat,
+    launcher_identity,
+    launcher_variable,
+    line,
+    started_by_mpi,
+)
 from widenet.plan.fit import check_fits, check_host, with_place, with_room, with_snapshots
 from widenet.plan.layout import Job
 from widenet.plan.machine import available_memory, available_threads
@@ -73,9 +80,6 @@ COLLECTIVE_SECONDS = 3600
 _POLL_SECONDS = 0.02
 _SIOCGIFADDR = 0x8915
 """Asks Linux for the IPv4 address of an interface; see netdevice(7)."""
-
-_heartbeat: Heartbeat | None = None
-"""The heartbeat of the group that this process has joined by `join`."""
 
 
 def num_processes() -> int:
@@ -139,8 +143,8 @@ def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bo
     """
     available, unused = available_memory(), 0
     if device.type == "cuda":
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        unused += torch.cuda.mem_get_info(device)[0]
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        unused = torch.cuda.mem_get_info(device)[0] + cached
     own = socket.gethostname(), sys.maxsize if available is None else available, unused
     everyone = exchange.collect(own, "memory")
     machines = Counter(host for host, _, _ in everyone)
@@ -152,9 +156,8 @@ def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bo
     if chooses_place:
         jobs = [with_place(job, size) for _, _, size in rooms]
         job = next((each for each in jobs if each.weights_in != "device"), job)
-    for num_local, free, size in rooms:
-        if not with_snapshots(with_room(job, size), num_local, free).has_snapshots:
-            job = replace(job, has_snapshots=False)
+    if not all(with_snapshots(with_room(job, size), num, free).has_snapshots for num, free, size in rooms):
+        job = replace(job, has_snapshots=False)
     for num_local, free, size in rooms:
         check_fits(job, size)
         check_host(job, num_local, free)
@@ -191,7 +194,6 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
 
 def _join(device: torch.device, timeout: float, rank: int, size: int) -> None:
     """Connect to the launcher's store or to one that process 0 holds, start the heartbeat, form the group."""
-    global _heartbeat
     limit = timedelta(seconds=JOIN_SECONDS)
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     hosted = not is_agents and LAUNCHER not in os.environ
@@ -216,9 +218,10 @@ def _join(device: torch.device, timeout: float, rank: int, size: int) -> None:
     if is_agents:
         name = attempt_name(store, rank, size, limit)
         store, beats = PrefixStore(name, store), PrefixStore(name, beats)
-    _heartbeat = Heartbeat(beats, rank, size, f"{host}:{port}", timeout, hosted, lambda: _is_busy(device))
-    _heartbeat.start()
-    atexit.register(_leave, _heartbeat)
+    heartbeat = Heartbeat(beats, rank, size, f"{host}:{port}", timeout, hosted, lambda: _is_busy(device))
+    heartbeat.start()
+    line().heartbeat = heartbeat
+    atexit.register(_leave, heartbeat)
     init = partial(
         distributed.init_process_group,
         "nccl" if device.type == "cuda" else "gloo",
@@ -227,10 +230,10 @@ def _join(device: torch.device, timeout: float, rank: int, size: int) -> None:
         world_size=size,
         timeout=timedelta(seconds=COLLECTIVE_SECONDS),
     )
-    line().submit(init).result()
+    line().submit(init)()
     if device.type == "cpu":
         # Without a barrier, a process that ends now would cut connections that the others still set up.
-        line().submit(distributed.barrier).result()
+        line().submit(distributed.barrier)()
 
 
 def _leave(heartbeat: Heartbeat) -> None:
@@ -241,7 +244,7 @@ def _leave(heartbeat: Heartbeat) -> None:
     store ends first.
     """
     with suppress(Exception):
-        line().submit(bool).result()  # what was submitted before has then been done, or has failed
+        line().submit(bool)()  # what was submitted before has then been done, or has failed
     if line().has_failed:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -276,24 +279,16 @@ def attempt_name(store: Store, rank: int, size: int, timeout: timedelta) -> str:
         return name
     deadline = time.monotonic() + timeout.total_seconds()
     for other in range(1, size):
-        while not _answer(store, other, own):
+        # A process of an earlier attempt, which never confirms, may have asked: the latest one is told.
+        asking = ""
+        while not store.check([f"widenet/heard/{asking}/{own}"]):
             if time.monotonic() > deadline:
                 raise DistStoreError(f"process {other} did not come within {timeout}")
+            if store.check([f"widenet/asks/{other}"]):
+                asking = store.get(f"widenet/asks/{other}").decode()
+                store.set(f"widenet/told/{asking}", own)
             time.sleep(_POLL_SECONDS)
     return own
-
-
-def _answer(store: Store, rank: int, name: str) -> bool:
-    """Send the attempt's name to a process, and return whether it has confirmed.
-
-    The key of a rank may be from a process of an earlier attempt, which never confirms. The latest one to ask
-    gets the answer.
-    """
-    if not store.check([f"widenet/asks/{rank}"]):
-        return False
-    asking = store.get(f"widenet/asks/{rank}").decode()
-    store.set(f"widenet/told/{asking}", name)
-    return store.check([f"widenet/heard/{asking}/{name}"])
 
 
 def store_of_this_launch(rank: int, size: int, timeout: timedelta) -> TCPStore:
@@ -345,7 +340,7 @@ def exchange_for(num_shards: int, device: torch.device) -> Exchange:
         device: This process's device.
     """
     threads = available_threads() if device.type == "cpu" else 1
-    return Exchange(num_shards, threads, device, distributed.is_initialized(), _heartbeat)
+    return Exchange(num_shards, threads, device, distributed.is_initialized())
 
 
 def by_leader(exchange: Exchange, work: Callable[[], object], where: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from widenet.arguments import IN_STORES, Argument, check_bounds
 from widenet.errors import OptionError
-from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+from widenet.parallel.launch import TIMEOUT_SECONDS
 from widenet.spec.metric_names import DEFAULT_KS
 from widenet.stores.uri import is_uri, shown
 from widenet.tracking.tracker_uri import TrackingUri

@@ -10,7 +10,7 @@ from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
 
 from widenet.errors import OptionError, WidenetError
-from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+from widenet.parallel.launch import TIMEOUT_SECONDS
 from widenet.runs.documents import prepared
 from widenet.runs.run_arguments import TrainArguments
 from widenet.runs.training import run_training
