@@ -51,7 +51,7 @@ def like(
 
     from widenet.cli.model import warnings_as_sentences
     from widenet.cli.output import recommendations_table
-    from widenet.knn.neighbours import check_layer, features_of
+    from widenet.knn.neighbours import layer_with_vectors
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
@@ -63,7 +63,7 @@ def like(
     if as_json:
         print_json([asdict(row) for row in rows])
         return
-    names = features_of(model, check_layer(model.network, layer))
+    names = model.run.vocabulary(layer_with_vectors(model.network, layer).field)
     typer.echo(f"Like: {names.titles(names.find(item)[:1])[0]}", err=True)
     typer.echo(recommendations_table(rows))
 

@@ -88,7 +88,10 @@ def export_index(collection: Neighbours, out: Path, k: int = 10, overwrite: bool
         index.add(vectors)
         queries = positions[:: math.ceil(len(collection) / NUM_QUERIES)]
         recall = _recall(collection, index, queries, vectors[queries], k)
-        _write(faiss, index, out, names)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with appearing_together([out, _keys_path(out)]) as (index_file, keys_file):
+            index_file.write_bytes(faiss.serialize_index(index).tobytes())
+            keys_file.write_bytes("".join(f"{name}\n" for name in names).encode())
     finally:
         faiss.omp_set_num_threads(threads)
     return Exported(k, recall, len(queries), out.stat().st_size)
@@ -127,20 +130,3 @@ def _is_index(out: Path) -> bool:
     with out.open("rb") as file, _keys_path(out).open("rb") as keys:
         head = file.read(_COUNT.stop)
         return head.startswith(_BEGINNING) and sum(1 for _ in keys) == int.from_bytes(head[_COUNT], "little")
-
-
-def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
-    """Write both files or neither; raises OSError that names one of them."""
-    files = {
-        _keys_path(out): "".join(f"{name}\n" for name in names).encode(),
-        out: faiss.serialize_index(index).tobytes(),
-    }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with appearing_together(list(files)) as temporary:
-        for path, data in zip(temporary, files.values(), strict=True):
-            try:
-                path.write_bytes(data)
-            except OSError as error:
-                # A failed write names no file.
-                error.filename = str(path)
-                raise

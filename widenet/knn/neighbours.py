@@ -16,12 +16,10 @@ from torch.nn.functional import pad
 
 from widenet.arguments import check_choice, checked_positions, typed
 from widenet.data.vectors import Source, source_of
-from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError
 from widenet.kernels import best_units
 from widenet.kernels.best_units import running_top_k
 from widenet.kernels.fixed_point import from_fixed, peaks_of, scales_for, to_fixed
-from widenet.kernels.native import runner
 from widenet.kernels.reference import unpacked
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
@@ -192,23 +190,18 @@ class Part:
 
     def best(self, direct_ED: Tensor, number: int, floor_E: Tensor) -> Tensor:
         """The keys of the positions with the largest products, int64 [E, number]; see `running_top_k`."""
-        tiles = searched_tiles(len(self.vectors_ND), len(direct_ED), direct_ED.device.type)
-        if runner("ranking", direct_ED.device) == "native":
-            query, search = best_units.Query.of(direct_ED), best_units.NativeTopK(number, floor_E)
-            for start, stop in tiles:
-                factor_T = None if self.factor_N is None else self.factor_N[start:stop]
-                offset_T = None if self.offset_N is None else self.offset_N[start:stop]
-                vector_TD, numbers = (
-                    self.vectors_ND[start:stop].float().contiguous(),
-                    self.positions[start:stop],
+        search, query = running_top_k(number, floor_E), best_units.Query.of(direct_ED)
+        for start, stop in searched_tiles(len(self.vectors_ND), len(direct_ED), direct_ED.device.type):
+            numbers = self.positions[start:stop]
+            if isinstance(search, best_units.NativeTopK):
+                factor_T, offset_T = (
+                    None if each is None else each[start:stop] for each in (self.factor_N, self.offset_N)
                 )
-                units = best_units.Units(vector_TD, numbers, factor_T, offset_T)
-                best_units.rank(query, [units], [search])
-            return search.result()
-        running = running_top_k(number, floor_E)
-        for start, stop in tiles:
-            running.add(self.products(direct_ED, start, stop), self.positions[start:stop])
-        return running.result()
+                vector_TD = self.vectors_ND[start:stop].float().contiguous()
+                best_units.rank(query, [best_units.Units(vector_TD, numbers, factor_T, offset_T)], [search])
+            else:
+                search.add(self.products(direct_ED, start, stop), numbers)
+        return search.result()
 
     def nearness(self, queries_ED: Tensor, positions_EC: Tensor) -> Tensor:
         """Exact nearness of the candidates in this shard, float64 [E, C]; -inf for those of other shards."""
@@ -223,33 +216,22 @@ class Part:
         return nearness_EC
 
 
-def check_layer(network: Network, layer: str | None) -> str:
-    """Return the layer's name, or that of the only output for None.
+def layer_with_vectors(network: Network, name: str | None) -> InputLayer | OutputLayer:
+    """Return the layer of a name, or the only output for None; its units stand for the features of a field.
 
     Raises:
         FitError: The layer is neither a sparse input nor an output with weights.
     """
     wide = [spec.name for spec in network.spec.layers if _weights(network, spec.name)]
-    name = next(iter(network.outputs)) if layer is None and len(network.outputs) == 1 else layer
+    name = next(iter(network.outputs)) if name is None and len(network.outputs) == 1 else name
     if name not in wide:
         rule = (
             f"must be a sparse input or an output with vectors, of {', '.join(wide) or 'which there is none'}"
         )
         raise FitError(rule, option="layer", value=name)
-    return name
-
-
-def features_of(model: Trained, layer: str) -> Vocabulary:
-    """The names of the features that a layer's units stand for."""
-    names: Vocabulary = model.run.vocabulary(field_of(model.network, layer))
-    return names
-
-
-def field_of(network: Network, layer: str) -> str:
-    """The field whose features a layer's units stand for."""
-    spec = network.spec.layer(layer)
+    spec = network.spec.layer(name)
     assert isinstance(spec, InputLayer | OutputLayer), "only these have a field"
-    return spec.field
+    return spec
 
 
 def parts_of(network: Network, layer: str, measure: Measure, count: int) -> dict[int, Part]:
@@ -388,10 +370,10 @@ class Neighbours:
             OptionError: The measure is unknown.
         """
         check_choice("measure", measure, MEASURES)
-        network, name = model.network, check_layer(model.network, layer)
-        keys = features_of(model, name).all_ids()
+        network, spec = model.network, layer_with_vectors(model.network, layer)
+        keys = model.run.vocabulary(spec.field).all_ids()
         with fixed_arithmetic(), torch.no_grad():
-            return cls(keys, parts_of(network, name, measure, len(keys)), measure, network.exchange)
+            return cls(keys, parts_of(network, spec.name, measure, len(keys)), measure, network.exchange)
 
     def __len__(self) -> int:
         return len(self.keys)

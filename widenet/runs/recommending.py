@@ -16,7 +16,7 @@ from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, nearest, warn_user
-from widenet.knn.neighbours import Measure, Neighbours, Trained, check_layer, field_of
+from widenet.knn.neighbours import Measure, Neighbours, Trained, layer_with_vectors
 from widenet.late_imports import installed
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
@@ -346,7 +346,7 @@ def alike(
     asked, is_one = listed_ids("items", items)
     if not asked:
         raise OptionError("must name at least one item", option="items")
-    field = field_of(model.network, check_layer(model.network, layer))
+    field = layer_with_vectors(model.network, layer).field
     warn_of_ambiguous(run, {field: asked})
     names = run.vocabulary(field)
     collection = Neighbours.of_model(model, layer, measure)
