@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.synthetic import draw_histories
-from widenet.plan.tiles import Shards, as_slice, held, holder, worthwhile
+from widenet.plan.tiles import Shards, as_slice, held, worthwhile
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,8 +51,6 @@ def test_every_shard_is_held_by_one_process_and_all_hold_as_equally_many_as_can_
     for num_processes in range(1, num_shards + 1):
         ranges = [held(num_shards, process, num_processes) for process in range(num_processes)]
         assert [shard for shards in ranges for shard in shards] == list(range(num_shards))
-        holders = [process for process, shards in enumerate(ranges) for _ in shards]
-        assert [holder(num_shards, shard, num_processes) for shard in range(num_shards)] == holders
         sizes = [len(shards) for shards in ranges]
         assert min(sizes) >= max(1, max(sizes) - 1)
         assert sizes[0] == max(sizes) == len(held(num_shards, 0, num_processes))

@@ -15,7 +15,6 @@ from widenet.metrics.propensity import PropensityScored
 from widenet.metrics.ranking import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
 from widenet.predict.restrictions import Histories, known_parts, rows_a_block
-from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
 from widenet.spec.metric_names import DEFAULT_KS
 
@@ -78,12 +77,9 @@ def evaluate(
     grouped = _grouped(dataset, field, part, ks) if groups else None
     longest = min(max(ks), network.outputs[name].width)
     histories = Histories(network, dataset, part)
-    allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     network.exchange.at("evaluation")
     for block, truth in truths(dataset, field, part, longest, rows):
-        _, units_EK = histories.best(
-            name, block, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False
-        )
+        _, units_EK = histories.best(name, block, longest, exclude_seen=exclude_seen, scores=False)
         found = units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64)
         metrics.add(*found, block if keep_users else None)
         for more in further:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widenet.devices import sent_together
 from widenet.kernels.bags import Touched, split
@@ -315,19 +316,18 @@ class Network:
         """
         weight, where = self.wide[name], f'weight "{name}"'
         shards, num_columns = weight.shards, len(range(self.layout.weights[name].row_length)[columns])
-        rows = max(1, _BLOCK_NUMBERS // max(num_columns * shards.count, 1))
-        memory = torch.empty(min(rows * shards.count, shards.width), num_columns, device=self.device)
-        for start in range(0, shards.size(0), rows):
-            first, last = start * shards.count, min((start + rows) * shards.count, shards.width)
-            block = memory[: last - first]
-            for shard in range(shards.count):
-                into, part = block[shard :: shards.count], weight.parts.get(shard)
-                own = None
-                if part is not None:
-                    rows_RH, _ = part.rows(start, start + len(into))
-                    own = (rows_RH[:, None] if weight.is_bias else rows_RH)[:, columns].to(self.device)
-                into.copy_(self.exchange.fetch(shard, own, tuple(into.shape), self.device, where))
-            yield first, block
+        most = max(1, _BLOCK_NUMBERS // max(num_columns * shards.count, 1))
+
+        def own(start: int, shard: int) -> Tensor:
+            num = min(start + most, shards.size(shard)) - start
+            rows_RH, _ = weight.parts[shard].rows(start, start + num)
+            rows_RH = (rows_RH[:, None] if weight.is_bias else rows_RH)[:, columns].to(self.device)
+            return pad(rows_RH, (0, 0, 0, min(most, shards.size(0) - start) - num))
+
+        for start in range(0, shards.size(0), most):
+            found = self.exchange.gather([own(start, shard) for shard in self.exchange.shards], where)
+            first = start * shards.count
+            yield first, torch.stack(found, dim=1).flatten(0, 1)[: shards.width - first]
 
     def _compute(self, nodes: Sequence[Node], activity: Activity) -> None:
         """Compute some hidden layers, each after those that feed it."""

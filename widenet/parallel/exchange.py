@@ -21,7 +21,7 @@ from widenet.kernels.cuda_products import cuda_products
 from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
 from widenet.parallel.launch import line
 from widenet.plan.layout import check_processes
-from widenet.plan.tiles import held, holder
+from widenet.plan.tiles import held
 
 T = TypeVar("T")
 
@@ -202,21 +202,6 @@ class Exchange:
             return [term for rows, shards in rows_of for term in rows[: len(shards)]]
 
         return self.begin(gathered, where)()
-
-    def fetch(
-        self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
-    ) -> Tensor:
-        """Return a shard's float32 tensor from its process; `term` is the tensor there, else None."""
-        result = torch.empty(shape, device=device) if term is None else term
-        if self.size == 1:
-            return result
-
-        def fetched() -> Tensor:
-            sent = result.contiguous()
-            distributed.broadcast(sent, src=holder(self.num_shards, shard, self.size))
-            return sent
-
-        return self.begin(fetched, where)()
 
     def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Callable[[], list[bool]]:
         """Ask each question in all processes; an answer is true if it is true in any of them.

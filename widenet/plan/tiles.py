@@ -43,11 +43,6 @@ def held(num_shards: int, process: int, num_processes: int) -> range:
     return range(start, stop)
 
 
-def holder(num_shards: int, shard: int, num_processes: int) -> int:
-    """Return the process that holds a shard."""
-    return shard * num_processes // num_shards
-
-
 def worthwhile(num_shards: int) -> list[int]:
     """Return the numbers of processes, ascending, that reduce the largest number of shards in a process."""
     return sorted({-(-num_shards // most) for most in range(1, num_shards + 1)})

@@ -1,10 +1,10 @@
 """Recommendations for the examples of a dataset, and checks of what callers pass."""
 
 import csv
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -106,7 +106,7 @@ def checked_values(values: Any, number: int) -> list[float]:
     for value in listed:
         if not isinstance(value, Real) or isinstance(value, bool):
             raise OptionError("must be numbers", option="values", value=value)
-        if not math.isfinite(value) or abs(value) > LARGEST:
+        if not abs(value) <= LARGEST:
             raise DataError("must be finite numbers that a float32 can hold", option="values", value=value)
     return [float(value) for value in listed]
 
@@ -405,9 +405,8 @@ def rules_of(
                 f'must give a whole number from 1 on for "{name}"', option="at_most", value=most
             )
         categories, number = existing(attributes, "at_most").categories(name)
-        category_LM = torch.full((width, categories.shape[1]), number - 1)
-        category_LM[: len(categories)] = torch.from_numpy(categories)
-        limits.append(Limit(category_LM, number, most))
+        category_LM = np.pad(categories, ((0, width - len(categories)), (0, 0)), constant_values=number - 1)
+        limits.append(Limit(torch.from_numpy(category_LM), number, most))
     return ListRules(limits, diversity)
 
 
@@ -420,10 +419,8 @@ def banned_by(width: int, attributes: Attributes | None, where: Mapping[str, Any
     """
     if not where:
         return None
-    banned_L = torch.ones(width, dtype=torch.bool)
     fulfilled = existing(attributes, "where").matching(where)
-    banned_L[: len(fulfilled)] = ~torch.from_numpy(fulfilled)
-    return banned_L
+    return torch.from_numpy(~np.pad(fulfilled, (0, width - len(fulfilled))))
 
 
 def existing(attributes: Attributes | None, option: str) -> Attributes:
@@ -443,10 +440,7 @@ def rows_a_block(k: int) -> int:
 
 def seen_entries(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch:
     """The entries of some examples in some parts of a field; values may be missing."""
-    entries = dataset.sparse(field, rows, parts[0])
-    for part in parts[1:]:
-        entries = joined(entries, dataset.sparse(field, rows, part))
-    return entries
+    return reduce(joined, (dataset.sparse(field, rows, part) for part in parts))
 
 
 def known_parts(dataset: Dataset, field: str, part: Part | None) -> Sequence[Part]:
@@ -514,7 +508,8 @@ class Histories:
             allowed: Filter for all examples.
             scores: As for `top_k`.
         """
-        seen = self.seen(output, rows) if exclude_seen else None
+        seen, wide = self.seen(output, rows) if exclude_seen else None, self.network.outputs[output]
+        allowed = (allowed or Filter()).within(self.dataset.field(wide.spec.field).width, wide)
         return top_k(self.network, self.fields(rows), output, k, seen, allowed, scores)
 
 

@@ -1,7 +1,7 @@
 """Terms of a ranking, each of which changes some scores, and what each feature adds to a logit."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -63,12 +63,12 @@ def of_entries(
     return term
 
 
-def of_units(output: WideOutput, numbers_L: Tensor, change: Callable[[Tensor, Tensor], Any]) -> Term:
-    """Return a term that changes the scores of all examples in place, by numbers [L] or [L, M]."""
+def of_units(output: WideOutput, numbers_L: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Term:
+    """Return a term that changes the scores of all examples by numbers [L] or [L, M]."""
 
     def term(scores_ET: Tensor, shard: int, start: int) -> None:
         units = output.weight.shards.units(shard)[start : start + scores_ET.shape[1]]
-        change(scores_ET, numbers_L[as_slice(units)])
+        scores_ET.copy_(change(scores_ET, numbers_L[as_slice(units)]))
 
     return term
 
@@ -233,18 +233,20 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     if output.spec.cosine is not None:
         length = float(inputs_EH[0].norm())
         inputs_EH = inputs_EH * (0.0 if length <= SHORTEST else 1 / (length * output.spec.cosine.finished))
-    shard, row = unit % output.weight.shards.count, unit // output.weight.shards.count
-    own = None
-    if shard in output.weight.parts:
+    own, row = unit % output.weight.shards.count, unit // output.weight.shards.count
+
+    def addends(shard: int) -> Tensor:
+        term_Z = inputs_EH.new_zeros(example.num_entries)
+        if shard != own:
+            return torch.cat([inputs_EH.new_zeros(batch.num_examples), term_Z])
         logits_E1 = output.tile(shard, row, row + 1).products(inputs_EH)
-        term_Z = logits_E1.new_zeros(example.num_entries)
         if output.spec.neighbourhood is not None:
             term = NearFeatures(output.spec.neighbourhood, output.lists, example.to(network.device))
             term_Z = term.shares(shard, row)
-        own = torch.cat([logits_E1[:, 0], term_Z])
-    shape = (batch.num_examples + example.num_entries,)
-    found = output.exchange.fetch(shard, own, shape, network.device, output.where).double()
-    logit_E, term_Z = found[: batch.num_examples], found[batch.num_examples :]
+        return torch.cat([logits_E1[:, 0], term_Z])
+
+    found = output.exchange.gather(output.exchange.each(addends), output.where)[own].double()
+    logit_E, term_Z = torch.split(found, [batch.num_examples, example.num_entries])
     share_Z: Tensor = (logit_E[1:-1] - logit_E[-1]) * ratio_Z1[:, 0] + term_Z
     return share_Z.cpu()
 

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widenet.kernels import best_units
 from widenet.kernels.best_units import running_top_k
@@ -175,23 +176,20 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
 
     A hidden layer is one piece; an output comes tile by tile. Every process must take all pieces.
     """
-    num = num_examples(fields)
     if layer not in network.outputs:
         activity = network.forward(network.prepare(in_blocks(network, fields)))
-        yield activity.values[layer][:num]
+        yield activity.values[layer][: num_examples(fields)]
         return
     tiles = Tiles.of_batch(network, fields, layer)
     output, total_E1, shards = tiles.output, tiles.total(), tiles.shards
+
+    def scored(start: int, stop: int, shard: int) -> Tensor:
+        num = min(stop, shards.size(shard)) - start
+        return pad(tiles.scores(tiles.logits(shard, start, start + num), total_E1), (0, stop - start - num))
+
     for start, stop in tiles.cut(0):
-        first = start * shards.count
-        piece_ET = torch.empty(num, min(stop * shards.count, shards.width) - first, device=network.device)
-        for shard in range(shards.count):
-            into_ET, own = piece_ET[:, shard :: shards.count], None
-            if shard in output.weight.parts:
-                own = tiles.scores(tiles.logits(shard, start, start + into_ET.shape[1]), total_E1)
-            shape = num, into_ET.shape[1]
-            into_ET.copy_(output.exchange.fetch(shard, own, shape, network.device, output.where))
-        yield piece_ET
+        pieces = output.exchange.gather(output.exchange.each(partial(scored, start, stop)), output.where)
+        yield torch.stack(pieces, dim=2).flatten(1)[:, : shards.width - start * shards.count]
 
 
 @dataclass(frozen=True)
@@ -222,10 +220,6 @@ class Filter:
         if banned_L is None:
             return self
         return Filter(banned_L if self.banned_L is None else banned_L | self.banned_L, self.weight_L)
-
-    def barred(self) -> Tensor | None:
-        """All units that no one is shown, bool [L]; None without a filter."""
-        return self.banned_L if self.weight_L is None else self.without(self.weight_L == 0).banned_L
 
 
 @dataclass(frozen=True)
@@ -416,15 +410,19 @@ def _terms(
 ) -> Iterator[Term]:
     """Yield the terms of what some examples may not have, and of factors on scores."""
     if allowed.weight_L is not None:
-        yield of_units(output, allowed.weight_L, Tensor.mul_)
+        yield of_units(output, allowed.weight_L, _weighed)
     if factors is not None:
-        yield of_entries(output, factors, lambda scores, by: torch.where(by == 0, -torch.inf, scores * by))
+        yield of_entries(output, factors, _weighed)
     if only is not None:
         yield of_entries(output, only.units, lambda scores, _: scores, only.listed_E)
     if excluded is not None:
         yield of_entries(output, excluded, lambda scores, _: torch.full_like(scores, -torch.inf))
-    if (barred_L := allowed.barred()) is not None:
-        yield of_units(output, barred_L, lambda scores, barred_T: scores.masked_fill_(barred_T, -torch.inf))
+    if allowed.banned_L is not None:
+        yield of_units(output, allowed.banned_L, lambda scores, at: scores.masked_fill_(at, -torch.inf))
+
+
+def _weighed(scores: Tensor, factors: Tensor) -> Tensor:
+    return scores.mul_(factors).masked_fill_(factors == 0, -torch.inf)
 
 
 def _swept(
@@ -538,9 +536,10 @@ def _closed(tiles: Tiles, rules: ListRules, counts: Sequence[np.ndarray]) -> Ite
             yield of_units(tiles.output, limit.category_LM.to(device), partial(_close, full_EC.to(device)))
 
 
-def _close(full_EC: Tensor, scores_ET: Tensor, category_TM: Tensor) -> None:
+def _close(full_EC: Tensor, scores_ET: Tensor, category_TM: Tensor) -> Tensor:
     for category_T in category_TM.unbind(dim=1):
         scores_ET.masked_fill_(full_EC[:, category_T], -torch.inf)
+    return scores_ET
 
 
 def _relevance(scores_EP: np.ndarray, is_there_EP: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.predict.restrictions import Histories, known_parts, rows_a_block, seen_entries
-from widenet.predict.top_k import Filter
 from widenet.runs import Model
 
 K = 10
@@ -104,14 +103,13 @@ def _top(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores float32 [E, K] and units int64 [E, K] of the K best; all parts but `truth` are known."""
     network, blocks = model.network, []
-    histories, output = Histories(network, dataset, truth), network.outputs[name]
-    k, allowed = min(K, output.width), Filter().within(dataset.field(output.spec.field).width, output)
+    histories, k = Histories(network, dataset, truth), min(K, network.outputs[name].width)
     network.exchange.at("the report")
     step = rows_a_block(K)
     with fixed_arithmetic():
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
-            scores_EK, units_EK = histories.best(name, block, k, allowed=allowed)
+            scores_EK, units_EK = histories.best(name, block, k)
             blocks.append((scores_EK.float().cpu().numpy(), units_EK.cpu().numpy()))
     return np.concatenate([scores for scores, _ in blocks]), np.concatenate([units for _, units in blocks])
 

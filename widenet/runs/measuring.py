@@ -18,7 +18,6 @@ from widenet.parallel.group import exchange_for, fitted
 from widenet.plan.fit import checkpoint_bytes
 from widenet.plan.layout import Layout, WeightsIn, steps_per_epoch
 from widenet.predict.restrictions import Histories, rows_a_block
-from widenet.predict.top_k import Filter
 from widenet.runs.training import built, device_of, elsewhere, evaluation_of, job_of, stream_of
 from widenet.stores.durable import force_to_disk
 from widenet.training.checkpoint import own_files, write
@@ -153,9 +152,7 @@ def _ranking_seconds(network: Network, dataset: Dataset) -> float | None:
     ]
     if not ranked:
         return None
-    output = network.outputs[ranked[0]]
     histories = Histories(network, dataset)
-    allowed = Filter().within(dataset.field(output.spec.field).width, output)
     size = rows_a_block(_RANKED)
     blocks = (
         np.arange(start, min(start + size, dataset.num_examples))
@@ -163,7 +160,7 @@ def _ranking_seconds(network: Network, dataset: Dataset) -> float | None:
     )
 
     def rank(rows: np.ndarray) -> None:
-        histories.best(ranked[0], rows, min(_RANKED, output.width), allowed=allowed)
+        histories.best(ranked[0], rows, min(_RANKED, network.outputs[ranked[0]].width))
 
     rank(np.arange(1))  # what a first call takes, such as compiling, belongs to the start of the program
     clock = _Clock()
