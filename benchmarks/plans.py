@@ -13,9 +13,8 @@ from torch import distributed
 
 from benchmarks.results import Table, machine, publish
 from widenet.plan.binding import bind
-from widenet.plan.fit import smallest, with_room
 from widenet.plan.layout import Job, WeightsIn, Width
-from widenet.plan.memory import memory, work
+from widenet.plan.memory import memory, smallest, with_room, work
 from widenet.plan.numbers import amount
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -13,8 +13,8 @@ from tests.model.twin import assert_step_matches_twin, dense_field, random_batch
 from widenet.model.convolution import PREDICTED_FILTERS, convolution, pieces
 from widenet.model.product import Blocks
 from widenet.parallel.exchange import Exchange
+from widenet.plan.binding import windows_of
 from widenet.plan.tiles import UNFOLDED_NUMBERS
-from widenet.plan.windows import Place, windows_of
 from widenet.sparse import SparseBatch
 from widenet.spec.spatial import ConvolutionLayer
 
@@ -24,7 +24,7 @@ PLACES = ((9,), (7, 6), (5, 4, 3))
 
 def windows(places, channels=2, **settings):
     layer = ConvolutionLayer(kind="convolution", name="c", filters=3, **settings)
-    return windows_of(Place("", 0, "c"), layer, "in", (channels, *places))
+    return windows_of(str, layer, "in", (channels, *places))
 
 
 def operands(moves, num_examples=5, filters=3, dtype=torch.float64):

@@ -25,8 +25,7 @@ from widenet.model.storage import HostMemory
 from widenet.plan import tiles
 from widenet.plan.binding import bind
 from widenet.plan.layout import Job, Width
-from widenet.plan.memory import memory
-from widenet.plan.streaming import elsewhere_bytes
+from widenet.plan.memory import elsewhere_bytes, memory
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import loop

@@ -14,7 +14,7 @@ from tests.mistakes import mistake
 from tests.trainings import SETTINGS, books
 from widenet.errors import CapacityError, OptionError
 from widenet.model.storage import Scratch, blocks, file_of, put_rows, sweep_over, tile_ranges
-from widenet.plan import streaming
+from widenet.plan import memory, tiles
 from widenet.runs import train
 
 ROWS, COLUMNS, REQUEST = 8_000, 33, 8 * 4096
@@ -23,7 +23,7 @@ NUMBERS = torch.arange(ROWS * COLUMNS, dtype=torch.float32).view(ROWS, COLUMNS)
 
 @pytest.fixture(autouse=True)
 def small_requests(monkeypatch):
-    monkeypatch.setattr(streaming, "REQUEST_BYTES", REQUEST)
+    monkeypatch.setattr(tiles, "REQUEST_BYTES", REQUEST)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_memory_holds_a_window_and_every_row_is_written(file, tile, writes):
     for number, tensor in enumerate(tensors):
         for block, numbers in zip(blocks(tensor, 100, writes=True), NUMBERS.split(100), strict=True):
             block.copy_(numbers + number)
-    window, held = len(tensors) * streaming._in_memory(tile * COLUMNS * 4), 0
+    window, held = len(tensors) * memory.in_memory(tile * COLUMNS * 4), 0
     for (start, stop), rows in zip(ranges(tile), file.sweep(tensors, writes, ranges(tile)), strict=True):
         for number, own in enumerate(rows):
             assert torch.equal(own, NUMBERS[start:stop] + number)

@@ -6,7 +6,7 @@ import pytest
 
 from widenet.plan.binding import bind
 from widenet.plan.layout import Width
-from widenet.plan.picture_layers import ends_of, fields_by_examples
+from widenet.plan.weights import ends_of, fields_by_examples
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -35,7 +35,7 @@ def test_units_of_64_mebibytes_in_a_batch_are_divided():
 
 
 def test_units_of_fewer_than_8_bytes_for_each_weight_are_not(monkeypatch):
-    monkeypatch.setattr("widenet.plan.picture_layers.LEAST_BYTES", 0)
+    monkeypatch.setattr("widenet.plan.weights.LEAST_DIVIDED_BYTES", 0)
     units, weights = 2 * 16 * 64 + 4 * 64 + 4 * 16, 16 * 3 * 64 + 16 + 4 * 16 * 64 + 4
     kernels = {"first": {"kernel": 8}, "second": {"kernel": 8}}
     enough = -(-8 * weights // (4 * units))

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from widenet.plan.binding import bind
-from widenet.plan.fit import check_fits, smallest, with_room, with_snapshots
 from widenet.plan.layout import Job, Width
-from widenet.plan.memory import memory
+from widenet.plan.memory import check_fits, memory, smallest, with_room, with_snapshots
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -36,7 +35,8 @@ def test_the_smallest_number_fits_and_the_next_smaller_does_not(device_bytes):
         assert memory(with_room(replace(found, num_processes=number), device_bytes)).total > device_bytes
     if found.training.shards > 8:
         half = found.training.shards // 2
-        fewer = replace(found, layout=found.layout.with_shards(half), num_processes=half)
+        fewer_shards = found.training.model_copy(update={"shards": half})
+        fewer = replace(found, layout=replace(found.layout, training=fewer_shards), num_processes=half)
         assert memory(fewer).total > device_bytes
 
 

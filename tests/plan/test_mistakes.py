@@ -10,9 +10,9 @@ from tests.mistakes import mistake
 from tests.sequences import EMBEDDED, HISTORY, NEXT, attention, gru
 from widenet.errors import CapacityError, DocumentError, FitError, OptionError
 from widenet.plan.binding import bind, check_evaluation
-from widenet.plan.fit import check_fits
 from widenet.plan.layout import Job, Width, check_processes
 from widenet.plan.machine import available_threads
+from widenet.plan.memory import check_fits
 from widenet.plan.numbers import bytes_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

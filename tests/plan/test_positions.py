@@ -3,10 +3,9 @@
 import pytest
 
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, attention, gru
-from widenet.plan.binding import bind
+from widenet.plan.binding import along_of, bind, sequences_of
 from widenet.plan.layout import Job, Width
 from widenet.plan.memory import work
-from widenet.plan.sequence_layers import along_of, sequences_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

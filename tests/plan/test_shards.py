@@ -1,14 +1,13 @@
 """Shards: sets that cover a width once, and processes that hold each shard once."""
 
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.synthetic import draw_histories
-from widenet.plan.tiles import Shards, as_slice, held, worthwhile
+from widenet.plan.tiles import Shards, as_slice, held
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,15 +55,5 @@ def test_every_shard_is_held_by_one_process_and_all_hold_as_equally_many_as_can_
         assert sizes[0] == max(sizes) == len(held(num_shards, 0, num_processes))
 
 
-@pytest.mark.parametrize("num_shards", [1, 7, 8, 61, 1024])
-def test_a_further_process_is_worthwhile_where_the_largest_one_then_holds_less(num_shards):
-    most = [len(held(num_shards, 0, number)) for number in range(1, num_shards + 1)]
-    assert worthwhile(num_shards) == [
-        1,
-        *(number for number, (before, now) in enumerate(pairwise(most), 2) if now < before),
-    ]
-
-
-def test_eight_shards_are_worth_one_to_four_processes_or_eight():
-    assert worthwhile(8) == [1, 2, 3, 4, 8]
+def test_eight_shards_in_three_processes():
     assert [list(held(8, process, 3)) for process in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]

@@ -87,7 +87,7 @@ def test_a_described_weight_is_read_and_written_once_more(tied, moved, tmp_path)
     spec, settings = NetworkSpec.of(described.network(tied)), TrainingSpec.of(training)
     job = Job(bind(spec, settings, data.fields), {"items": 0.0}, described.USERS, weights_in="disk")
     weight = job.layout.of_output("next")
-    pages = 4096 / (weight.row_bytes * job.shards(weight).size(0))
+    pages = 4096 / (weight.row_bytes * job.layout.shards(weight.rows).size(0))
     read, written = (4 * pages * size for size in streamed_bytes(job, 0))  # a shard's rows move as one page
     assert moved == {"read": read, "written": written, "steps": 4}
 

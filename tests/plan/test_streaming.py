@@ -13,11 +13,10 @@ from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
 from widenet.model.storage import Scratch, _Region, file_of
 from widenet.model.weight import Part
-from widenet.plan import streaming, tiles
+from widenet.plan import tiles
 from widenet.plan.binding import bind
 from widenet.plan.layout import Job, Width
-from widenet.plan.memory import memory
-from widenet.plan.streaming import elsewhere_bytes, window_bytes
+from widenet.plan.memory import elsewhere_bytes, memory, window_bytes
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -86,7 +85,7 @@ def test_the_window_does_not_depend_on_the_width():
 def test_a_thread_holds_no_more_than_its_window(batch_size, units, optimizer, tmp_path, monkeypatch):
     """Counted: bytes of requests that are read and not yet written, whose place memory needs."""
     for name, num_bytes in (("REQUEST_BYTES", 2**16), ("BLOCK_BYTES", 1)):
-        monkeypatch.setattr(streaming, name, num_bytes)
+        monkeypatch.setattr(tiles, name, num_bytes)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 2**14)
     job, move, counting = job_of(batch_size, units, optimizer=optimizer), _Region.move, Lock()
     file = Scratch(tmp_path)

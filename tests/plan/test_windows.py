@@ -2,13 +2,14 @@
 
 import pytest
 
-from widenet.plan.windows import Axis, Place, windows_of
+from widenet.plan.binding import windows_of
+from widenet.plan.layout import Axis
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 
 def windows(source, **settings):
     layer = ConvolutionLayer(kind="convolution", name="c", filters=3, **settings)
-    return windows_of(Place("network.json", 1, "c"), layer, "in", source)
+    return windows_of('network.json: layers[1].{} ("c")'.format, layer, "in", source)
 
 
 def along(places, kernel, stride=1, padding="same"):
@@ -58,7 +59,7 @@ def test_a_number_counts_for_every_axis_and_a_list_for_each():
 
 def test_windows_of_a_pooling_layer_lie_side_by_side_where_nothing_else_is_said():
     layer = PoolingLayer(kind="pooling", name="p", function={"kind": "max"}, kernel=(2, 3))
-    assert windows_of(Place("", 0, "p"), layer, "in", (4, 6, 6)).positions == (3, 2)
+    assert windows_of(str, layer, "in", (4, 6, 6)).positions == (3, 2)
 
 
 def test_a_flat_source_is_one_channel_for_a_list_of_one():

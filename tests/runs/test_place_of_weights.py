@@ -20,7 +20,7 @@ from tests.test_runs import After, outcome
 from tests.trainings import DEEP, SETTINGS, UNTIED, books, document
 from widenet.errors import OptionError
 from widenet.model.storage import _Region, file_of
-from widenet.plan import streaming, tiles
+from widenet.plan import tiles
 from widenet.runs import train
 
 WIDTH = 4_500
@@ -35,7 +35,7 @@ def data(tmp_path_factory):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Requests of two pages, which are counted, and six tiles in a shard."""
-    monkeypatch.setattr(streaming, "REQUEST_BYTES", 2 * 4096)
+    monkeypatch.setattr(tiles, "REQUEST_BYTES", 2 * 4096)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     moved, move = [], _Region.move
 

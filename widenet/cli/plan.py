@@ -13,9 +13,8 @@ from widenet.cli.declared import pairs, whole_number
 from widenet.cli.output import AsJson, aligned, print_result
 from widenet.errors import OptionError
 from widenet.plan.layout import Job
-from widenet.plan.memory import WORDS
+from widenet.plan.memory import NAMES, WORDS
 from widenet.plan.numbers import amount, bytes_of, duration
-from widenet.plan.streaming import NAMES
 from widenet.spec.training import TrainingSpec
 
 if TYPE_CHECKING:
@@ -98,8 +97,8 @@ def plan(
     fits or the memory is unknown.
     """
     from widenet.plan.binding import check_evaluation
-    from widenet.plan.fit import report, with_place
     from widenet.plan.machine import available_threads
+    from widenet.plan.memory import report, with_place
 
     if measure:
         _check_measurable(data, processes, device_memory)
@@ -211,9 +210,8 @@ def _facts(
         layout = check_planned(network, training, path, manifest)
         return layout, manifest.entries_per_example, manifest.num_examples
     from widenet.data.manifest import MAX_WIDTH
-    from widenet.plan.binding import bind
+    from widenet.plan.binding import bind, sequences_of
     from widenet.plan.layout import Width
-    from widenet.plan.sequence_layers import sequences_of
 
     fields = network.fields
     numbers = pairs("width", "FIELD=N", widths)
@@ -230,7 +228,7 @@ def _facts(
 
 
 def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
-    """Format a report of `widenet.plan.fit.report`.
+    """Format a report of `widenet.plan.memory.report`.
 
     Args:
         job: The planned training.

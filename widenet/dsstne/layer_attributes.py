@@ -16,7 +16,7 @@ from widenet.dsstne.model_file import (
     TYPES,
 )
 from widenet.dsstne.spec.layers import INITIALIZERS
-from widenet.plan.windows import Shape, Windows
+from widenet.plan.layout import Shape, Windows
 from widenet.spec.activations import WINDOWED
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec

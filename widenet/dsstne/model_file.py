@@ -12,7 +12,7 @@ from widenet.dsstne.netcdf import NetcdfFile, reading
 from widenet.dsstne.spec.layers import INITIALIZERS
 from widenet.dsstne.spec.network import MARGINS
 from widenet.errors import DataError
-from widenet.plan.windows import axis_of
+from widenet.plan.binding import axis_of
 
 NETWORK_KINDS = ("FeedForward", "AutoEncoder")
 LAYER_KINDS = ("Input", "Hidden", "Output", "Target")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from widenet.frameworks.operations import Convolve, Input, Padding, Pool, Recur, UnsupportedError
-from widenet.plan.windows import Shape
+from widenet.plan.layout import Shape
 
 
 @dataclass

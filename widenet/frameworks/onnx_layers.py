@@ -14,9 +14,8 @@ from widenet.frameworks.onnx_graph import Graph, weight_name
 from widenet.frameworks.onnx_sequences import Padded, at_positions, block, newest, padded, states
 from widenet.model.activations import rises
 from widenet.model.operands import SHORTEST
-from widenet.plan.layout import Layout
+from widenet.plan.layout import Layout, Shape, Windows
 from widenet.plan.weights import FOLLOWING, TRAINED
-from widenet.plan.windows import Shape, Windows
 from widenet.spec.activations import LocalResponseNormalization
 from widenet.spec.layers import HiddenLayer, InputLayer, Neighbourhood, OutputLayer
 from widenet.spec.sequential import AttentionLayer, RecurrentLayer

@@ -20,10 +20,10 @@ from widenet.model.sample import Sampler
 from widenet.model.storage import Store, blocks
 from widenet.model.weight import Part, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
 from widenet.plan.tiles import Shards
+from widenet.plan.weights import vectors_name
 from widenet.randomness import stream
 from widenet.sparse import SparseBatch
 from widenet.spec.initializers import Constant, Drawn, FromFile, Gaussian, Initializer, Scaled, Uniform
@@ -130,9 +130,8 @@ def build(
                 torch.empty(units) if counts is None else damping(layer, counts[layer.field], units)
             ).to(device)
     outputs = {output.name: _output(output, layout, wide, exchange) for output in spec.outputs}
-    described = described_weights(layout)
     if counts is not None:
-        _forget_unknown(layout, described, wide, outputs, counts)
+        _forget_unknown(layout, wide, outputs, counts)
     for output in spec.outputs:
         if output.sample is not None and counts is not None:
             weight, of_field = outputs[output.name].weight, counts.get(output.field)
@@ -161,7 +160,6 @@ def build(
 
 def _forget_unknown(
     layout: Layout,
-    described: Mapping[str, Described],
     wide: Mapping[str, WideWeight],
     outputs: Mapping[str, WideOutput],
     counts: Mapping[str, np.ndarray],
@@ -170,7 +168,7 @@ def _forget_unknown(
 
     Their biases follow those of the others; see `WideOutput.set_unknown_biases`.
     """
-    known = {name: last_known(counts[own.field]) for name, own in described.items()}
+    known = {name: last_known(counts[layout.rows_field(weight)]) for name, weight in layout.described.items()}
     for name, num_known in known.items():
         clear_unknown(wide[name], num_known)
     for name, output in outputs.items():

@@ -10,8 +10,8 @@ from torch.nn.functional import pad
 
 from widenet.parallel.exchange import Exchange
 from widenet.plan.layout import Layout
-from widenet.plan.picture_layers import SUMMED_NUMBERS, fields_by_examples
 from widenet.plan.tiles import edges
+from widenet.plan.weights import SUMMED_NUMBERS, fields_by_examples
 
 Compute = Callable[[slice, Mapping[str, Tensor]], Mapping[str, Tensor]]
 """Computes the layers of some examples with the given weights."""

@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from widenet.model.operands import add_product, fill_product
 from widenet.model.product import Blocks
+from widenet.plan.layout import Axis, Windows
 from widenet.plan.tiles import PREDICTED_ROWS, UNFOLDED_NUMBERS, edges, num_blocks
-from widenet.plan.windows import Axis, Windows
 
 PREDICTED_FILTERS = 2
 """Fewest filters of every product outside training; a single one is joined by zeros.

@@ -17,8 +17,7 @@ from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.model.storage import blocks as blocks_of
 from widenet.model.weight import WHOLE, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.plan.streaming import block_rows
-from widenet.plan.tiles import Shards, as_slice, blocks
+from widenet.plan.tiles import Shards, as_slice, block_rows, blocks
 from widenet.sparse import SparseBatch
 
 

@@ -28,9 +28,8 @@ from widenet.model.targets import joined
 from widenet.model.weight import WHOLE, TouchedRows, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.layout import Key, Layout
-from widenet.plan.picture_layers import ends_of, weights_by_examples
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.plan.weights import FOLLOWING
+from widenet.plan.weights import FOLLOWING, ends_of, weights_by_examples
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from widenet.errors import CapacityError, OptionError
 from widenet.kernels.rows import roomy
-from widenet.plan import streaming
+from widenet.plan import tiles
 
 _THREADS = 24
 _LARGE_PAGE, _UNRESERVED = 2**21, 0x4000
@@ -59,7 +59,7 @@ class Scratch:
             with tempfile.TemporaryFile(dir=folder) as file:
                 self.cached = os.dup(file.fileno())
             self.direct = os.open(f"/proc/self/fd/{self.cached}", os.O_RDWR | os.O_DIRECT)
-            os.pwritev(self.direct, [mmap.mmap(-1, streaming.PAGE_BYTES)], 0)
+            os.pwritev(self.direct, [mmap.mmap(-1, tiles.PAGE_BYTES)], 0)
         except OSError as error:
             rule = "must be a folder on a disk that takes files past the system's cache (O_DIRECT)"
             raise OptionError(f"{rule}: {error.strerror or error}", place=folder) from None
@@ -79,7 +79,7 @@ class Scratch:
         num_bytes = math.prod(shape) * dtype.itemsize
         if not num_bytes:
             return torch.zeros(*shape, dtype=dtype)
-        size = -(-num_bytes // streaming.PAGE_BYTES) * streaming.PAGE_BYTES
+        size = -(-num_bytes // tiles.PAGE_BYTES) * tiles.PAGE_BYTES
         with self._lock:
             offset, self._num_bytes = self._num_bytes, self._num_bytes + size
         try:
@@ -96,7 +96,7 @@ class Scratch:
 
     def most_rows(self, tensor: Tensor) -> int:
         """Return the number of rows that come and go together."""
-        return max(streaming.REQUEST_BYTES // max(tensor[:1].nbytes, 1), 1)
+        return max(tiles.REQUEST_BYTES // max(tensor[:1].nbytes, 1), 1)
 
     def sweep(
         self, tensors: Sequence[Tensor], writes: bool, ranges: Iterable[Range]
@@ -105,7 +105,7 @@ class Scratch:
 
         The rows are read and written in pieces of equal bytes, the same for all tensors.
         """
-        regions, row, piece = _regions_of(tensors), tensors[0][:1].nbytes, streaming.REQUEST_BYTES
+        regions, row, piece = _regions_of(tensors), tensors[0][:1].nbytes, tiles.REQUEST_BYTES
         begin, num_bytes = tensors[0].data_ptr() - regions[0].address, regions[0].num_bytes
         num, threads = -(-(begin + tensors[0].nbytes) // piece), _threads(os.getpid())
         stored = begun = at_hand = begin // piece
@@ -126,9 +126,9 @@ class Scratch:
             for start, stop in ranges:
                 first, needed = (begin + start * row) // piece, -(-(begin + stop * row) // piece)
                 storing.extend(submit(let_go, stored, first))
-                while len(storing) > streaming.NUM_BEHIND * len(regions):
+                while len(storing) > tiles.NUM_BEHIND * len(regions):
                     storing.popleft().result()
-                ahead = min(needed + streaming.NUM_AHEAD, num)
+                ahead = min(needed + tiles.NUM_AHEAD, num)
                 reading.extend(submit(_Region.read, begun, ahead))
                 _finish([reading.popleft() for _ in range((needed - at_hand) * len(regions))])
                 stored, begun, at_hand = first, ahead, needed
@@ -347,8 +347,8 @@ class HostMemory:
 
         It begins as far behind a multiple of `ALIGNED_BYTES` as it would in a tensor on the device.
         """
-        before = rows.storage_offset() * rows.element_size() % streaming.ALIGNED_BYTES
-        memory = torch.empty(streaming.room_for(rows.nbytes), dtype=torch.uint8, device=self.device)
+        before = rows.storage_offset() * rows.element_size() % tiles.ALIGNED_BYTES
+        memory = torch.empty(tiles.room_for(rows.nbytes), dtype=torch.uint8, device=self.device)
         own = memory[before : before + rows.nbytes].view(rows.dtype).view(rows.shape)
         return own.copy_(rows, non_blocking=True)
 

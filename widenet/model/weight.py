@@ -17,8 +17,7 @@ from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.storage import Scratch, Store, sweep_over, tile_ranges
 from widenet.parallel.exchange import Exchange
-from widenet.plan.streaming import block_rows
-from widenet.plan.tiles import Shards, blocks
+from widenet.plan.tiles import Shards, block_rows, blocks
 from widenet.sparse import SparseBatch
 
 

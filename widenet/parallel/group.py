@@ -40,10 +40,16 @@ from widenet.parallel.launch import (
     line,
     started_by_mpi,
 )
-from widenet.plan.fit import check_fits, check_host, with_place, with_room, with_snapshots
 from widenet.plan.layout import Job
 from widenet.plan.machine import available_memory, available_threads
-from widenet.plan.memory import PROGRAM_BYTES
+from widenet.plan.memory import (
+    PROGRAM_BYTES,
+    check_fits,
+    check_host,
+    with_place,
+    with_room,
+    with_snapshots,
+)
 
 Facts = Mapping[str, str]
 """Plain text by name, in the order in which differences are looked for."""

@@ -1,19 +1,32 @@
 """Binds a network document to the fields of a dataset, and checks the rules that concern both."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 
 from widenet.errors import FitError, did_you_mean
-from widenet.plan.descriptions import file_vectors, weights_of_descriptions
-from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
-from widenet.plan.picture_layers import layers_by_examples
-from widenet.plan.sequence_layers import along_of
-from widenet.plan.weights import check_share, check_split, links_of, weights_of, windows_between, with_frozen
-from widenet.plan.windows import Place, Shape, times, windows_of
+from widenet.plan.layout import (
+    Axis,
+    FieldFacts,
+    Key,
+    Layout,
+    Shape,
+    Windows,
+    is_sparse_input,
+    place_of,
+    times,
+)
+from widenet.plan.weights import (
+    check_share,
+    check_split,
+    file_vectors,
+    layers_by_examples,
+    links_of,
+    weights_of,
+)
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Trunk
 from widenet.spec.network import NetworkSpec
-from widenet.spec.rules import Rules
+from widenet.spec.rules import Rules, feeding, in_order
 from widenet.spec.sequential import AttentionLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.training import TrainingSpec
@@ -30,15 +43,15 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     Raises:
         FitError: The network and the fields do not go together.
     """
-    shapes = shapes_of(network, _units_of_ends(network, fields))
-    units, windows = {name: prod(shape) for name, shape in shapes.items()}, windows_between(network, shapes)
+    shapes, windows = shapes_of(network, _units_of_ends(network, fields))
+    units = {layer.name: prod(shapes[layer.name]) for layer in network.layers}
     for layer in network.layers:
-        FitError.refuse(Place.find(network, layer).of, *_of_sources(layer, network, fields, units))
+        FitError.refuse(place_of(network, layer), *_of_sources(layer, network, fields, units))
     layout = Layout(
         network,
         training,
         fields,
-        units={layer.name: units[layer.name] for layer in network.layers},
+        units=units,
         shapes=shapes,
         windows=windows,
         links=links_of(network),
@@ -49,8 +62,6 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
         for share in layer.shares:
             check_share(layout, layer, share)
     layout = replace(layout, weights=weights_of(layout))
-    layout = replace(layout, weights={**layout.weights, **weights_of_descriptions(layout)})
-    layout = replace(layout, weights=with_frozen(layout))
     file_vectors(layout)
     for hidden in network.hidden:
         if isinstance(hidden, HiddenLayer):
@@ -58,8 +69,8 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     return replace(layout, by_examples=layers_by_examples(layout))
 
 
-def shapes_of(spec: NetworkSpec, ends: Mapping[str, int]) -> dict[str, Shape]:
-    """Return the shape of every layer, by name.
+def shapes_of(spec: NetworkSpec, ends: Mapping[str, int]) -> tuple[dict[str, Shape], dict[Key, Windows]]:
+    """Return the shape of every layer, by name, and how kernels move, by (layer, source).
 
     Args:
         spec: The network document.
@@ -69,49 +80,165 @@ def shapes_of(spec: NetworkSpec, ends: Mapping[str, int]) -> dict[str, Shape]:
         FitError: A shape does not fit what feeds it.
     """
     shapes: dict[str, Shape] = {name: (units,) for name, units in ends.items()}
+    windows: dict[Key, Windows] = {}
     for source in spec.inputs:
         shape, wanted = source.shape or shapes[source.name], ends[source.name]
         rule = f'must multiply to the width of the field "{source.field}", {wanted}'
-        Place.find(spec, source).refuse("shape", prod(shape) != wanted, rule, value=list(shape))
+        FitError.refuse(place_of(spec, source), ("shape", prod(shape) != wanted, rule, list(shape)))
         shapes[source.name] = shape
     for layer in spec.hidden:
-        at = Place.find(spec, layer)
-        shapes[layer.name] = _shape(at, layer, {name: shapes[name] for name in spec.sources(layer)})
+        at, sources = place_of(spec, layer), {name: shapes[name] for name in spec.sources(layer)}
+        own = dict[str, Windows]()
+        if isinstance(layer, ConvolutionLayer | PoolingLayer) and layer.kernel is not None:
+            own = {name: windows_of(at, layer, name, sources[name]) for name in sources}
+        windows |= {(layer.name, name): each for name, each in own.items()}
+        shapes[layer.name] = _shape(at, layer, sources, own)
         units = prod(shapes[layer.name])
         rule = f'must name layers of {units} units, as "{layer.name}" has'
-        FitError.refuse(at.of, *(("skip", prod(shapes[name]) != units, rule, name) for name in layer.skipped))
-    return shapes
+        FitError.refuse(at, *(("skip", prod(shapes[name]) != units, rule, name) for name in layer.skipped))
+    return shapes, windows
 
 
-def _shape(place: Place, layer: Trunk, sources: Mapping[str, Shape]) -> Shape:
-    """Return a layer's shape, given those of its sources by name."""
+def _shape(
+    at: Callable[[str], str], layer: Trunk, sources: Mapping[str, Shape], windows: Mapping[str, Windows]
+) -> Shape:
+    """Return a layer's shape, given the shapes of its sources, and how kernels move over them, by name."""
     match layer:
         case AttentionLayer():
             return tuple(map(prod, sources.values()))
         case ConvolutionLayer():
-            positions = {name: windows_of(place, layer, name, sources[name]).positions for name in sources}
-            shape, *_ = positions.values()
+            shape, *_ = (each.positions for each in windows.values())
             rule = f"must each give as many positions, {times(shape)}"
-            FitError.refuse(place.of, *(("source", positions[name] != shape, rule, name) for name in sources))
+            others = (("source", each.positions != shape, rule, name) for name, each in windows.items())
+            FitError.refuse(at, *others)
             return layer.filters, *shape
         case PoolingLayer():
-            return _pooled_shape(place, layer, sources)
+            return _pooled_shape(at, layer, sources, windows)
     return (layer.units,)
 
 
-def _pooled_shape(place: Place, layer: PoolingLayer, sources: Mapping[str, Shape]) -> Shape:
+def _pooled_shape(
+    at: Callable[[str], str],
+    layer: PoolingLayer,
+    sources: Mapping[str, Shape],
+    windows: Mapping[str, Windows],
+) -> Shape:
     (first, shape), *_ = sources.items()
-    if layer.function.kind == "lrn":
-        place.refuse("source", len(shape) == 1, f'needs channels; "{first}" is flat')
-        return shape
-    if layer.kernel is not None:
-        windows = windows_of(place, layer, first, shape)
-        return windows.channels, *windows.positions
     units = {name: prod(other) for name, other in sources.items()}
-    place.refuse("source", len(set(units.values())) > 1, "must have equally many units", value=units)
+    is_lrn, is_equal = layer.function.kind == "lrn", len(set(units.values())) == 1
+    FitError.refuse(
+        at,
+        ("source", is_lrn and len(shape) == 1, f'needs channels; "{first}" is flat'),
+        ("source", not is_equal, "must have equally many units", units),
+    )
+    if first in windows:
+        return windows[first].channels, *windows[first].positions
+    if is_lrn:
+        return shape
     if layer.function.kind == "maxout":
         return shape if all(other == shape for other in sources.values()) else (units[first],)
     return (len(sources) - 1,)
+
+
+def windows_of(
+    at: Callable[[str], str], layer: ConvolutionLayer | PoolingLayer, name: str, source: Shape
+) -> Windows:
+    """Return how a layer's kernel moves over a source; raises FitError if it does not fit."""
+    is_flat, kernel = len(source) == 1, layer.kernel
+    is_line = isinstance(kernel, tuple) and len(kernel) == 1
+    FitError.refuse(at, ("source", is_flat and not is_line, f'needs channels and axes, but "{name}" is flat'))
+    channels, *sizes = (1, *source) if is_flat else source
+    stride = kernel if layer.stride is None else layer.stride
+    settings = {
+        key: value if isinstance(value, tuple) else (value,) * len(sizes)
+        for key, value in {"kernel": kernel, "stride": stride, "padding": layer.padding}.items()
+    }
+    rule = f'must have one number for each of the {len(sizes)} axes of "{name}"'
+    FitError.refuse(
+        at, *((key, len(values) != len(sizes), rule, len(values)) for key, values in settings.items())
+    )
+    axes: tuple[Axis, ...] = tuple(map(axis_of, sizes, *settings.values()))
+    for number, axis in enumerate(axes):
+        most = f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}'
+        FitError.refuse(at, ("kernel", axis.positions < 1, most))
+    return Windows(channels, axes)
+
+
+def axis_of(places: int, kernel: int, stride: int, padding: int | str) -> Axis:
+    """Return a window's movement along one axis; it has no position if it does not fit."""
+    match padding:
+        case "same":
+            positions = -(-places // stride)
+            before = max(0, (positions - 1) * stride + kernel - places) // 2
+        case "dsstne":
+            positions = 1 if places <= kernel else places if stride == 1 else (places - kernel) // stride + 1
+            before = (kernel - places + 1) // 2 if places <= kernel else kernel // 2 if stride == 1 else 0
+        case _:
+            before = padding if isinstance(padding, int) else 0
+            positions = (places + 2 * before - kernel) // stride + 1
+    return Axis(
+        places, kernel, stride, positions, before, max(0, (positions - 1) * stride + kernel - places - before)
+    )
+
+
+def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:
+    """Return, for every layer along a sequence, the input of the sequence.
+
+    An input of a sequence field goes along itself, any other layer along the sequence of its sources. So does
+    an output: with "next" it reads all their vectors in training, otherwise each example's last one.
+
+    Raises:
+        FitError: A layer's sources go along different sequences, or a layer needs a sequence and has none.
+    """
+    along_by_layer: dict[str, str] = {}
+    for layer in in_order(spec.layers):
+        if isinstance(layer, InputLayer):
+            if fields[layer.field].kind == "sequence":
+                along_by_layer[layer.name] = layer.name
+            continue
+        first, *others = feeding(spec.layers, layer)
+        along = along_by_layer.get(first)
+        one, needs = "must all go along one sequence, or none", "must lead to an input of a sequence field"
+        FitError.refuse(
+            place_of(spec, layer),
+            *(
+                ("source", along_by_layer.get(other) != along, f'{one}; "{first}" and "{other}" do not')
+                for other in others
+            ),
+            ("source", layer.goes_along and along is None, f"{needs}, for {layer.words} goes along one"),
+            *(_of_next(layer, spec, fields, along) if isinstance(layer, OutputLayer) else []),
+        )
+        if along is not None:
+            along_by_layer[layer.name] = along
+    return along_by_layer
+
+
+def _of_next(
+    layer: OutputLayer, spec: NetworkSpec, fields: Mapping[str, FieldFacts], along: str | None
+) -> Rules:
+    """Return the rules by which "next", and nothing else, follows the sequence that an output predicts."""
+    read = {source.name: source.field for source in spec.inputs}.get(along or "")
+    is_next, kind = layer.predict == "next", fields[layer.field].kind
+    rule = f'"next" goes with a sequence, and nothing else; the field "{layer.field}" is {kind}'
+    got = "no sequence" if read is None else f'the sequence "{read}"'
+    other = f'"next" must follow an input of the same field, "{layer.field}"; its sources read {got}'
+    return [
+        ("predict", is_next != (kind == "sequence"), rule, layer.predict),
+        ("predict", is_next and read != layer.field, other),
+    ]
+
+
+def sequences_of(spec: NetworkSpec) -> set[str]:
+    """Return the fields that must be sequences, by the document alone.
+
+    A recurrent or attention layer goes along them, or a layer has "predict": "next" or "last".
+    """
+    along: set[str] = set()
+    for layer in reversed(in_order(spec.layers)):
+        if layer.goes_along or layer.name in along:
+            along.update(feeding(spec.layers, layer))
+    read = {layer.field for layer in spec.inputs if layer.name in along or layer.last is not None}
+    return read | {layer.field for layer in spec.outputs if layer.predict == "next"}
 
 
 def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> OutputLayer | None:
@@ -135,7 +262,7 @@ def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[
     units = {}
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
-        at, name = Place.find(spec, layer).of, layer.field
+        at, name = place_of(spec, layer), layer.field
         if name not in fields:
             rule = f'the dataset has no field "{name}".{did_you_mean(name, fields)}'
             raise FitError(rule, place=at("field"))

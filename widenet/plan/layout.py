@@ -3,19 +3,22 @@
 A `Layout` is the network, a `Job` its training on some machines: the batch, and the processes that share it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
 from typing import Literal, Protocol
 
 from widenet.errors import OptionError
 from widenet.plan.tiles import Shards, are_kept, held
-from widenet.plan.windows import Shape, Windows
-from widenet.spec.layers import InputLayer, OutputLayer
+from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 Key = tuple[str, str]
 """A layer and one of its sources."""
+
+Shape = tuple[int, ...]
+"""Shape of a layer's units: (units,) if flat, else channels and the sizes of its axes, slowest first."""
 
 DeviceKind = Literal["cpu", "cuda"]
 WeightsIn = Literal["device", "host", "disk"]
@@ -63,6 +66,55 @@ class Width:
 
 
 @dataclass(frozen=True)
+class Axis:
+    """A window's movement along one axis.
+
+    Attributes:
+        places: Size of the axis.
+        kernel: Size of the window.
+        stride: Distance between positions.
+        positions: Number of positions.
+        before: Padding before the first place.
+        after: Padding after the last place.
+    """
+
+    places: int
+    kernel: int
+    stride: int
+    positions: int
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A window's movement over channels."""
+
+    channels: int
+    axes: tuple[Axis, ...]
+
+    @property
+    def places(self) -> Shape:
+        """Sizes of the source's axes."""
+        return tuple(axis.places for axis in self.axes)
+
+    @property
+    def kernel(self) -> Shape:
+        """Sizes of the window."""
+        return tuple(axis.kernel for axis in self.axes)
+
+    @property
+    def positions(self) -> Shape:
+        """Number of positions along each axis."""
+        return tuple(axis.positions for axis in self.axes)
+
+    @property
+    def inputs(self) -> int:
+        """Numbers in a window, over all channels."""
+        return self.channels * prod(self.kernel)
+
+
+@dataclass(frozen=True)
 class Link:
     """A weight seen from the layer that uses it."""
 
@@ -89,6 +141,8 @@ class Weight:
         input: The sparse input whose features are its rows, or its columns if `by_columns`; None without one.
         by_columns: Whether it belongs to an output on a sparse input; a batch then touches columns.
         norm_limit: Largest Euclidean length of a unit's incoming weights, kept after each step.
+        described_by: The descriptions of the rows' features, in the order of the vectors of their attributes,
+            which the rows contain.
         describes: The weight whose rows contain these vectors of attributes; they start with zeros. None for
             any other weight.
     """
@@ -104,6 +158,7 @@ class Weight:
     input: str | None = None
     by_columns: bool = False
     norm_limit: float | None = None
+    described_by: tuple[str, ...] = ()
     describes: str | None = None
 
     @property
@@ -179,10 +234,6 @@ class Layout:
         """Number of shards into which every wide weight is cut."""
         return self.training.shards
 
-    def with_shards(self, num_shards: int) -> "Layout":
-        """Return the same layout with wide weights cut into another number of shards."""
-        return replace(self, training=self.training.model_copy(update={"shards": num_shards}))
-
     def shards(self, rows: int) -> Shards:
         """Return the shards of a wide weight with this number of rows."""
         return Shards(rows, self.num_shards)
@@ -206,10 +257,6 @@ class Layout:
         """Return the field whose features are the rows of a wide weight that is not split."""
         return self.field_of(weight.layer if weight.by_columns else weight.input or weight.layer)
 
-    def input_field(self, weight: Weight) -> str:
-        """Return the field of the sparse input that a weight reads."""
-        return self.field_of(weight.input)
-
     def field_of(self, name: str | None) -> str:
         """Return the field of an input or an output."""
         ends: list[InputLayer | OutputLayer] = [*self.network.inputs, *self.network.outputs]
@@ -219,24 +266,35 @@ class Layout:
         """Return how many layers and sources use a weight."""
         return sum(link.weight == weight for link in self.links.values())
 
-    def is_described(self, weight: str) -> bool:
-        """Return whether the rows of a weight contain vectors of attributes."""
-        return any(own.describes == weight for own in self.weights.values())
+    @property
+    def described(self) -> dict[str, Weight]:
+        """The weights whose rows contain vectors of attributes, by name."""
+        return {name: weight for name, weight in self.weights.items() if weight.described_by}
 
     def waits(self, output: str) -> bool:
         """Return whether an output's weight is updated only when the whole step's gradient is known.
 
         Or its rows are shortened, which passes over units leave to the update.
         """
-        weight = self.links[output, ""].weight
-        has_users = self.users(weight) > 1 or self.is_described(weight)
-        return self.weights[weight].trained and (has_users or self.weights[weight].norm_limit is not None)
+        weight, users = self.of_output(output), self.users(self.links[output, ""].weight)
+        return weight.trained and (users > 1 or bool(weight.described_by) or weight.norm_limit is not None)
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
     """Return whether a layer is an input of features: of a sparse field or a sequence."""
     layer = spec.layer(name)
     return isinstance(layer, InputLayer) and fields[layer.field].kind != "dense"
+
+
+def place_of(spec: NetworkSpec, layer: Layer) -> Callable[[str], str]:
+    """Return the function that tells the place of a layer's setting: document, JSON path and layer."""
+    start = f"{spec.where}: layers[{spec.layers.index(layer)}]"
+    return lambda key: f'{start}.{key} ("{layer.name}")'
+
+
+def times(sizes: Shape) -> str:
+    """Sizes for a person: "3 x 5"."""
+    return " x ".join(map(str, sizes))
 
 
 @dataclass(frozen=True)
@@ -291,20 +349,16 @@ class Job:
         """The training document."""
         return self.layout.training
 
-    def shards(self, weight: Weight) -> Shards:
-        """Return the shards of a wide weight."""
-        return self.layout.shards(weight.rows)
-
     def rows(self, weight: Weight, process: int) -> int:
         """Return the number of a weight's rows that a process holds."""
-        shards = self.shards(weight)
+        shards = self.layout.shards(weight.rows)
         return sum(map(shards.size, self.held(process))) if weight.wide else weight.rows
 
     def stored_rows(self, weight: Weight, process: int) -> int:
         """Return for how many of a weight's rows a process has memory; on CUDA shards begin aligned."""
         if self.device == "cpu" or not weight.wide or weight.by_columns:
             return self.rows(weight, process)
-        return self.num_held(process) * self.shards(weight).room
+        return self.num_held(process) * self.layout.shards(weight.rows).room
 
     def entries_of(self, source: str) -> float:
         """Return the mean number of an example's entries that a sparse input layer reads."""

@@ -1,4 +1,4 @@
-"""Tells what one process of a training needs: bytes of memory, and the work of a step.
+"""Tells what one process of a training needs, bytes of memory and the work of a step, and whether it fits.
 
 Weights and state are exact. The bound of the rest follows from the batch, widths and tiles alone, whatever
 the layers compute; its factors are of trainings whose peak was measured: `python -m benchmarks memory`.
@@ -7,30 +7,22 @@ adds.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
+from typing import Any
 
-from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
-from widenet.plan.layout import BATCHES_AHEAD, Job
-from widenet.plan.picture_layers import ends_of, fields_by_examples, weights_by_examples
-from widenet.plan.streaming import is_elsewhere, num_tensors, number_bytes, touched_bytes, window_bytes
-from widenet.plan.tiles import (
-    COUNTED_PAIRS,
-    FILLED_POSITIONS,
-    GRADIENT_NUMBERS,
-    UNFOLDED_NUMBERS,
-    tile_units,
-)
-from widenet.plan.weights import matrices
-from widenet.spec.layers import InputLayer, OutputLayer, Trunk
+from widenet.errors import CapacityError
+from widenet.plan import tiles
+from widenet.plan.layout import BATCHES_AHEAD, Job, Weight
+from widenet.plan.numbers import amount
+from widenet.plan.weights import ends_of, fields_by_examples, matrices, weights_by_examples
+from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.losses import PopularitySample
 from widenet.spec.sequential import AttentionLayer, RecurrentLayer
+from widenet.spec.training import MOST_SHARDS
 
 PROGRAM_BYTES = {"cpu": 390_000_000, "cuda": 1_000_000_000}
 """Python, torch and their libraries: measured by `python -m benchmarks memory`, assumed for a CUDA device."""
-
-_HELD_BACK_BYTES = 2**26
-"""What the C library's allocator holds back at most; in small trainings a quarter of weights and state."""
 
 WORDS = {
     "state": "optimizer state",
@@ -39,10 +31,15 @@ WORDS = {
 }
 """The attributes of `Memory` in words; the others are words themselves."""
 
+NAMES = {"host": "Weights in the host's memory", "disk": "Weights on a disk"}
+"""The beginnings of sentences about weights that lie elsewhere than on the device."""
+
+_HELD_BACK_BYTES = 2**26
+"""What the C library's allocator holds back at most; in small trainings a quarter of weights and state."""
 _ENTRY_BYTES = 16
 """Of a stored entry of a batch, for each layer that reads or wants it."""
-_NEIGHBOUR_BYTES, _ATTRIBUTE_BYTES, _PAIR_BYTES = 12, 52, 96
-"""Of a neighbour of a unit, of an attribute of an item, and of a pair while neighbours are counted."""
+_NEIGHBOUR_BYTES, _DESCRIBED_BYTES, _PAIR_BYTES = 12, 268, 96
+"""Of a neighbour of a unit, of an item with five attributes, and of a pair while neighbours are counted."""
 _SPREAD = 16
 """Largest mean square of the entries of an example, as a multiple of the square of their mean."""
 _EXACT_BYTES = 3 * 8
@@ -86,26 +83,66 @@ def memory(job: Job, process: int | None = None) -> Memory:
     """
     if process is None:
         return max((memory(job, each) for each in (0, job.num_processes - 1)), key=lambda each: each.total)
-    weights, state = _tables(job, process), 0
-    for weight in job.layout.weights.values():
-        is_here = not is_elsewhere(job, weight)
-        num_bytes = is_here * job.stored_rows(weight, process) * weight.row_bytes
-        weights += num_bytes
-        state += (num_tensors(job, weight) - 1) * num_bytes
-        if is_here or job.weights_in == "disk":
-            by_column = weight.row_length * job.num_held(process)
-            rows = by_column if weight.by_columns else job.stored_rows(weight, process)
-            state += number_bytes(job, weight) * rows
-    held_back = min(_HELD_BACK_BYTES, (weights + state) // 4) if job.device == "cpu" else 0
+    weights, state, _ = _stored_bytes(job, process)
+    weights += _tables(job, process)
+    is_cpu = job.device == "cpu"
     return Memory(
         weights=weights,
         state=state,
         activations=_activations(job, process),
-        workspace=max(_workspace(job, process), _counting(job, process)) + held_back,
+        workspace=_workspace(job, process) + is_cpu * min(_HELD_BACK_BYTES, (weights + state) // 4),
         program=PROGRAM_BYTES[job.device],
-        snapshot=weights + state if job.in_background and job.device == "cpu" else 0,
+        snapshot=(weights + state) * (job.in_background and is_cpu),
         window=window_bytes(job, process),
     )
+
+
+def elsewhere_bytes(job: Job, process: int) -> int:
+    """Return the bytes of a process's weights and state on a disk or in the host's memory."""
+    return _stored_bytes(job, process)[2]
+
+
+def checkpoint_bytes(job: Job) -> int:
+    """Return the bytes of a checkpoint on disk: weights and state of a single process."""
+    whole = memory(replace(job, num_processes=1, weights_in="device", device="cpu"))
+    return whole.weights + whole.state
+
+
+def is_elsewhere(job: Job, weight: Weight) -> bool:
+    """Return whether a weight of a job lies on a disk or in the memory of a CUDA device's host."""
+    return job.weights_in != "device" and weight.has_vectors
+
+
+def _row_bytes(job: Job, weight: Weight) -> tuple[int, int]:
+    """Return the bytes of a row with state of the same shape, and of the only number that it may have beside.
+
+    This is the state under "per_row", or the last step of a row that idles.
+    """
+    optimizer = job.training.optimizer
+    has_number = getattr(optimizer, "per_row", False) and weight.has_vectors
+    remembers = job.training.idles and weight.wide and not weight.by_tiles
+    num_tensors = 1 + weight.trained * (0 if has_number else len(optimizer.state))
+    return weight.row_bytes * num_tensors, 4 * (weight.trained and (has_number or remembers))
+
+
+def _stored_bytes(job: Job, process: int) -> tuple[int, int, int]:
+    """Return the bytes of a process's weights and of their state on the device, and of both elsewhere.
+
+    A disk never has the numbers of rows.
+    """
+    weights = state = elsewhere = 0
+    for weight in job.layout.weights.values():
+        rows, (row_bytes, number_bytes) = job.stored_rows(weight, process), _row_bytes(job, weight)
+        numbers = number_bytes * (weight.row_length * job.num_held(process) if weight.by_columns else rows)
+        if not is_elsewhere(job, weight):
+            weights += rows * weight.row_bytes
+            state += rows * (row_bytes - weight.row_bytes) + numbers
+        elif job.weights_in == "disk":
+            elsewhere += rows * row_bytes
+            state += numbers
+        else:
+            elsewhere += rows * row_bytes + numbers
+    return weights, state, elsewhere
 
 
 def _tables(job: Job, process: int) -> int:
@@ -117,31 +154,32 @@ def _tables(job: Job, process: int) -> int:
         draws = isinstance(layer.sample, PopularitySample) and job.device == "cpu"  # the host draws samples
         num_bytes = _NEIGHBOUR_BYTES * neighbours + 8 * draws
         total += num_bytes * job.rows(layout.of_output(layer.name), process)
-    described = [weight.describes for weight in layout.weights.values() if weight.describes is not None]
-    rows = sum(job.rows(layout.weights[name], process) for name in described)
-    return total + (_ATTRIBUTE_BYTES * ASSUMED_ATTRIBUTES + 8) * rows
-
-
-def _counting(job: Job, process: int) -> int:
-    """Return the bytes of the pairs that a process's threads count before the first step, for neighbours."""
-    counted = [layer.field for layer in job.network.outputs if layer.neighbourhood is not None]
-    of_one = max((_SPREAD * (job.entries[field] + 1) ** 2 for field in counted), default=0.0)
-    pairs = min(COUNTED_PAIRS, (job.all_examples or COUNTED_PAIRS) * of_one)
-    return _PAIR_BYTES * int(pairs) * min(job.num_threads, job.num_held(process))
+    return total + sum(_DESCRIBED_BYTES * job.rows(weight, process) for weight in layout.described.values())
 
 
 def _activations(job: Job, process: int) -> int:
-    """Bound batches in use and ahead, hidden layers, and the trunk's gradients and operands."""
-    num, layout, entries, total = job.num_examples, job.layout, job.entries, 0.0
+    """Bound batches in use and ahead, hidden layers, and the trunk's gradients and operands.
+
+    A step keeps four numbers for each unit of a hidden layer: its sum, activation and gradient, and what
+    dropout kept; eight over pictures that one process has whole. Recurrent layers have twelve, and twelve for
+    each sum. Attention has 20, and two for each head and earlier position.
+    """
+    layout, total, divided = job.layout, 0.0, fields_by_examples(job.layout)
     ends: list[InputLayer | OutputLayer] = [*job.network.inputs, *job.network.outputs]
-    divided = fields_by_examples(layout)
     for field in job.network.fields:
-        read = job.own_vectors(layout.by_examples[0]) if field in divided else num
+        num = job.own_vectors(layout.by_examples[0]) if field in divided else job.num_examples
         copies = 1 + sum(layer.field == field for layer in ends)
-        dense, sparse = 4 * read * layout.fields[field].width, _ENTRY_BYTES * num * copies
-        total += (1 + BATCHES_AHEAD) * (sparse * entries[field] if field in entries else dense)
+        dense, sparse = 4 * layout.fields[field].width, _ENTRY_BYTES * copies
+        total += (1 + BATCHES_AHEAD) * num * (sparse * job.entries[field] if field in job.entries else dense)
     for layer in job.network.hidden:
-        total += 4 * job.own_vectors(layer.name) * _kept_numbers(job, layer)
+        units = layout.units[layer.name]
+        is_whole = len(layout.shapes[layer.name]) > 1 and layer.name not in layout.by_examples
+        kept = (8 if is_whole else 4) * units
+        if isinstance(layer, RecurrentLayer):
+            kept = 12 * (units + layer.sums)
+        elif isinstance(layer, AttentionLayer):
+            kept = 20 * units + 2 * layer.heads * layout.newest(layer.name)
+        total += 4 * job.own_vectors(layer.name) * kept
     for weight in layout.weights.values():
         copies = weight.trained + (job.training.precision == "bfloat16")
         is_here = weight.split or not weight.wide
@@ -149,57 +187,87 @@ def _activations(job: Job, process: int) -> int:
     return round(total)
 
 
-def _kept_numbers(job: Job, layer: Trunk) -> int:
-    """Return how many float32 numbers a step keeps of one of a hidden layer's vectors.
-
-    Four for each unit: its sum, activation and gradient, and what dropout kept; eight over pictures that one
-    process has whole. Recurrent layers have twelve, and twelve for each sum. Attention has 20, and two for
-    each head and earlier position.
-    """
-    units = job.layout.units[layer.name]
-    if isinstance(layer, RecurrentLayer):
-        return 12 * (units + layer.sums)
-    if isinstance(layer, AttentionLayer):
-        return 20 * units + 2 * layer.heads * job.layout.newest(layer.name)
-    is_whole = len(job.layout.shapes[layer.name]) > 1 and layer.name not in job.layout.by_examples
-    return (8 if is_whole else 4) * units
-
-
 def _workspace(job: Job, process: int) -> int:
-    """Bound what a step's passes need: tiles, kept logits, samples, sums over shards, and filters."""
-    num_held, layout = job.num_held(process), job.layout
+    """Bound what a step's passes need: tiles, kept logits, samples, sums over shards, and filters.
+
+    Or the pairs that a process's threads count before the first step, for neighbours.
+    """
+    num_held, layout, at_once = job.num_held(process), job.layout, 0
     threads = min(job.num_threads, num_held)
-    total = sum(_of_output(job, layer, process, threads) for layer in job.network.outputs)
-    sums = unfolded = 0
     for (layer, source), link in layout.links.items():
         weight, windows = layout.weights[link.weight], layout.windows.get((layer, source))
         if windows is not None:
-            numbers = max(UNFOLDED_NUMBERS[job.device], windows.inputs * prod(windows.positions))
-            own = 2 * threads * numbers + (job.training.shards + 1) * weight.numbers
-            unfolded = max(unfolded, 4 * own)
+            numbers = max(tiles.UNFOLDED_NUMBERS[job.device], windows.inputs * prod(windows.positions))
+            at_once = max(at_once, 4 * (2 * threads * numbers + (job.training.shards + 1) * weight.numbers))
         elif weight.wide:
-            columns, gathered = (
-                weight.row_length if source else weight.incoming,
-                12 * weight.rows * weight.split,
-            )
-            own = job.vectors(layer) * (columns * (4 * num_held + _EXACT_BYTES) + gathered)
-            sums = max(sums, own)
+            columns = weight.row_length if source else weight.incoming
+            summed = columns * (4 * num_held + _EXACT_BYTES) + 12 * weight.rows * weight.split
+            at_once = max(at_once, job.vectors(layer) * summed)
     by_examples = sum(layout.weights[name].numbers for name in weights_by_examples(layout))
-    return total + sums + unfolded + 12 * num_held * by_examples
+    outputs = sum(_of_output(job, layer, process, threads) for layer in job.network.outputs)
+    counted = [layer.field for layer in job.network.outputs if layer.neighbourhood is not None]
+    of_one = max((_SPREAD * (job.entries[field] + 1) ** 2 for field in counted), default=0.0)
+    pairs = int(min(tiles.COUNTED_PAIRS, (job.all_examples or tiles.COUNTED_PAIRS) * of_one))
+    return max(outputs + at_once + 12 * num_held * by_examples, _PAIR_BYTES * pairs * threads)
 
 
 def _of_output(job: Job, layer: OutputLayer, process: int, threads: int) -> int:
     """Bound the tiles of an output, the logits that it keeps, and its sample."""
     weight, num = job.layout.of_output(layer.name), job.vectors(layer.name)
-    shard, chosen = job.shards(weight).size(0), job.units_at_work(layer, process)
-    units = shard if weight.by_columns else min(tile_units(num, job.device), shard, chosen)
-    gradient = max(units * weight.incoming, GRADIENT_NUMBERS)
-    total = 4 * threads * (4 * num * units + gradient * (4 + len(job.training.optimizer.state)))
+    chosen = job.units_at_work(layer, process)
+    is_plain = layer.is_row_wise and not layer.is_closed and layer.sample is None
+    if weight.by_columns or is_plain:  # over all units at once
+        return 30 * num * job.layout.units[layer.name]
+    units = min(tiles.tile_units(num, job.device), job.layout.shards(weight.rows).size(0), chosen)
+    gradient = max(units * weight.incoming, tiles.GRADIENT_NUMBERS) * (4 + len(job.training.optimizer.state))
     sampled = 0 if layer.sample is None else 3 * (weight.row_bytes + 4 * _ENTRY_BYTES) * chosen
-    if layer.is_row_wise and not layer.is_closed and layer.sample is None:  # over all units at once
-        return total + 30 * num * job.layout.units[layer.name]
     keeps = job.goes_twice(layer) and job.keeps(layer, process)
-    return total + sampled + keeps * 4 * num * chosen
+    return 4 * threads * (4 * num * units + gradient) + sampled + keeps * 4 * num * chosen
+
+
+def window_bytes(job: Job, process: int) -> int:
+    """Return the bytes that the device's memory holds of the weights and state that lie elsewhere.
+
+    These are the rows that a batch touches, and what a pass holds of each tensor: a tile or a block, and the
+    requests around it that are read and written on a disk.
+    """
+    most = touched = 0
+    for name, weight in job.layout.weights.items():
+        if is_elsewhere(job, weight):
+            limited = 0 if weight.norm_limit is None else tiles.LIMITED_ROWS
+            searched, shard = (
+                tiles.predicted_units(weight.row_length, job.device),
+                job.layout.shards(weight.rows),
+            )
+            units = max(limited, searched, tiles.tile_units(job.num_examples, job.device))
+            at_once = min(max(tiles.BLOCK_BYTES, units * weight.row_bytes), shard.size(0) * weight.row_bytes)
+            num_tensors = _row_bytes(job, weight)[0] // weight.row_bytes if weight.by_tiles else 1
+            most = max(most, num_tensors * (in_memory(at_once) if job.weights_in == "disk" else at_once))
+            touched += _touched_bytes(job, name, process)
+    threads = min(job.num_threads, job.num_held(process))
+    return min(elsewhere_bytes(job, process), threads * most + touched)
+
+
+def in_memory(at_work: int) -> int:
+    """Return the bytes of the requests of a tensor in memory, of which so many bytes or one request work."""
+    requests = -(-max(at_work, tiles.REQUEST_BYTES) // tiles.REQUEST_BYTES) + 1
+    return (requests + tiles.NUM_AHEAD + tiles.NUM_BEHIND) * tiles.REQUEST_BYTES
+
+
+def _touched_bytes(job: Job, name: str, process: int) -> int:
+    """Return the bytes of the rows that a batch touches, with their state; on a disk, of their pages."""
+    weight, layout = job.layout.weights[name], job.layout
+    share, inputs = job.num_held(process) / job.training.shards, {layer.name for layer in job.network.inputs}
+    read = [source for (_, source), link in layout.links.items() if link.weight == name and source in inputs]
+    sampled = [layer for layer in job.network.outputs if layer.sample is not None]
+    sampled = [layer for layer in sampled if layout.of_output(layer.name) is weight]
+    touched = sum(job.num_examples * job.entries_of(source) * share for source in read)
+    rows = round(touched + sum(job.units_at_work(layer, process) for layer in sampled))
+    row_bytes, number_bytes = _row_bytes(job, weight)
+    if job.weights_in == "host":
+        return rows * ((weight.row_bytes if weight.by_tiles else row_bytes) + number_bytes)
+    pages = -(-weight.row_bytes // tiles.PAGE_BYTES) * tiles.PAGE_BYTES * (row_bytes // weight.row_bytes)
+    return min(rows * pages, job.rows(weight, process) * row_bytes)
 
 
 @dataclass(frozen=True)
@@ -236,55 +304,50 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
     """
     read = written = 0
     for name, weight in job.layout.weights.items():
-        rows, touched = job.rows(weight, process), touched_bytes(job, name, process)
-        whole = rows * weight.row_bytes
-        with_state = whole * num_tensors(job, weight)
-        swept = [layer for layer in job.network.outputs if layer.sample is None]
-        swept = [layer for layer in swept if job.layout.of_output(layer.name) is weight]
         if not is_elsewhere(job, weight):
             continue
-        if weight.norm_limit is not None and weight.rows_are_features:
-            read += whole
-        if job.layout.is_described(name):  # the change of the vectors of attributes moves all rows
-            read, written = read + whole, written + whole
-        if swept:
-            # Rows of inputs come from the host; a disk's file holds them in memory's own pages.
-            touched *= job.weights_in == "host"
-            read += sum(map(job.goes_twice, swept)) * whole + with_state + touched
-            written += with_state * weight.trained
-        else:
-            read, written = read + touched, written + touched * weight.trained
+        rows, touched = job.rows(weight, process), _touched_bytes(job, name, process)
+        whole, with_state = rows * weight.row_bytes, rows * _row_bytes(job, weight)[0]
+        users = [layer for layer in job.network.outputs if layer.sample is None]
+        users = [layer for layer in users if job.layout.of_output(layer.name) is weight]
+        is_limited = weight.norm_limit is not None and weight.rows_are_features
+        is_described = bool(weight.described_by)  # the change of the vectors of attributes moves all rows
+        read += whole * (is_limited + is_described + sum(map(job.goes_twice, users)))
+        # Rows of inputs come from the host; a disk's file holds them in memory's own pages.
+        read += with_state + touched * (job.weights_in == "host") if users else touched
+        written += whole * is_described + (with_state if users else touched) * weight.trained
     return read, written
 
 
 def _operations(job: Job, process: int) -> int:
     """Return the operations of the products with weights, forward and backward."""
     layout, total = job.layout, 0.0
-    share = job.num_held(process) / job.training.shards
-    of_hidden = {key: link for key, link in layout.links.items() if key[1]}
-    for (layer, source), link in of_hidden.items():
+    inputs = {layer.name for layer in job.network.inputs}
+    outputs = {layer.name: layer for layer in job.network.outputs}
+    for (layer, source), link in layout.links.items():
         weight, windows = layout.weights[link.weight], layout.windows.get((layer, source))
+        vectors, rows, again = job.vectors(layer), float(job.rows(weight, process)), False
+        if layer in outputs:
+            again = job.goes_twice(outputs[layer]) and not job.keeps(outputs[layer], process)
+            rows = job.units_at_work(outputs[layer], process)
+        columns: float = weight.row_length
         if windows is not None:
-            numbers: float = job.own_vectors(layer) * layout.units[layer] * windows.inputs
-        elif weight.rows_are_features:
-            numbers = job.num_examples * job.entries_of(source) * share * weight.row_length
-        else:
-            numbers = job.vectors(layer) * job.rows(weight, process) * weight.row_length
-        is_input = isinstance(job.network.layer(source), InputLayer)
-        total += (2 - is_input + weight.trained) * numbers
-    for output in job.network.outputs:
-        weight, num = layout.of_output(output.name), job.vectors(output.name)
-        products = 1 + weight.trained + (job.goes_twice(output) and not job.keeps(output, process))
-        if weight.by_columns:
-            entries = job.entries_of(job.network.sources(output)[0])
-            total += products * num * entries * job.rows(weight, process)
-        else:
-            total += (products + 1) * num * job.units_at_work(output, process) * weight.row_length
+            vectors, rows, columns = job.own_vectors(layer), layout.units[layer], windows.inputs
+        elif weight.by_columns:
+            columns = job.entries_of(weight.input or "")
+        elif source in inputs and weight.rows_are_features:
+            vectors = job.num_examples  # whose features are added, of all positions
+            rows = job.entries_of(source) * job.num_held(process) / job.training.shards
+        is_first = source in inputs or weight.by_columns
+        total += (2 - is_first + weight.trained + again) * vectors * rows * columns
     for hidden in job.network.hidden:
         if isinstance(hidden, AttentionLayer):
             sizes = matrices(hidden, layout.units[hidden.name])
             total += 3 * job.vectors(hidden.name) * sum(inputs * outputs for _, inputs, outputs in sizes)
-            length = -(-job.entries_of(layout.along[hidden.name]) // FILLED_POSITIONS) * FILLED_POSITIONS
+            length = (
+                -(-job.entries_of(layout.along[hidden.name]) // tiles.FILLED_POSITIONS)
+                * tiles.FILLED_POSITIONS
+            )
             pairs = 3 if hidden.positions == "relative" else 2  # products of positions with each other
             total += 3 * pairs * job.num_examples * length**2 * layout.units[hidden.name]
     return round(2 * total)
@@ -306,9 +369,134 @@ def gathered_bytes(job: Job) -> Iterator[int]:
         yield 4 * job.layout.units[end] * job.own_vectors(end)
     for output in job.network.outputs:
         if output.is_row_wise:  # statistics, or the logits themselves
-            units = job.shards(job.layout.of_output(output.name)).size(0)
+            units = job.layout.shards(job.layout.units[output.name]).size(0)
             yield (24 if output.is_closed else 4 * units) * job.vectors(output.name) * job.num_held(0)
     for (layer, source), link in job.layout.links.items():
         weight = job.layout.weights[link.weight]
         if source and weight.split:
-            yield 4 * job.vectors(layer) * job.shards(weight).size(0) * job.num_held(0)
+            yield 4 * job.vectors(layer) * job.layout.shards(weight.rows).size(0) * job.num_held(0)
+
+
+def with_room(job: Job, device_bytes: int) -> Job:
+    """Return the job with a limit on kept logits that fits its memory; the bits do not change.
+
+    The outputs share half of the remaining memory equally, because logits and deltas may be kept together. On
+    a CPU the limit changes only for weights on a disk, which are there because memory is short.
+    """
+    if job.device == "cpu" and job.weights_in == "device":
+        return job
+    left = max(device_bytes - memory(replace(job, kept_bytes=0)).total, 0) // (2 * len(job.network.outputs))
+    return replace(job, kept_bytes=left if job.device == "cuda" else min(left, tiles.KEPT_BYTES["cpu"]))
+
+
+def with_place(job: Job, device_bytes: int) -> Job:
+    """Return the job with its wide weights on the device if it fits, else elsewhere if it fits then.
+
+    That is on a disk for a CPU, and in the host's memory for CUDA. It fits if it does so without snapshots.
+    """
+    for each in (job, replace(job, weights_in="host" if job.device == "cuda" else "disk")):
+        if memory(with_room(replace(each, has_snapshots=False), device_bytes)).total <= device_bytes:
+            return each
+    return job
+
+
+def check_host(job: Job, num_local: int, available_bytes: int) -> None:
+    """Raise CapacityError if the host's memory does not hold the wide weights of its processes."""
+    held = elsewhere_bytes(job, 0) * num_local
+    if job.weights_in == "host" and held > available_bytes:
+        rule = f"must have {amount(held)} for wide weights; it has {amount(available_bytes)} left"
+        raise CapacityError(rule, place="memory of this machine")
+
+
+def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
+    """Return the job, without snapshots if the free memory of a machine has no room for them.
+
+    Args:
+        job: The job.
+        num_local: Number of its processes on this machine.
+        available_bytes: Free memory of the machine.
+    """
+    is_cpu, needed = job.device == "cpu", memory(replace(job, device="cpu"))
+    taken = needed.total - needed.program if is_cpu else needed.snapshot
+    return job if taken * num_local <= available_bytes else replace(job, has_snapshots=False)
+
+
+def smallest(job: Job, device_bytes: int) -> Job | None:
+    """Return the job on the fewest devices that hold it, with more shards if needed; None if none do."""
+    more = [2**power for power in range(MOST_SHARDS.bit_length()) if 2**power > job.training.shards]
+    for num_shards in [job.training.shards, *more]:
+        layout = replace(job.layout, training=job.training.model_copy(update={"shards": num_shards}))
+        # Numbers of processes that reduce the largest number of shards in a process.
+        for num_processes in sorted({-(-num_shards // most) for most in range(1, num_shards + 1)}):
+            candidate = with_room(replace(job, layout=layout, num_processes=num_processes), device_bytes)
+            if memory(candidate).total <= device_bytes:
+                return candidate
+    return None
+
+
+def check_fits(job: Job, device_bytes: int) -> None:
+    """Raise CapacityError if the largest process needs more than its memory: a device's, or its share."""
+    needed = memory(with_room(job, device_bytes))
+    if needed.total > device_bytes:
+        rule = f"must have {amount(needed.total)} for each process; it has {amount(device_bytes)}"
+        place = "memory of a device" if job.device == "cuda" else "memory of this machine"
+        raise CapacityError(rule, place=place)
+
+
+def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, Any]:
+    """Return the JSON of `widenet plan`: bytes, counts and half-open ranges of shards.
+
+    Args:
+        job: The job.
+        device_bytes: Memory of a device; None: unknown, so that the report does not say whether the job fits.
+        more: Whether to look for the fewest devices that hold the job.
+    """
+    if device_bytes is not None:
+        job = with_room(job, device_bytes)
+        if job.device == "cpu" and memory(job).total > device_bytes:  # as `train` runs it
+            job = replace(job, has_snapshots=False)
+    needed = memory(job)
+    plan: dict[str, Any] = {
+        "device": job.device,
+        "shards": job.training.shards,
+        "batch_size": job.num_examples,
+        "entries_per_example": dict(job.entries),
+        "weights": {
+            name: {
+                "rows": weight.rows,
+                "columns": weight.columns,
+                "bytes": weight.rows * weight.row_bytes,
+                "wide": weight.wide,
+            }
+            for name, weight in job.layout.weights.items()
+        },
+        "memory_bytes": {**asdict(needed), "total": needed.total},
+        "work": asdict(work(job)),
+        "checkpoint_bytes": checkpoint_bytes(job),
+        "weights_in": job.weights_in,
+        "scratch_bytes": elsewhere_bytes(job, 0),
+        "processes": [_process(job, process) for process in range(job.num_processes)],
+    }
+    if device_bytes is not None:
+        fewest = smallest(replace(job, weights_in="device"), device_bytes) if more else None
+        plan["device_memory_bytes"] = device_bytes
+        plan["fits"] = needed.total <= device_bytes
+        if more:
+            plan["fewest"] = fewest and {
+                "processes": fewest.num_processes,
+                "shards": fewest.training.shards,
+                "memory_bytes": memory(fewest).total,
+            }
+    return plan
+
+
+def _process(job: Job, process: int) -> dict[str, Any]:
+    own = job.held(process)
+    weights = job.layout.weights.items()
+    rows = {name: job.rows(weight, process) for name, weight in weights if weight.wide and weight.columns}
+    return {
+        "process": process,
+        "shards": [own.start, own.stop],
+        "rows": rows,
+        "memory_bytes": memory(job, process).total,
+    }

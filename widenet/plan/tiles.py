@@ -43,11 +43,6 @@ def held(num_shards: int, process: int, num_processes: int) -> range:
     return range(start, stop)
 
 
-def worthwhile(num_shards: int) -> list[int]:
-    """Return the numbers of processes, ascending, that reduce the largest number of shards in a process."""
-    return sorted({-(-num_shards // most) for most in range(1, num_shards + 1)})
-
-
 LEAST_UNITS = 256
 """Smallest number of units in a tile: smaller matrix products are slow."""
 
@@ -107,10 +102,32 @@ COUNTED_PAIRS = 2**22
 KEPT_BYTES = {"cpu": 2**29, "cuda": 2**34}
 """Largest size of a batch's logits over a process's units that are kept between passes, by kind of device.
 
-Larger ones are recomputed, with equal shapes and so equal bits. On CUDA, `plan.fit.with_room` replaces this
-limit when the device's memory is known.
+Larger ones are recomputed, with equal shapes and so equal bits. On CUDA, `plan.memory.with_room` replaces
+this limit when the device's memory is known.
 """
 
+
+REQUEST_BYTES = 2**21
+"""Bytes of a tensor that are read or written at once: one of the processor's large pages."""
+
+NUM_AHEAD, NUM_BEHIND = 4, 4
+"""Requests for each tensor that a pass has read ahead of its tile, and that are written behind it."""
+
+PAGE_BYTES = 4096
+"""Disks read and write multiples of this past the system's cache."""
+
+ALIGNED_BYTES = 512
+"""CUDA allocates memory at multiples of this.
+
+Vendors' products choose their code by the alignment of their operands. A copied row begins as far behind
+such a multiple as it would in a weight on the device, so that its products have the same bits.
+"""
+
+BLOCK_BYTES = 2**23
+"""Bytes of a weight that are read together without tiles: for norms, penalties and attributes."""
+
+LIMITED_ROWS = 16_384
+"""Rows of an input's weight that are read together for the lengths of its columns, under "weight_norm"."""
 
 UNFOLDED_NUMBERS = {"cpu": 2**20, "cuda": 2**26}
 """Numbers in a convolution's windows that are unfolded at once; on a CPU they fit into a core's cache."""
@@ -140,6 +157,16 @@ def num_blocks(rows: int, inner: int, columns: int, most: int, device: str) -> i
     return max(1, min(most, rows // BLOCK_ROWS[device], by_work))
 
 
+def room_for(num_bytes: int) -> int:
+    """Return the bytes on a device for a copy of some bytes, which begins anywhere in the first ones."""
+    return (-(-num_bytes // ALIGNED_BYTES) + 1) * ALIGNED_BYTES
+
+
+def block_rows(row_bytes: int) -> int:
+    """Return the rows of a block that is read without tiles."""
+    return max(1, BLOCK_BYTES // max(row_bytes, 1))
+
+
 def edges(rows: int, count: int) -> list[int]:
     """Return the first row of each of `count` blocks, then the number of rows."""
     return [rows * block // count for block in range(count + 1)]
@@ -153,7 +180,7 @@ def tile_units(num_examples: int, device: str) -> int:
 def searched_tiles(num_units: int, num_examples: int, device: str) -> Iterator[tuple[int, int]]:
     """Return the tiles (start, stop) of a shard for a search for the best units."""
     units = max(LEAST_SEARCHED, SEARCHED_CELLS[device] // max(num_examples, FEWEST_EXAMPLES))
-    return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
+    return _cut(num_units, units)
 
 
 def predicted_units(columns: int, device: str) -> int:
@@ -170,14 +197,18 @@ def predicted_units(columns: int, device: str) -> int:
 
 def predicted_tiles(num_units: int, columns: int, device: str) -> Iterator[tuple[int, int]]:
     """Return the tiles (start, stop) of a shard for predictions, however many examples there are."""
-    units = predicted_units(columns, device)
-    return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
+    return _cut(num_units, predicted_units(columns, device))
 
 
 def blocks(num_rows: int, columns: int, device: str) -> Iterator[tuple[int, int]]:
     """Return the blocks (start, stop) of rows that are processed at once."""
     rows = max(1, BLOCK_NUMBERS[device] // max(columns, 1))
-    return ((start, min(start + rows, num_rows)) for start in range(0, num_rows, rows))
+    return _cut(num_rows, rows)
+
+
+def _cut(number: int, most: int) -> Iterator[tuple[int, int]]:
+    """Return consecutive ranges (start, stop) of at most so many, up to a number."""
+    return ((start, min(start + most, number)) for start in range(0, number, most))
 
 
 def are_kept(num_examples: int, num_units: int, device: str, kept_bytes: int | None = None) -> bool:

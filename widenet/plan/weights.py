@@ -1,22 +1,37 @@
-"""The weights that the layers of a network own or share, which are split, and which are not trained."""
+"""The weights of a network: who owns and shares them, and which are split, described, from a file, or frozen.
+
+Also the layers that are divided by examples instead.
+"""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import Any
 
-from widenet.plan.layout import Key, Layout, Link, Weight, is_sparse_input
-from widenet.plan.windows import Place, Shape, Windows, times, windows_of
+from widenet.errors import FitError, nearest
+from widenet.plan.layout import Key, Layout, Link, Shape, Weight, is_sparse_input, place_of, times
+from widenet.spec.initializers import FromFile
 from widenet.spec.layers import HiddenLayer, Layer, OutputLayer, Trunk
 from widenet.spec.network import NetworkSpec
 from widenet.spec.parts import Share
+from widenet.spec.rules import feeding
 from widenet.spec.sequential import AttentionLayer, RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 TRAINED, FOLLOWING = ("scale", "shift"), ("mean", "variance")
 """Tensors of a batch normalization: weights and running statistics."""
-LEAST_BYTES = 2**24
+LEAST_SPLIT_BYTES = 2**24
 """Bytes of the smallest weight that is split unless its layer says otherwise: of 2,048 x 2,048 numbers."""
+LEAST_DIVIDED_BYTES = 2**26
+"""Bytes of a batch's numbers in the smallest layers that are divided by examples, together, unless one of
+them says otherwise.
+"""
+SUMMED_NUMBERS = 256
+"""Neighbours among the numbers of these layers' weights that share a scale in the exact sum of gradients."""
+
+_SHRINKING = ("adamw",)
+"""Optimizers that shrink weights, which would shrink the attributes' share of a row as if it were its own."""
 
 
 def links_of(spec: NetworkSpec) -> dict[Key, Link]:
@@ -58,18 +73,17 @@ def check_share(layout: Layout, layer: Layer, share: Share) -> None:
         isinstance(end, OutputLayer) or is_sparse_input(spec, source, layout.fields) for end, source in ends
     )
     are_both_ends = isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)
-    place, turned = Place.find(spec, layer), " transposed" if share.transposed else ""
+    turned = " transposed" if share.transposed else ""
     sizes = f"{times(wanted)} weights; those of {owner.name!r}{turned} are {times(offered)}"
-    place.refuse("weights", wanted != offered, f"must match in size; it needs {sizes}")
-    place.refuse(
-        "weights",
-        is_wide != is_owner_wide,
-        "those of sparse inputs and of outputs are cut into shards and can be shared only among themselves",
+    among = (
+        "those of sparse inputs and of outputs are cut into shards and can be shared only among themselves"
     )
-    place.refuse(
-        "weights",
-        is_wide and are_both_ends != share.transposed,
-        'an input and an output share weights with "transposed": true, two of a kind with false',
+    ways = 'an input and an output share weights with "transposed": true, two of a kind with false'
+    FitError.refuse(
+        place_of(spec, layer),
+        ("weights", wanted != offered, f"must match in size; it needs {sizes}"),
+        ("weights", is_wide != is_owner_wide, among),
+        ("weights", is_wide and are_both_ends != share.transposed, ways),
     )
 
 
@@ -82,7 +96,11 @@ def _sizes(layout: Layout, layer: str, source: str) -> Shape:
 
 
 def weights_of(layout: Layout) -> dict[str, Weight]:
-    """Return every weight by its name, given a layout in which all else is known."""
+    """Return every weight by its name, given a layout in which all else is known.
+
+    Raises:
+        FitError: A layer cannot have the weights that it asks for.
+    """
     weights: dict[str, Weight] = {}
     for layer in (*layout.network.hidden, *layout.network.outputs):
         for (name, source), link in layout.links.items():
@@ -92,8 +110,81 @@ def weights_of(layout: Layout) -> dict[str, Weight]:
     stepped = {
         layout.links[output.name, ""].weight for output in layout.network.outputs if output.sample is None
     }
-    return {
+    weights = {
         name: replace(weight, by_tiles=not weight.by_columns and (weight.by_tiles or name in stepped))
+        for name, weight in weights.items()
+    }
+    for each in layout.network.layers:
+        if getattr(each, "described_by", None):
+            weights |= _described(layout, each, weights)
+    return _with_frozen(layout, weights)
+
+
+def vectors_name(weight: str) -> str:
+    """Return the name of the vectors of attributes that belong to a weight."""
+    return f"{weight} description"
+
+
+def _described(layout: Layout, layer: Layer, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+    """Return the weight whose rows a layer's attributes describe, and their vectors, by name.
+
+    Raises:
+        FitError: The layer cannot be described, or not by these attributes.
+    """
+    network, training = layout.network, layout.training
+    at, names = place_of(network, layer), tuple[str, ...](getattr(layer, "described_by", ()))
+    sources = [name for name in network.sources(layer) if is_sparse_input(network, name, layout.fields)]
+    is_output, single = isinstance(layer, OutputLayer), "needs one source that is a sparse input"
+    several = not is_output and len(sources) != 1
+    FitError.refuse(at, ("described_by", several, single, len(sources)))
+    weight_name = layout.links[layer.name, "" if is_output else sources[0]].weight
+    weight = replace(weights[weight_name], described_by=names)
+    field = layout.rows_field(weight)
+    known, unknown = layout.fields[field].described, f'items of the field "{field}" have no description'
+    direct = "needs a hidden layer between the output and a sparse input"
+    penalties, where = {"l1": training.l1, "l2": training.l2}, training.where
+    shrinks, kind = f"needs an optimizer in {where} that shrinks no weights", training.optimizer.kind
+    FitError.refuse(
+        at,
+        ("described_by", weight.by_columns, direct),
+        *(
+            ("described_by", each not in known, f'{unknown} "{each}".{nearest(each, known)}')
+            for each in names
+        ),
+        *(("described_by", value, f"needs {key} 0 in {where}", value) for key, value in penalties.items()),
+        ("described_by", kind in _SHRINKING, shrinks, kind),
+    )
+    rows = sum(known[each] for each in names)
+    vectors = Weight(layer.name, rows, weight.columns, wide=False, describes=weight_name)
+    return {weight_name: weight, vectors_name(weight_name): vectors}
+
+
+def _with_frozen(layout: Layout, weights: dict[str, Weight]) -> dict[str, Weight]:
+    """Return weights of which those that a frozen layer owns or shares are not trained.
+
+    Raises:
+        FitError: No weight is left to train, or one of them is described.
+    """
+    frozen = [layer for layer in layout.network.layers if getattr(layer, "frozen", False)]
+    if not frozen:
+        return weights
+    names = {layer.name for layer in frozen}
+    kept = {link.weight for (layer, _), link in layout.links.items() if layer in names}
+    kept |= {name for name, weight in weights.items() if weight.layer in names}
+    is_trained = any(
+        weight.trained and weight.numbers for name, weight in weights.items() if name not in kept
+    )
+    follow = "must be false where the weights of features follow their attributes, as those of"
+    FitError.refuse(
+        place_of(layout.network, frozen[0]),
+        *(
+            ("frozen", weight.describes in kept, f'{follow} "{weight.layer}" do')
+            for weight in weights.values()
+        ),
+        ("frozen", not is_trained, "must leave weights to train; all are frozen"),
+    )
+    return {
+        name: replace(weight, trained=False, norm_limit=None) if name in kept else weight
         for name, weight in weights.items()
     }
 
@@ -123,7 +214,7 @@ def _weight(layout: Layout, layer: Trunk | OutputLayer, source: str) -> Weight:
         vectors = layout.training.batch_size * layout.newest(layer.name)
         sent_bytes = vectors * (8 * inputs + 4 * sums)
         held_bytes = 4 * weight.numbers * (1 + len(layout.training.optimizer.state))
-        split = 4 * weight.numbers >= LEAST_BYTES and held_bytes >= sent_bytes
+        split = 4 * weight.numbers >= LEAST_SPLIT_BYTES and held_bytes >= sent_bytes
     return replace(weight, wide=True, split=True, by_tiles=True) if split else weight
 
 
@@ -133,8 +224,7 @@ def _numbers(layout: Layout, layer: Trunk | OutputLayer) -> Iterator[tuple[str, 
     units, channels = layout.units[layer.name], layout.shapes[layer.name][0]
     if isinstance(layer, AttentionLayer):
         rule = f"must divide the units of its source, {units}"
-        place = Place.find(layout.network, layer)
-        place.refuse("heads", units % layer.heads, rule, value=layer.heads)
+        FitError.refuse(place_of(layout.network, layer), ("heads", units % layer.heads, rule, layer.heads))
         for name, inputs, outputs in matrices(layer, units):
             yield f"/{name}", of(outputs, columns=inputs)
             yield f"/{name} bias", of(outputs)
@@ -168,49 +258,126 @@ def matrices(layer: AttentionLayer, units: int) -> list[tuple[str, int, int]]:
 
 def check_split(layout: Layout, layer: HiddenLayer) -> None:
     """Raise FitError if a layer must be split but has no weight for it, or shares one that stays whole."""
-    weights = {
-        f"{layer.name}/{source}": layout.links[layer.name, source].weight
-        for source in layout.network.sources(layer)
-    }
-    shared = {name for own, name in weights.items() if own != name or layout.users(name) > 1}
-    used = {name: layout.weights[name] for name in weights.values()}
-    is_wrong = any(used[name].split or not used[name].wide for name in shared)
-    is_wrong = is_wrong or not any(weight.split for weight in used.values())
+    used = [layout.links[layer.name, source].weight for source in layout.network.sources(layer)]
+    shared = [layout.weights[name] for name in used if layout.users(name) > 1]
+    is_wrong = any(weight.split or not weight.wide for weight in shared)
+    is_wrong = is_wrong or not any(layout.weights[name].split for name in used)
     rule = "must not be true where layers share the weight, or read sparse inputs alone, which are cut anyway"
-    Place.find(layout.network, layer).refuse("split", layer.split and is_wrong, rule)
+    FitError.refuse(place_of(layout.network, layer), ("split", layer.split and is_wrong, rule))
 
 
-def with_frozen(layout: Layout) -> dict[str, Weight]:
-    """Return the weights of a layout; those that a frozen layer owns or shares are not trained.
+@dataclass(frozen=True)
+class FileVectors:
+    """Vectors of a file for the rows of a wide weight.
+
+    Attributes:
+        spec: The initializer that names the file.
+        field: The field whose features are the rows.
+        columns: Numbers of a row.
+        place: Where the document names the file, for messages.
+    """
+
+    spec: FromFile
+    field: str
+    columns: int
+    place: str
+
+
+def file_vectors(layout: Layout) -> dict[str, FileVectors]:
+    """Return the vectors with which weights begin, by the name of the weight.
 
     Raises:
-        FitError: No weight is left to train, or one of them is described.
+        FitError: A layer names a file but has no weight, or several, with a row for each feature.
     """
-    frozen = [layer for layer in layout.network.layers if getattr(layer, "frozen", False)]
-    if not frozen:
-        return dict(layout.weights)
-    names, place = {layer.name for layer in frozen}, Place.find(layout.network, frozen[0])
-    used = {link.weight for (layer, _), link in layout.links.items() if layer in names}
-    weights = {
-        name: replace(weight, trained=False, norm_limit=None)
-        if name in used or weight.layer in names
-        else weight
+    found = {}
+    for layer in layout.network.layers:
+        initializer: Any = getattr(layer, "initializer", None)
+        if not isinstance(initializer, FromFile):
+            continue
+        is_output, at = isinstance(layer, OutputLayer), place_of(layout.network, layer)
+        own = {name: weight for name, weight in layout.weights.items() if weight.layer == layer.name}
+        vectors = [  # weights with a row for each feature of a field
+            name
+            for name, weight in own.items()
+            if weight.describes is None and weight.columns and not weight.by_columns
+            if weight.rows_are_features or is_output
+        ]
+        rule = (
+            '"file" needs a layer that owns one weight with a vector for each feature: a hidden layer over a'
+            " sparse input, or an output over a hidden layer"
+        )
+        is_described = any(own[name].described_by for name in vectors)
+        beside = '"file" does not go with "described_by"'
+        FitError.refuse(at, ("initializer", len(vectors) != 1, rule), ("initializer", is_described, beside))
+        weight = own[vectors[0]]
+        found[vectors[0]] = FileVectors(
+            initializer, layout.rows_field(weight), weight.row_length, at("initializer")
+        )
+    return found
+
+
+def layers_by_examples(layout: Layout) -> tuple[str, ...]:
+    """Return the convolutions and pooling layers whose examples are divided among shards, in order.
+
+    These are the first layers over dense inputs, up to a layer that needs all examples at once. Only the
+    documents and the shapes decide, so that the bits do not depend on the number of processes.
+
+    Raises:
+        FitError: A convolution must be divided but cannot be.
+    """
+    network, divided = layout.network, list[str]()
+    read = {layer.name for layer in network.inputs if layout.fields[layer.field].kind == "dense"}
+    for layer in network.hidden:
+        if read.issuperset(feeding(network.layers, layer)) and _is_divisible(layout, layer):
+            read.add(layer.name)
+            divided.append(layer.name)
+        elif isinstance(layer, ConvolutionLayer):
+            rule = (
+                "must not be true here: from the input to this layer there must be only convolutions without"
+                " dropout, normalization, sparseness, delta_norm and shared weights, and pooling layers"
+            )
+            FitError.refuse(place_of(network, layer), ("split", layer.split, rule))
+    units = sum(layout.units[name] for name in divided)
+    weights = [
+        weight.numbers for weight in layout.weights.values() if weight.layer in divided and weight.trained
+    ]
+    pays = 4 * layout.training.batch_size * units >= max(LEAST_DIVIDED_BYTES, 8 * sum(weights))
+    asked = any(getattr(network.layer(name), "split", None) for name in divided)
+    return tuple(divided) if weights and (asked or pays) else ()
+
+
+def _is_divisible(layout: Layout, layer: Trunk) -> bool:
+    """Return whether a layer computes each example by itself, with weights that no other layer uses."""
+    if not isinstance(layer, ConvolutionLayer):
+        return isinstance(layer, PoolingLayer)
+    couples = layer.dropout, layer.sparseness, layer.delta_norm, layer.batch_normalization, layer.weights
+    names = [f"{layer.name}/{source}" for source in layout.network.sources(layer)]
+    is_alone = all(layout.users(name) == 1 for name in names)
+    return layer.split is not False and not any(couples) and is_alone
+
+
+def ends_of(layout: Layout) -> list[str]:
+    """Return the layers divided by examples that other layers read, whose units are gathered."""
+    layers = layout.network.layers
+    others = [layer for layer in layers if layer.name not in layout.by_examples]
+    read = {source for layer in others for source in feeding(layers, layer)}
+    return [name for name in layout.by_examples if name in read]
+
+
+def weights_by_examples(layout: Layout) -> list[str]:
+    """Return the trained weights of the layers divided by examples, whose gradients are added over shards."""
+    return [
+        name
         for name, weight in layout.weights.items()
-    }
-    for weight in weights.values():
-        is_kept = weight.describes is not None and not weights[weight.describes].trained
-        rule = "must be false where the weights of features follow their attributes, as those of"
-        place.refuse("frozen", is_kept, f'{rule} "{weight.layer}" do')
-    is_trained = any(weight.trained and weight.numbers for weight in weights.values())
-    place.refuse("frozen", not is_trained, "must leave weights to train; all are frozen")
-    return weights
+        if weight.layer in layout.by_examples and weight.trained
+    ]
 
 
-def windows_between(spec: NetworkSpec, shapes: Mapping[str, Shape]) -> dict[Key, Windows]:
-    """Return how kernels move, by (layer, source)."""
-    return {
-        (layer.name, source): windows_of(Place.find(spec, layer), layer, source, shapes[source])
-        for layer in spec.hidden
-        if isinstance(layer, ConvolutionLayer | PoolingLayer) and layer.kernel is not None
-        for source in spec.sources(layer)
-    }
+def fields_by_examples(layout: Layout) -> list[str]:
+    """Return the fields that only layers divided by examples read, each process some examples."""
+    layers, inputs = layout.network.layers, {layer.name: layer.field for layer in layout.network.inputs}
+    own, others = set[str](), {output.field for output in layout.network.outputs}
+    for layer in layers:
+        read = own if layer.name in layout.by_examples else others
+        read |= {inputs[source] for source in feeding(layers, layer) if source in inputs}
+    return sorted(own - others)

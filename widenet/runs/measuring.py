@@ -15,8 +15,8 @@ from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import exchange_for, fitted
-from widenet.plan.fit import checkpoint_bytes
 from widenet.plan.layout import Layout, WeightsIn, steps_per_epoch
+from widenet.plan.memory import checkpoint_bytes
 from widenet.predict.restrictions import Histories, rows_a_block
 from widenet.runs.training import built, device_of, elsewhere, evaluation_of, job_of, stream_of
 from widenet.stores.durable import force_to_disk

@@ -33,12 +33,10 @@ from widenet.parallel.group import (
     num_processes,
 )
 from widenet.parallel.launch import launch_id
-from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Job, Layout, WeightsIn
 from widenet.plan.machine import available_threads
-from widenet.plan.memory import streamed_bytes
+from widenet.plan.memory import NAMES, elsewhere_bytes, streamed_bytes
 from widenet.plan.numbers import amount
-from widenet.plan.streaming import NAMES, elsewhere_bytes
 from widenet.predict.terms import count_neighbours
 from widenet.runs.cutting import Cut, making
 from widenet.runs.documents import path_of, prepared, run_of, start_of
@@ -191,10 +189,13 @@ def built(
     place: Store | None = None,
 ) -> Network:
     """Build the network of a training, before its first step."""
-    described = described_weights(job.layout)
-    counted = dict.fromkeys([*job.network.counted_fields, *(own.field for own in described.values())])
+    described = job.layout.described
+    fields = {name: job.layout.rows_field(weight) for name, weight in described.items()}
+    counted = dict.fromkeys([*job.network.counted_fields, *fields.values()])
     counts = {field: dataset.counts(field) for field in counted}
-    attributes = {name: dataset.described_rows(own.field, own.names) for name, own in described.items()}
+    attributes = {
+        name: dataset.described_rows(fields[name], weight.described_by) for name, weight in described.items()
+    }
 
     def make() -> Network:
         network = build(job.layout, exchange, device, counts, place, attributes)

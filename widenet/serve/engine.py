@@ -25,7 +25,6 @@ from widenet.errors import FitError, WidenetError
 from widenet.knn.neighbours import Neighbours
 from widenet.model.network import Network
 from widenet.parallel.exchange import fixed_arithmetic
-from widenet.plan.descriptions import described_weights
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.restrictions import (
     banned_by,
@@ -248,9 +247,9 @@ class People:
                 counts = run.vocabulary(name).counts
                 if counts.any():
                     found[name] = counts == 0
-        for weight, own in described_weights(run.layout).items() if found else ():
-            if run.layout.weights[weight].input is not None:
-                found.pop(own.field, None)
+        for weight in run.layout.described.values() if found else ():
+            if weight.input is not None:
+                found.pop(run.layout.rows_field(weight), None)
         return found
 
     def known(self, person: Person) -> Inputs:

@@ -27,9 +27,9 @@ from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_leader, by_some, check_agreement
 from widenet.parallel.launch import identity, launch_id, restarted
-from widenet.plan.descriptions import FileVectors, described_weights, file_vectors
 from widenet.plan.layout import Layout
 from widenet.plan.tiles import as_slice
+from widenet.plan.weights import FileVectors, file_vectors
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -154,10 +154,11 @@ def _check_documents(run: RunDirectory, network: NetworkSpec, training: Training
 
 def _check_descriptions(run: RunDirectory, dataset: Dataset, layout: Layout) -> None:
     """Raise FitError if the rows of a described weight were begun with other attributes."""
-    for own in described_weights(layout).values():
-        before = run.fields[own.field].described_sha256
-        if before not in (None, record_of(dataset, own.field).described_sha256):
-            rule = f'describes the items of field "{own.field}" otherwise than when {run.path} was begun'
+    for weight in layout.described.values():
+        field = layout.rows_field(weight)
+        before = run.fields[field].described_sha256
+        if before not in (None, record_of(dataset, field).described_sha256):
+            rule = f'describes the items of field "{field}" otherwise than when {run.path} was begun'
             raise FitError(rule, place=dataset.path)
 
 
@@ -331,7 +332,7 @@ def _sizes(layout: Layout) -> dict[str, tuple[object, ...]]:
     for name, weight in layout.weights.items():
         has_field = weight.wide and not weight.split
         rows = layout.rows_field(weight) if has_field else weight.rows
-        columns = layout.input_field(weight) if weight.by_columns else weight.columns
+        columns = layout.field_of(weight.input) if weight.by_columns else weight.columns
         if weight.describes is None:
             sizes[name] = rows, columns
     return sizes
@@ -440,7 +441,7 @@ def _fields_of(names: Sequence[str], before: NetworkSpec, layout: Layout) -> lis
     """Return the fields whose features are rows or columns of weights that are taken, damped, or near."""
     weights = [layout.weights[name] for name in names]
     of_rows = [layout.rows_field(weight) for weight in weights if weight.wide and not weight.split]
-    of_columns = [layout.input_field(weight) for weight in weights if weight.by_columns]
+    of_columns = [layout.field_of(weight.input) for weight in weights if weight.by_columns]
     damped = _damped(before, layout.network).values()
     near = [output.field for output in outputs_near(before, layout.network)]
     return [*dict.fromkeys([*of_rows, *of_columns, *damped, *near])]
@@ -460,7 +461,7 @@ def _has_same_columns(
     weight = layout.weights[name]
     if not weight.by_columns:
         return True
-    field = layout.input_field(weight)
+    field = layout.field_of(weight.input)
     is_same = np.array_equal(origins[field], np.arange(before.fields[field].width))
     return is_same and before.layout.weights[name].columns == weight.columns
 

@@ -20,8 +20,7 @@ from widenet.model.preparation import Prepared
 from widenet.model.sample import Choice
 from widenet.model.weight import WHOLE, WideWeight
 from widenet.model.wide_loss import OutputStep, gradients_of_rows, output_step, sampled
-from widenet.plan.streaming import LIMITED_ROWS
-from widenet.plan.tiles import blocks
+from widenet.plan.tiles import LIMITED_ROWS, blocks
 from widenet.training.all_weights import norm_of, norm_of_squares
 
 

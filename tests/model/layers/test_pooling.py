@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from tests.model.flows import flow
 from widenet.model.layers.pooling import forward
-from widenet.plan.windows import Place, windows_of
+from widenet.plan.binding import windows_of
 from widenet.spec.spatial import PoolingLayer
 
 PLACES = ((9,), (7, 6), (5, 4, 3))
@@ -18,7 +18,7 @@ def pooled(function, sources, shape=(), skips=(), **settings):
     layer = PoolingLayer.model_validate_json(
         PoolingLayer(kind="pooling", name="p", function=function, **settings).model_dump_json()
     )
-    windows = windows_of(Place("", 0, "p"), layer, "in", shape) if layer.kernel is not None else None
+    windows = windows_of(str, layer, "in", shape) if layer.kernel is not None else None
     return forward(layer, flow(layer, {}, shape, windows, sources=list(sources), skips=list(skips)))
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from widenet.model.convolution import cropped, padded, reached, scattered
 from widenet.model.flow import Flow
-from widenet.plan.windows import Windows
+from widenet.plan.layout import Windows
 from widenet.spec.activations import LocalResponseNormalization
 from widenet.spec.spatial import PoolingLayer
 
