@@ -91,7 +91,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     from torch.nn.functional import embedding_bag
 
     from benchmarks.synthetic import draw_histories
-    from widenet.kernels.bags import gather_sums, row_gradient, split
+    from widenet.kernels.bags import Touched, gather_sums, split
     from widenet.kernels.rows import roomy
     from widenet.model.optimizers import Optimizer, StepNumbers
     from widenet.model.weight import Part, WideWeight
@@ -132,7 +132,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
         numbers = StepNumbers(done + 1, rates)
 
         def of(shard: int) -> int:
-            touched = row_gradient(cut[shard], gradient_EH)
+            touched = Touched.of(cut[shard]).by(gradient_EH)
             weight.update_rows(shard, touched, rule, numbers)
             return len(touched)
 

@@ -42,24 +42,17 @@ def sent_together(value: T, device: torch.device) -> T:
     """
     if device.type != "cuda":
         return value
-    starts: dict[int, int] = {}
-    tensors: list[Tensor] = []
-    size = 0
-
-    def plan(tensor: Tensor) -> Tensor:
-        nonlocal size
+    tensors, starts, size = [*tensors_of(value)], dict[int, int](), 0
+    for tensor in tensors:
         if id(tensor) not in starts:
             starts[id(tensor)] = size
-            tensors.append(tensor)
             size += -(-tensor.numel() * tensor.element_size() // _ALIGNED_BYTES) * _ALIGNED_BYTES
-        return tensor
 
     def place(buffer: Tensor, tensor: Tensor) -> Tensor:
         start = starts[id(tensor)]
         stop = start + tensor.numel() * tensor.element_size()
         return buffer[start:stop].view(tensor.dtype).view(tensor.shape)
 
-    _moved(value, plan)
     host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     for tensor in tensors:
         place(host, tensor).copy_(tensor)
@@ -120,21 +113,21 @@ class Ahead:
             computing = torch.cuda.current_stream(self.stream.device)
             computing.wait_event(made.event)
             for tensor in tensors_of(made.value):
-                tensor.record_stream(computing)
+                if tensor.is_cuda:
+                    tensor.record_stream(computing)
         return made.value
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:
-    """Yield the CUDA tensors within nested dataclasses, mappings and sequences."""
+    """Yield the tensors within nested dataclasses, mappings and sequences, but for those of `ON_HOST`."""
     if isinstance(value, Tensor):
-        if value.device.type == "cuda":
-            yield value
+        yield value
     elif is_dataclass(value):
         for field in fields(value):
-            yield from tensors_of(getattr(value, field.name))
+            if not field.metadata:
+                yield from tensors_of(getattr(value, field.name))
     elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_of(item)
+        yield from tensors_of([*value.values()])
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for item in value:
             yield from tensors_of(item)

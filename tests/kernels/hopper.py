@@ -10,7 +10,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from widenet.kernels.bags import row_gradient
+from widenet.kernels.bags import Touched
 from widenet.kernels.steps import OptimizerStep
 from widenet.kernels.triton import fixed_point, running_top_k
 from widenet.kernels.triton.gather_sum import gather_sum
@@ -59,7 +59,7 @@ def main():
         step, own = OptimizerStep(kind, (1.0,) * 6), [torch.zeros_like(weight)] * states
         step_tile(kind, step.numbers, weight, weight, own)
         for fades in (ones, None):
-            step_rows(kind, step.numbers, weight, row_gradient(batch, torch.ones(2, 1024)), own, fades)
+            step_rows(kind, step.numbers, weight, Touched.of(batch).by(torch.ones(2, 1024)), own, fades)
     running_top_k.RunningTopK(10, torch.zeros(16)).add(torch.ones(16, 32), range(1, 257, 8))
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from widenet.kernels import reference
-from widenet.kernels.bags import gather_sum, gather_sums, row_gradient, split
+from widenet.kernels.bags import Touched, gather_sum, gather_sums, split
 from widenet.sparse import SparseBatch
 
 ROWS = {
@@ -63,8 +63,8 @@ def test_gather_sum_is_the_dense_product(rows, columns, with_values, dtype, impl
 
 
 def all_rows(batch, gradient_EH):
-    """What `row_gradient` gives, all at once."""
-    touched = row_gradient(batch, gradient_EH)
+    """A gradient's rows, all at once."""
+    touched = Touched.of(batch).by(gradient_EH)
     return touched.features_U, touched.rows()
 
 
@@ -109,7 +109,7 @@ def test_two_runs_and_any_number_of_threads_give_the_same_bits(rows, with_values
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_gradients_of_some_rows_are_those_of_all_at_once(rows, with_values):
-    touched = row_gradient(batch_of(rows, with_values, torch.int64), numbers(len(rows), 16))
+    touched = Touched.of(batch_of(rows, with_values, torch.int64)).by(numbers(len(rows), 16))
     for size in (1, 2, 5):
         pieces = [
             touched.rows(start, min(start + size, len(touched))) for start in range(0, len(touched), size)
@@ -126,7 +126,7 @@ def test_the_sum_of_two_gradients_has_the_rows_of_both(first_has_values, second_
         for own, has_values in zip(rows, (first_has_values, second_has_values), strict=True)
     ]
     gradients = [numbers(len(own), 7) + number for number, own in enumerate(rows)]
-    first, second = map(row_gradient, batches, gradients)
+    first, second = (Touched.of(batch).by(own) for batch, own in zip(batches, gradients, strict=True))
     total = first.plus(second)
     assert total.features_U.tolist() == sorted({*first.features_U.tolist(), *second.features_U.tolist()})
     expected = torch.zeros(WIDTH, 7)

@@ -8,7 +8,7 @@ from tests.mistakes import mistake
 from tests.rows import all_rows, dense_rows
 from widenet.errors import DocumentError
 from widenet.kernels import native, reference
-from widenet.kernels.bags import RowGradient, row_gradient
+from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.weight import Part, WideWeight
 from widenet.plan.tiles import Shards, as_slice
@@ -129,7 +129,7 @@ def test_the_step_of_touched_rows_is_its_definition(kind):
         tensor += 0.5
     weight, state = start.clone(), {name: tensor.float() for name, tensor in exact_state.items()}
     reference.row_update(exact, exact_state, batch, gradient_EH.double(), step)
-    rule.apply_to_rows(weight, row_gradient(batch, gradient_EH), state, None, StepNumbers(3, rates))
+    rule.apply_to_rows(weight, Touched.of(batch).by(gradient_EH), state, None, StepNumbers(3, rates))
     touched = [1, 3, 8]
     for found, expected in [(weight, exact), *zip(state.values(), exact_state.values(), strict=True)]:
         assert float((found.double() - expected)[touched].abs().max()) < 2e-6
@@ -258,7 +258,7 @@ def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
     rule, one, other = rule_of(kind, l1=0.1, l2=0.2), numbers(40, 19, seed=1), numbers(40, 19, seed=1)
     state, wide = rule.state_for(one), WideWeight(Shards(40, 1), {0: Part(other)}, by_rows=True)
     wide.prepare(rule)
-    touched = row_gradient(batch, gradient_EH)
+    touched = Touched.of(batch).by(gradient_EH)
     for number in (1, 2, 3):
         step = StepNumbers(number, rates, 0.5)
         own_state = {name: tensor[touched.features_U] for name, tensor in state.items()}

@@ -54,12 +54,16 @@ def cut(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
         The first entry of every shard and example, int64 [shards x E + 1]; the units, as rows of their
         shards [Z]; and the former position of every entry, int64 [Z].
     """
+    num = batch.num_examples
     if runner("cut", batch.indices.device) == "torch":
-        return _by_torch(batch, num_shards)
-    bounds = torch.empty(num_shards * batch.num_examples + 1, dtype=torch.int64)
+        shard_Z, units_Z = batch.indices % num_shards, batch.indices // num_shards
+        counts = torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=num_shards * num)
+        order_Z = stable_sort(shard_Z)[1]
+        return indptr_of(counts), units_Z[order_Z], order_Z
+    bounds = torch.empty(num_shards * num + 1, dtype=torch.int64)
     units_Z, order_Z = torch.empty_like(batch.indices), torch.empty(batch.num_entries, dtype=torch.int64)
     indices_Z, dtype = batch.indices.contiguous(), str(batch.indices.dtype).rpartition(".")[2]
-    given = batch.indptr.contiguous(), batch.num_examples, indices_Z, num_shards
+    given = batch.indptr.contiguous(), num, indices_Z, num_shards
     check_dtype(torch.int64, batch.indptr)
     call(f"cut_{dtype}", *given, bounds, units_Z, order_Z)
     return bounds, units_Z, order_Z
@@ -76,14 +80,6 @@ def split(batch: SparseBatch, num_shards: int) -> list[SparseBatch]:
         indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
         parts.append(SparseBatch(indptr, units_Z[span], None if values_Z is None else values_Z[span]))
     return parts
-
-
-def _by_torch(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
-    num = batch.num_examples
-    shard_Z, units_Z = batch.indices % num_shards, batch.indices // num_shards
-    order_Z = stable_sort(shard_Z)[1]
-    bounds = indptr_of(torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=num_shards * num))
-    return bounds, units_Z[order_Z], order_Z
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
@@ -206,11 +202,6 @@ class RowGradient(Touched):
         first, last = (0, len(self.examples_Z)) if is_whole else indptr[:: stop - start].tolist()
         values_Z = None if self.values_Z is None else self.values_Z[first:last]
         return _bag_sum(SparseBatch(indptr - first, self.examples_Z[first:last], values_Z), self.gradient_EH)
-
-
-def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> RowGradient:
-    """See `reference.row_gradient`."""
-    return Touched.of(batch).by(gradient_EH)
 
 
 def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None) -> Touched:

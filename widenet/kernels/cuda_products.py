@@ -1,27 +1,22 @@
 """The settings of torch that decide how CUDA rounds the operands and sums of matrix products."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
 import torch
 
+_MATMUL: Any = torch.backends.cuda.matmul
 _REDUCTIONS = "allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction"
+_PRECISION = "fp32_precision"
+"""torch's setting of float32 products since 2.9."""
 
-
-@dataclass
-class _Users:
-    """The blocks that are open, in all threads, and torch's settings from before the first of them."""
-
-    blocks: int = 0
-    tf32_blocks: int = 0
-    reductions: dict[str, Any] = field(default_factory=dict)
-    precision: tuple[str | None, str | None] = None, None
-
-
-_USERS, _LOCK = _Users(), Lock()
+_LOCK = Lock()
+_OPEN: list[bool] = []
+"""The blocks that are open, in all threads: whether their products are in TF32."""
+_BEFORE: dict[str, Any] = {}
+"""torch's settings before the first of them."""
 
 
 @contextmanager
@@ -35,53 +30,35 @@ def cuda_products(tf32: bool = False) -> Iterator[None]:
         tf32: Whether products of float32 operands round them to TF32. If not, they are computed in float32.
     """
     with _LOCK:
-        if not _USERS.blocks:
+        if not _OPEN:
             _save()
-        _count(1, tf32)
+        _OPEN.append(tf32)
+        _MATMUL.allow_tf32 = any(_OPEN)
     try:
         yield
     finally:
         with _LOCK:
-            _count(-1, tf32)
-            if not _USERS.blocks:
+            _OPEN.remove(tf32)
+            _MATMUL.allow_tf32 = any(_OPEN)
+            if not _OPEN:
                 _restore()
 
 
-def _count(number: int, tf32: bool) -> None:
-    """Count a block that begins (1) or ends (-1), and set what the open ones need."""
-    _USERS.blocks += number
-    _USERS.tf32_blocks += number * tf32
-    torch.backends.cuda.matmul.allow_tf32 = _USERS.tf32_blocks > 0
-
-
 def _save() -> None:
-    matmul: Any = torch.backends.cuda.matmul
-    _USERS.reductions, _USERS.precision = {name: getattr(matmul, name) for name in _REDUCTIONS}, _precision()
+    _BEFORE.update({name: getattr(_MATMUL, name, None) for name in (*_REDUCTIONS, _PRECISION)})
+    with suppress(RuntimeError):  # the older setting of float32 products contradicts the newer
+        _BEFORE["older"] = torch.get_float32_matmul_precision()
     for name in _REDUCTIONS:
-        setattr(matmul, name, False)
-
-
-def _precision() -> tuple[str | None, str | None]:
-    """Return torch's two settings of float32 products; None for one that is unknown.
-
-    torch before 2.9 has one of them. Later ones refuse to tell the older setting if it contradicts the newer.
-    """
-    matmul: Any = torch.backends.cuda.matmul
-    try:
-        older = torch.get_float32_matmul_precision()
-    except RuntimeError:
-        older = None
-    return older, getattr(matmul, "fp32_precision", None)
+        setattr(_MATMUL, name, False)
 
 
 def _restore() -> None:
-    matmul: Any = torch.backends.cuda.matmul
-    for name, value in _USERS.reductions.items():
-        setattr(matmul, name, value)
-    older, newer = _USERS.precision
+    older = _BEFORE.pop("older", None)
     if older == "medium":
         torch.set_float32_matmul_precision(older)
     elif older is not None:
-        matmul.allow_tf32 = older == "high"
-    if newer is not None:
-        matmul.fp32_precision = newer
+        _MATMUL.allow_tf32 = older == "high"
+    while _BEFORE:
+        name, value = _BEFORE.popitem()
+        if value is not None:
+            setattr(_MATMUL, name, value)

@@ -9,8 +9,7 @@ import ctypes
 import os
 import platform
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -262,38 +261,22 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
         raise OptionError('needs the device "cpu" to be portable', option="bits", value=device.type)
     if mkl("cbwr_get") is None:
         raise OptionError("needs a torch for x86-64 with MKL to be portable", option="bits")
-    with _in_environment():
-        _settle()
-    # oneDNN's code depends on the processor. In trainings, torch uses it only for gelu.
-    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
-    _chosen = "portable"
-
-
-def _settle() -> None:
-    """Make torch and MKL read the settings; raise OptionError if it is too late, or the processor too old."""
+    before = {name: os.environ[name] for name in SETTINGS if name in os.environ}
+    os.environ.update(SETTINGS)
+    # Both read the settings now, unless they have computed.
     capability = torch.backends.cpu.get_cpu_capability()
-    if capability not in ("AVX2", "AVX512"):
-        raise OptionError("needs a processor with AVX2 to be portable", option="bits", value=capability)
     if capability != "AVX2" or mkl("cbwr_get")(_ALL_SETTINGS) != _COMPATIBLE:
+        for name in SETTINGS:
+            del os.environ[name]
+        os.environ.update(before)
+        if capability not in ("AVX2", "AVX512"):
+            raise OptionError("needs a processor with AVX2 to be portable", option="bits", value=capability)
         raise OptionError(
             "must be portable before torch computes, and torch has computed in this process", option="bits"
         )
-
-
-@contextmanager
-def _in_environment() -> Iterator[None]:
-    """Put the settings into the environment; remove them if the block raises OptionError."""
-    before = {name: os.environ.get(name) for name in SETTINGS}
-    os.environ.update(SETTINGS)
-    try:
-        yield
-    except OptionError:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-        raise
+    # oneDNN's code depends on the processor. In trainings, torch uses it only for gelu.
+    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
+    _chosen = "portable"
 
 
 _ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")

@@ -70,12 +70,12 @@ def _squares(w: Tensor, g: Tensor, c: Constants, square: Tensor) -> None:
         square.mul_(c[0]).addcmul_(g, g, value=c[1])
     else:
         square.add_(row_means(g.square()))
-    w.addcdiv_(g, _held(square, c[4]).sqrt().add_(c[2]), value=-c[3])
+    w.addcdiv_(g, square.clamp_min(c[4]).sqrt().add_(c[2]), value=-c[3])
 
 
 def _adadelta(w: Tensor, g: Tensor, c: Constants, square: Tensor, step_square: Tensor) -> None:
     square.mul_(c[0]).addcmul_(g, g, value=c[1])
-    step_root, root = ((_held(mean, c[4]) + c[2]).sqrt_() for mean in (step_square, square))
+    step_root, root = (mean.clamp_min(c[4]).add_(c[2]).sqrt_() for mean in (step_square, square))
     change = step_root.div_(root).mul_(g)
     step_square.mul_(c[0]).addcmul_(change, change, value=c[1])
     w.add_(change, alpha=-c[3])
@@ -99,11 +99,6 @@ FORMULAS: dict[str, Callable[..., None]] = {
     "adamw": _adam,
 }
 """The step of each kind in place, from weight, gradient, constants and states; may overwrite the gradient."""
-
-
-def _held(squares: Tensor, floor: float) -> Tensor:
-    """Return squares, none below the floor."""
-    return squares.clamp_min(floor) if floor else squares
 
 
 def row_means(numbers_RH: Tensor) -> Tensor:

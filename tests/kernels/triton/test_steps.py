@@ -6,7 +6,7 @@ import torch
 
 from tests.rows import dense_rows
 from widenet.kernels import native, steps
-from widenet.kernels.bags import RowGradient, row_gradient
+from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.sparse import SparseBatch
 from widenet.spec.optimizers import OptimizerSettings
@@ -104,7 +104,7 @@ def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(
         if len(found) == 2:
             triton()
         own = started(rule, weight.to(place, dtype))
-        touched = row_gradient(batch.to(place), gradient.to(place))
+        touched = Touched.of(batch.to(place)).by(gradient.to(place))
         if dtype == torch.float64:
             touched = RowGradient.of_rows(
                 touched.features_U, (dense_rows(batch, 31).double().T @ gradient.double())[touched.features_U]
@@ -128,9 +128,8 @@ def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, 
         use()
         monkeypatch.setattr(steps, "KINDS", {})
         found.append(started(rule, numbers(31, 7).to(device)))
-        touched = row_gradient(
-            SparseBatch.from_lists([[3, 1], [1, 8]]).to(device), numbers(2, 7, seed=1).to(device)
-        )
+        touched = Touched.of(SparseBatch.from_lists([[3, 1], [1, 8]]).to(device))
+        touched = touched.by(numbers(2, 7, seed=1).to(device))
         rule.apply_to_rows(found[-1][0], touched, found[-1][1], None, step)
     assert torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][0].cpu(), numbers(31, 7))

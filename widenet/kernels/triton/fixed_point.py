@@ -1,5 +1,7 @@
 """Exact sums: all terms of a process in one launch, or in three between which processes add integers."""
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -70,7 +72,7 @@ def _rounded(total, peaks, exponent):
 
 @triton.jit
 def _exact_kernel(
-    terms, sums, num_terms, num_rows, row_length, headroom, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    terms, sums, num_terms, headroom, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     peaks = _peaks_of(terms, num_terms, num_rows, row_length, ROWS, COLUMNS)
     exponent = _exponent(peaks, headroom)
@@ -89,7 +91,7 @@ def _peaks_kernel(terms, peaks, num_terms, num_rows, row_length, ROWS: tl.conste
 
 @triton.jit
 def _fixed_kernel(
-    terms, peaks, total, num_terms, num_rows, row_length, headroom, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    terms, peaks, total, num_terms, headroom, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     for start in range(0, row_length, COLUMNS):
         rows, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
@@ -101,7 +103,7 @@ def _fixed_kernel(
 
 @triton.jit
 def _rounded_kernel(
-    total, peaks, sums, num_rows, row_length, headroom, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+    total, peaks, sums, headroom, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     for start in range(0, row_length, COLUMNS):
         rows, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
@@ -113,17 +115,14 @@ def _rounded_kernel(
 def exact_sum(terms: Tensor) -> Tensor:
     """See `fixed_point.exact_sum`; the terms are stacked."""
     sums = torch.empty_like(terms[0], memory_format=torch.contiguous_format)
-    if sums.numel():
-        sizes, blocks = _sizes(sums)
-        _exact_kernel[_grid(sizes, blocks)](
-            terms.contiguous(),  # [K, R, C] float32 or float64
-            sums,  # [R, C], out
-            len(terms),
-            *sizes,
-            _headroom(len(terms)),
-            **blocks,
-            enable_fp_fusion=False,
-        )
+    _launch(
+        _exact_kernel,
+        sums,
+        terms.contiguous(),  # [K, R, C] float32 or float64
+        sums,  # [R, C], out
+        len(terms),
+        _headroom(len(terms)),
+    )
     return sums
 
 
@@ -131,63 +130,54 @@ def common_peaks(terms: Tensor) -> Tensor:
     """See `fixed_point.common_peaks`; the terms are stacked."""
     shape = (*terms.shape[1:-1], 1) if terms.dim() > 2 else terms.shape[1:]
     peaks = torch.zeros(shape, dtype=torch.float64, device=terms.device)
-    if terms[0].numel():
-        sizes, blocks = _sizes(terms[0])
-        _peaks_kernel[_grid(sizes, blocks)](
-            terms.contiguous(),  # [K, R, C] float32 or float64
-            peaks,  # [R] float64, out
-            len(terms),
-            *sizes,
-            **blocks,
-        )
+    _launch(
+        _peaks_kernel,
+        terms[0],
+        terms.contiguous(),  # [K, R, C] float32 or float64
+        peaks,  # [R] float64, out
+        len(terms),
+    )
     return peaks
 
 
 def fixed_sum(terms: Tensor, peaks: Tensor, num_terms: int) -> Tensor:
     """See `fixed_point.fixed_sum`; the terms are stacked."""
     total = torch.empty(terms.shape[1:], dtype=torch.int64, device=terms.device)
-    if total.numel():
-        sizes, blocks = _sizes(total)
-        _fixed_kernel[_grid(sizes, blocks)](
-            terms.contiguous(),  # [K, R, C] float32 or float64
-            peaks.contiguous(),  # [R] float64
-            total,  # [R, C] int64, out
-            len(terms),
-            *sizes,
-            _headroom(num_terms),
-            **blocks,
-            enable_fp_fusion=False,
-        )
+    _launch(
+        _fixed_kernel,
+        total,
+        terms.contiguous(),  # [K, R, C] float32 or float64
+        peaks.contiguous(),  # [R] float64
+        total,  # [R, C] int64, out
+        len(terms),
+        _headroom(num_terms),
+    )
     return total
 
 
 def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
     """See `fixed_point.rounded`."""
     sums = torch.empty(total.shape, dtype=dtype, device=total.device)
-    if total.numel():
-        sizes, blocks = _sizes(total)
-        _rounded_kernel[_grid(sizes, blocks)](
-            total.contiguous(),  # [R, C] int64
-            peaks.contiguous(),  # [R] float64
-            sums,  # [R, C] float32 or float64, out
-            *sizes,
-            _headroom(num_terms),
-            **blocks,
-            enable_fp_fusion=False,
-        )
+    _launch(
+        _rounded_kernel,
+        sums,
+        total.contiguous(),  # [R, C] int64
+        peaks.contiguous(),  # [R] float64
+        sums,  # [R, C] float32 or float64, out
+        _headroom(num_terms),
+    )
     return sums
 
 
-def _sizes(term: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
-    """Return the rows of a term and their length, and how many rows and columns a program takes at a time."""
+def _launch(kernel: Any, term: Tensor, *arguments: object) -> None:
+    """Run a kernel over the rows of a term; their number and length come after the other arguments."""
+    if not term.numel():
+        return
     columns = term.shape[-1] if term.dim() > 1 else 1
     rows, at_once = term.numel() // columns, min(triton.next_power_of_2(columns), _NUMBERS)
     own_rows = min(triton.next_power_of_2(rows), _NUMBERS // at_once)
-    return (rows, columns), {"ROWS": own_rows, "COLUMNS": at_once}
-
-
-def _grid(sizes: tuple[int, int], blocks: dict[str, int]) -> tuple[int]:
-    return (triton.cdiv(sizes[0], blocks["ROWS"]),)
+    grid = (triton.cdiv(rows, own_rows),)
+    kernel[grid](*arguments, rows, columns, ROWS=own_rows, COLUMNS=at_once, enable_fp_fusion=False)
 
 
 def _headroom(num_terms: int) -> int:
