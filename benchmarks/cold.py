@@ -15,7 +15,7 @@ from widenet import Dataset, Model, ingest, train
 from widenet.baselines.evaluate import truths
 from widenet.metrics.ranking import Metrics, RankingMetrics
 from widenet.predict.restrictions import Histories
-from widenet.predict.top_k import Filter
+from widenet.predict.top_k import Rules
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 
@@ -136,10 +136,10 @@ def _chosen(folder: Path, rows: Pairs) -> tuple[str, ...]:
 
 def _of_network(model: Model, data: Dataset, ranked: NDArray[np.bool_]) -> Lists:
     output = model.network.outputs["next"]
-    allowed = Filter(banned_L=torch.from_numpy(~ranked)).within(len(ranked), output)
+    rules = Rules(banned_L=torch.from_numpy(~ranked)).within(len(ranked), output)
     histories = Histories(model.network, data, "heldout")
     for rows, truth in truths(data, "items", "heldout", K):
-        best = histories.best("next", rows, K, exclude_seen=True, allowed=allowed, scores=False)
+        best = histories.best("next", rows, K, exclude_seen=True, rules=rules, scores=False)
         yield truth, best[1].cpu().numpy()
 
 

@@ -51,7 +51,7 @@ def test_the_example_job_runs_and_gives_what_the_commands_give(tmp_path):
     data = widenet.ingest(tmp_path / "rows.parquet", tmp_path / "again")
     model = widenet.train(example["NETWORK"], example["TRAINING"], data, tmp_path / "alone", device="cpu")
     assert f"Fingerprint {model.fingerprint()}" in ended.stdout
-    blocks = [table_of(each.users, each.counts, each.items, each.scores) for each in model.predict(data, 10)]
+    blocks = [*map(table_of, model.predict(data, 10))]
     order = [("user", "ascending"), ("rank", "ascending")]
     written = pq.read_table(tmp_path / "recommendations").sort_by(order)
     assert written.to_pylist() == pa.concat_tables(blocks).sort_by(order).to_pylist()

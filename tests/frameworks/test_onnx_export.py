@@ -27,7 +27,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
 from widenet.frameworks import onnx_export
 from widenet.frameworks.onnx_export import export_onnx
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.top_k import Rules, top_k
 from widenet.runs import train
 from widenet.runs.made_of import quantize
 from widenet.sparse import SparseBatch
@@ -70,8 +70,8 @@ def test_onnxruntime_gives_the_scores_and_the_best_units_of_random_networks(seed
                 if output.spec.field in {layer.field for layer in model.run.network.inputs}
                 else None
             )
-            allowed = Filter().within(model.run.fields[output.spec.field].width, output)
-            expected, units = top_k(model.network, given, place, 20, seen, allowed)
+            rules = Rules().within(model.run.fields[output.spec.field].width, output)
+            expected, units = top_k(model.network, given, place, 20, seen, rules)
             known = units.numpy() >= 0
             assert (known == (chosen[f"{place}.units"] >= 0)).all()
             assert (np.isneginf(chosen[f"{place}.scores"]) == ~known).all()
@@ -132,7 +132,7 @@ def test_onnxruntime_goes_along_sequences(name, tmp_path):
                 output,
                 5,
                 seen,
-                Filter().within(wanted.shape[1], model.network.outputs[output]),
+                Rules().within(wanted.shape[1], model.network.outputs[output]),
             )
             assert np.allclose(chosen[f"{output}.scores"], expected.numpy(), rtol=1e-4, atol=1e-5)
 

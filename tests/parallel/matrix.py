@@ -12,7 +12,7 @@ from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.plan.binding import bind
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.top_k import Rules, top_k
 from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -359,10 +359,10 @@ def outcome_in(spec, training, data, exchange, elsewhere=None):
     settle(network, rule, steps, stream.steps_per_epoch)
     observed.append(norms_of_weights(network))
     fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}
-    allowed = Filter(
+    rules = Rules(
         torch.arange(data.field("items").width) % 5 == 4, torch.linspace(0.5, 1.5, data.field("items").width)
     )
     plain = top_k(network, fields, "out", 7)
-    filtered = top_k(network, fields, "out", 3, excluded=data.sparse("items", np.arange(5)), allowed=allowed)
+    filtered = top_k(network, fields, "out", 3, excluded=data.sparse("items", np.arange(5)), rules=rules)
     best = [tensor.numpy().tobytes() for tensor in (*plain, *filtered)]
     return losses, fingerprint(network), best, evaluate(network, data, "heldout", [1, 3], "out"), observed

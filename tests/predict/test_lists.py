@@ -1,5 +1,7 @@
 """Lists under rules: those of a search through all ranked units, and of a formula in float64."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from widenet.model.build import build
 from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.plan.binding import bind
 from widenet.predict import top_k as module
-from widenet.predict.top_k import Filter, Limit, ListRules, Only, top_k
+from widenet.predict.top_k import Limit, Only, Rules, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -127,12 +129,12 @@ def shown(found):
 def test_limits_give_the_list_of_a_search_through_all_units(network, seed):
     random = np.random.default_rng(seed)
     weights = torch.from_numpy(random.random(WIDTH).astype(np.float32)) if seed % 2 else None
-    allowed = Filter(torch.from_numpy(random.random(WIDTH) < 0.3), weights)
+    allowed = Rules(torch.from_numpy(random.random(WIDTH) < 0.3), weights)
     limits = random_lists(random) if seed > 4 else random_limits(random)
     fields, k = {"items": BATCH}, int(random.integers(1, 60))
     scores, ranked = top_k(network, fields, "out", WIDTH, BATCH, allowed)
-    rules = ListRules([limit(*each) for each in limits])
-    found = top_k(network, fields, "out", k, BATCH, allowed, rules=rules)
+    rules = replace(allowed, limits=[limit(*each) for each in limits])
+    found = top_k(network, fields, "out", k, BATCH, rules)
     assert shown(found) == [greedy(row, k, limits) for row in ranked.tolist()]
     for row, units, own in zip(ranked.tolist(), found[1].tolist(), range(NUM), strict=True):
         score_of = dict(zip(row, scores[own].tolist(), strict=True))
@@ -145,7 +147,7 @@ def test_an_output_straight_on_the_items_has_limits_too(monkeypatch):
     monkeypatch.setattr(module, "_COUNTS", 9 * 11)
     network, limits = made_of([LAYERS[0], LAYERS[2]], 3), [(np.arange(WIDTH) % 10, 2)]
     _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
-    found = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=ListRules([limit(*limits[0])]))
+    found = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=Rules(limits=[limit(*limits[0])]))
     assert shown(found) == [greedy(row, 12, limits) for row in ranked.tolist()]
 
 
@@ -154,13 +156,13 @@ def test_equal_scores_are_taken_from_the_lower_unit_on(network):
         for part in weight.parts.values():
             part.weight.zero_()
     categories = np.arange(WIDTH) // 10
-    rules = ListRules([limit(categories, 2)])
+    rules = Rules(limits=[limit(categories, 2)])
     found = top_k(network, {"items": BATCH}, "out", 7, rules=rules)
     assert shown(found) == [[0, 1, 10, 11, 20, 21, 30]] * NUM
 
 
 def test_a_list_that_cannot_be_filled_ends_early(network):
-    rules = ListRules([limit(np.arange(WIDTH) % 2, 3)])
+    rules = Rules(limits=[limit(np.arange(WIDTH) % 2, 3)])
     found = top_k(network, {"items": BATCH}, "out", 50, rules=rules)
     assert [len(row) for row in shown(found)] == [6] * NUM
 
@@ -168,7 +170,7 @@ def test_a_list_that_cannot_be_filled_ends_early(network):
 def test_lists_do_not_depend_on_the_batch_or_on_how_many_are_sought_together(network, monkeypatch):
     random = np.random.default_rng(1)
     for diversity in (0.0, 0.4):
-        rules = ListRules([limit(*each) for each in random_limits(random)], diversity)
+        rules = Rules(limits=[limit(*each) for each in random_limits(random)], diversity=diversity)
         together = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=rules)
         monkeypatch.setattr(module, "_COUNTS", 200)
         monkeypatch.setattr(module, "_VECTOR_NUMBERS", 3_000)
@@ -188,7 +190,7 @@ def test_units_to_choose_from_keep_their_limits(network):
     limits, some = random_limits(random), sorted(random.choice(WIDTH, 60, replace=False).tolist())
     only = Only(SparseBatch.from_lists([some] * NUM), torch.arange(NUM) % 2 == 0)
     _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, None, None, only=only)
-    rules = ListRules([limit(*each) for each in limits])
+    rules = Rules(limits=[limit(*each) for each in limits])
     found = top_k(network, {"items": BATCH}, "out", 20, rules=rules, only=only)
     assert shown(found) == [greedy(row, 20, limits) for row in ranked.tolist()]
 
@@ -204,7 +206,10 @@ def test_diversity_is_maximal_marginal_relevance_in_float64(network, diversity, 
         vectors[shard :: weight.shards.count] = part.weight.detach().numpy()
     unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = (unit_vectors @ unit_vectors.T).tolist()
-    rules, k = ListRules([limit(*each) for each in limits], diversity), int(random.integers(10, 20))
+    rules, k = (
+        Rules(limits=[limit(*each) for each in limits], diversity=diversity),
+        int(random.integers(10, 20)),
+    )
     scores, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
     expected = [
         marginal(own.tolist(), row, k, limits, diversity, cosines)
@@ -217,4 +222,4 @@ def test_diversity_is_maximal_marginal_relevance_in_float64(network, diversity, 
 
 def test_no_rule_is_the_plain_ranking(network):
     plain = top_k(network, {"items": BATCH}, "out", 9, BATCH)
-    assert all(map(torch.equal, top_k(network, {"items": BATCH}, "out", 9, BATCH, rules=ListRules()), plain))
+    assert all(map(torch.equal, top_k(network, {"items": BATCH}, "out", 9, BATCH, rules=Rules()), plain))

@@ -8,7 +8,7 @@ import torch
 from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.predict import top_k
-from widenet.predict.top_k import Filter, Only, Tiles
+from widenet.predict.top_k import Only, Rules, Tiles
 from widenet.runs.made_of import put_in_8_bits
 from widenet.sparse import SparseBatch
 
@@ -24,8 +24,8 @@ EXCLUDED = SparseBatch.from_lists([[(700 * unit + e) % WIDTH for unit in range(e
 RULES = {
     "none": {},
     "excluded": {"excluded": EXCLUDED},
-    "banned": {"allowed": Filter(torch.arange(WIDTH) % 3 == 0)},
-    "both": {"excluded": EXCLUDED, "allowed": Filter(torch.arange(WIDTH) % 3 == 0)},
+    "banned": {"rules": Rules(torch.arange(WIDTH) % 3 == 0)},
+    "both": {"excluded": EXCLUDED, "rules": Rules(torch.arange(WIDTH) % 3 == 0)},
     "no scores": {"scores": False},
 }
 CASES = sorted({*product(["softmax"], RULES), *product(NETWORKS, ["both"])})

@@ -12,7 +12,7 @@ from widenet.model.storage import Scratch, put_rows
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS, as_slice
-from widenet.predict.top_k import Filter, layer_values, top_k
+from widenet.predict.top_k import Rules, layer_values, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -127,12 +127,12 @@ def test_they_are_the_best_of_a_dense_network_under_every_activation_and_filter(
     excluded = EXCLUDED if filtered in ("excluded", "all") else None
     banned = [2, 3, 77, 155] if filtered in ("banned", "all") else []
     weights = np.linspace(0.5, 2, WIDTH) if filtered in ("weights", "all") else None
-    allowed = Filter(
+    rules = Rules(
         torch.isin(torch.arange(WIDTH), torch.tensor(banned)) if banned else None,
         None if weights is None else torch.tensor(weights, dtype=torch.float32),
     )
     found = top_k(
-        built, {"history": BATCH}, "out", 7, SparseBatch.from_lists(excluded) if excluded else None, allowed
+        built, {"history": BATCH}, "out", 7, SparseBatch.from_lists(excluded) if excluded else None, rules
     )
     assert found[0].dtype == torch.float32
     assert_same(found, ranked(scores_of(built, activation), 7, excluded, banned, weights))
@@ -223,8 +223,8 @@ def test_of_equal_scores_the_lower_unit_comes_first(activation, weighted):
         part.weight.zero_()
         units = torch.tensor(built.wide["out"].shards.units(shard))
         built.wide["out bias"].parts[shard].weight.copy_(1.0 + units % 2)
-    allowed = Filter(weight_L=torch.ones(WIDTH)) if weighted else None
-    units = top_k(built, {"history": BATCH}, "out", 90, SparseBatch.from_lists([[1, 5]] * 5), allowed)[1]
+    rules = Rules(weight_L=torch.ones(WIDTH)) if weighted else None
+    units = top_k(built, {"history": BATCH}, "out", 90, SparseBatch.from_lists([[1, 5]] * 5), rules)[1]
     assert (
         units.tolist()
         == [[unit for unit in range(1, WIDTH, 2) if unit not in (1, 5)] + list(range(0, 28, 2))] * 5

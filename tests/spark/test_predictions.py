@@ -61,7 +61,7 @@ def by_command(run, table, tmp_path, words, options):
 
     dataset = widenet.ingest(table, tmp_path / "ds", vocabulary=run, **words)
     blocks = widenet.Model.load(run, "cpu").predict(dataset, **options)
-    tables = [table_of(block.users, block.counts, block.items, block.scores) for block in blocks]
+    tables = [*map(table_of, blocks)]
     return [
         tuple(row.values())
         for row in pa.concat_tables(tables)

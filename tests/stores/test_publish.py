@@ -14,7 +14,7 @@ from tests.mistakes import mistake
 from tests.stores.servers import S3, Azure, Google, in_every_store
 from widenet.data.writer import publication
 from widenet.errors import DataError, OptionError, StoreError
-from widenet.predict.files import open_results
+from widenet.predict.files import Block, open_results
 from widenet.stores.arrow import _PIECE_BYTES
 from widenet.stores.azure import _BLOCK_BYTES, _WHOLE_BYTES
 from widenet.stores.bucket import Bucket
@@ -137,7 +137,8 @@ def test_a_failed_upload_keeps_the_finished_dataset_and_is_repeated_from_what_is
 def test_predictions_appear_under_their_name(store, tmp_path):
     for place in (tmp_path / "a.csv", store.uri("out/a.csv")):
         with open_results(Path(place)) as results:
-            results.write(["u"], np.array([1]), ["i"], np.array([0.5], np.float32))
+            units = np.zeros(1, np.int64)
+            results.write(Block(["u"], np.array([1]), ["i"], np.array([0.5], np.float32), units))
     assert store.read("out/a.csv") == (tmp_path / "a.csv").read_bytes()
     with (
         mistake(OptionError, place="a.csv"),

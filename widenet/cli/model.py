@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from widenet.metrics.ranking import Metrics
-    from widenet.predict.files import Writer
-    from widenet.predict.restrictions import Block
+    from widenet.predict.files import Block, Writer
 
 
 Ks = Annotated[
@@ -202,7 +201,7 @@ def _write(blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", 
     total = 0
     with opened as results, counting("predicting", num_users) as advance:
         for block in blocks:
-            results.write(block.users, block.counts, block.items, block.scores)
+            results.write(block)
             advance(len(block.users))
             total += len(block.items)
     return total

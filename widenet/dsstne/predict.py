@@ -16,7 +16,7 @@ from widenet.errors import DataError, OptionError, nearest
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader
 from widenet.predict.restrictions import rows_a_block
-from widenet.predict.top_k import Filter, layer_values, top_k
+from widenet.predict.top_k import Rules, layer_values, top_k
 from widenet.regular_files import check_regular
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
@@ -131,7 +131,7 @@ class _Predictor:
     ) -> None:
         self.network, self.field, self.output, self.items = model.network, field, output, items
         self.k, self.score_format = min(k, len(items)), score_format
-        self.allowed = Filter().within(len(items), self.network.outputs[output])
+        self.rules = Rules().within(len(items), self.network.outputs[output])
 
     def best(
         self, samples: Mapping[str, "array[int]"], batch_size: int, factors: Mapping[str, dict[int, float]]
@@ -150,7 +150,7 @@ class _Predictor:
             multipliers = _multipliers(rows) if has_factors else None
             fields = {self.field: batch}
             scores_EK, units_EK = top_k(
-                self.network, fields, self.output, self.k, hidden, self.allowed, factors=multipliers
+                self.network, fields, self.output, self.k, hidden, self.rules, factors=multipliers
             )
             for name, scores, units in zip(names, scores_EK.tolist(), units_EK.tolist(), strict=True):
                 entries = (

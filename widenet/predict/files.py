@@ -2,16 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from widenet.arguments import check_choice
 from widenet.errors import DataError, OptionError
@@ -34,8 +34,24 @@ _BEGINNING = re.compile(
 )
 """How CSV, JSON lines and DSSTNE text begin; without users, some of them are empty."""
 
-Strings: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
-"""Names: a list, or an Arrow array of strings."""
+
+@dataclass(frozen=True)
+class Block:
+    """R recommendations of E users, user by user, best first.
+
+    Attributes:
+        users: E names.
+        counts: Number of recommendations of each user, int64 [E].
+        items: R ids.
+        scores: float32 [R].
+        units: The items' units, int64 [R].
+    """
+
+    users: list[str]
+    counts: np.ndarray
+    items: list[str]
+    scores: np.ndarray
+    units: np.ndarray
 
 
 class Writer:
@@ -49,21 +65,13 @@ class Writer:
         elif file_format == "csv":
             file.write(f"{','.join(SCHEMA.names)}\n".encode())
 
-    def write(
-        self, users: Strings, counts: NDArray[np.int64], items: Strings, scores: NDArray[np.float32]
-    ) -> None:
-        """Append R recommendations of E users.
-
-        Args:
-            users: E names.
-            counts: Number of recommendations of each user, int64 [E]; may be 0.
-            items: R names, user by user, best first.
-            scores: float32 [R], finite.
+    def write(self, block: Block) -> None:
+        """Append a block of recommendations.
 
         Raises:
             DataError: A score is not finite, or the format cannot hold a name.
         """
-        table = table_of(users, counts, items, scores)
+        table = table_of(block)
         bad = table.filter(pc.invert(pc.is_finite(table["score"]))).slice(0, 1).to_pylist()
         if bad:
             [row] = bad
@@ -72,7 +80,7 @@ class Writer:
                 place=self._path,
             )
         if self._render is not None:
-            self._file.write(self._render(self._path, _strings(users), counts, table).encode())
+            self._file.write(self._render(self._path, block, table).encode())
             return
         self._pending.append(table)
         num_rows = sum(map(len, self._pending))
@@ -158,28 +166,17 @@ def _is_of_recommendations(path: Path) -> bool:
     return _BEGINNING.match(head) is not None
 
 
-def table_of(
-    users: Strings, counts: NDArray[np.int64], items: Strings, scores: NDArray[np.float32]
-) -> pa.Table:
-    """The columns of SCHEMA for the arguments of `Writer.write`."""
-    assert len(users) == len(counts), "one count for each user"
-    assert len(items) == len(scores) == counts.sum(), "one score for each item, as many as counted"
-    starts = np.repeat(np.cumsum(counts) - counts, counts)
-    owners = pa.array(np.repeat(np.arange(len(counts), dtype=np.int64), counts))
-    ranks = pa.array(np.arange(1, len(items) + 1) - starts, pa.int32())
-    columns = [_strings(users).take(owners), _strings(items), pa.array(scores, pa.float32()), ranks]
+def table_of(block: Block) -> pa.Table:
+    """The recommendations of a block, with the columns of SCHEMA."""
+    starts = np.repeat(np.cumsum(block.counts) - block.counts, block.counts)
+    owners = pa.array(np.repeat(np.arange(len(block.counts)), block.counts))
+    ranks = pa.array(np.arange(1, len(block.items) + 1) - starts, pa.int32())
+    users, items = (pa.array(names, pa.string()) for names in (block.users, block.items))
+    columns = [users.take(owners), items, pa.array(block.scores, pa.float32()), ranks]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def _strings(names: Strings) -> pa.StringArray:
-    array = names if isinstance(names, pa.Array | pa.ChunkedArray) else pa.array(names, pa.string())
-    array = pa.chunked_array([array] if isinstance(array, pa.Array) else array.chunks, array.type)
-    array = array.cast(pa.string()).combine_chunks()
-    assert array.null_count == 0, "every user and item has a name"
-    return array
-
-
-def _csv(_path: Path, _users: pa.StringArray, _counts: NDArray[np.int64], table: pa.Table) -> str:
+def _csv(_path: Path, _block: Block, table: pa.Table) -> str:
     """Format recommendations as CSV: RFC 4180, except that a line ends with a lone line feed.
 
     Names with a comma, a quote or a line break are quoted.
@@ -196,7 +193,7 @@ def _csv(_path: Path, _users: pa.StringArray, _counts: NDArray[np.int64], table:
     return "".join([f"{line}\n" for line in pc.binary_join_element_wise(*names, *numbers, ",").to_pylist()])
 
 
-def _json_lines(_path: Path, users: pa.StringArray, counts: NDArray[np.int64], table: pa.Table) -> str:
+def _json_lines(_path: Path, block: Block, table: pa.Table) -> str:
     """Format recommendations as a line for each user: {"user": ..., "items": [{"item": ..., "score": ...}]}.
 
     Scores have as many digits as float32 needs.
@@ -205,11 +202,11 @@ def _json_lines(_path: Path, users: pa.StringArray, counts: NDArray[np.int64], t
     parts = [f'{{"item": {json.dumps(item)}, "score": {score}}}' for item, score in pairs]
     return "".join(
         f'{{"user": {json.dumps(user)}, "items": [{", ".join(own)}]}}\n'
-        for user, own in _by_user(users, counts, parts)
+        for user, own in _by_user(block, parts)
     )
 
 
-def _dsstne(path: Path, users: pa.StringArray, counts: NDArray[np.int64], table: pa.Table) -> str:
+def _dsstne(path: Path, block: Block, table: pa.Table) -> str:
     """Format recommendations as DSSTNE does: user, tab, and "item,score:" with three decimals for each item.
 
     Its readers split a line at the first tab, then at colons, then at commas. So these characters and line
@@ -219,7 +216,7 @@ def _dsstne(path: Path, users: pa.StringArray, counts: NDArray[np.int64], table:
         DataError: A name has such a character.
     """
     for kind, names, pattern, characters in (
-        ("a user", users, "[\t\r\n]", "a tab or a line break"),
+        ("a user", pa.array(block.users, pa.string()), "[\t\r\n]", "a tab or a line break"),
         ("an item", table["item"], "[\t\r\n:,]", "a tab, a line break, a colon or a comma"),
     ):
         bad = names.filter(pc.match_substring_regex(names, pattern)).slice(0, 1).to_pylist()
@@ -228,19 +225,17 @@ def _dsstne(path: Path, users: pa.StringArray, counts: NDArray[np.int64], table:
             raise DataError(rule, place=path, value=json.dumps(bad[0]))
     pairs = zip(table["item"].to_pylist(), table["score"].to_pylist(), strict=True)
     parts = [f"{item},{score:4.3f}:" for item, score in pairs]
-    return "".join(f"{user}\t{''.join(own)}\n" for user, own in _by_user(users, counts, parts))
+    return "".join(f"{user}\t{''.join(own)}\n" for user, own in _by_user(block, parts))
 
 
-def _by_user(
-    users: pa.StringArray, counts: NDArray[np.int64], parts: list[str]
-) -> Iterator[tuple[str, list[str]]]:
+def _by_user(block: Block, parts: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield each user's name with the own share of the R parts."""
-    stops = np.cumsum(counts)
-    for user, start, stop in zip(users.to_pylist(), stops - counts, stops, strict=True):
+    stops = np.cumsum(block.counts)
+    for user, start, stop in zip(block.users, stops - block.counts, stops, strict=True):
         yield user, parts[start:stop]
 
 
-_FORMATS: dict[str, Callable[[Path, pa.StringArray, NDArray[np.int64], pa.Table], str] | None] = {
+_FORMATS: dict[str, Callable[[Path, Block, pa.Table], str] | None] = {
     "parquet": None,
     "csv": _csv,
     "jsonl": _json_lines,

@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from numbers import Integral, Real
 from os import PathLike
@@ -23,7 +23,8 @@ from widenet.model.activations import is_signed
 from widenet.model.network import Network
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.tiles import RANKED_TOGETHER
-from widenet.predict.top_k import Filter, Limit, ListRules, Only, joined, top_k
+from widenet.predict.files import Block
+from widenet.predict.top_k import Limit, Only, Rules, joined, top_k
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
@@ -131,43 +132,6 @@ def ordered_history(
     last_position = {index: position for position, index in enumerate(indices)}
     distinct = sorted(last_position)
     return distinct, [numbers[last_position[index]] for index in distinct]
-
-
-def filter_of(
-    output: OutputLayer,
-    width: int,
-    vocabulary: Vocabulary,
-    notes: list[str],
-    never: Ids | None = None,
-    only: Ids | None = None,
-    weights: Weights | None = None,
-) -> Filter:
-    """Make the filter of an output for everybody; its tensors lie in the host's memory.
-
-    Ids that the vocabulary lacks have no effect.
-
-    Args:
-        output: The output.
-        width: Number of its units.
-        vocabulary: The names of its items.
-        notes: Sentences about unknown ids, out.
-        never: Items that are recommended to no one.
-        only: The only items that are recommended.
-        weights: Factors on scores.
-
-    Raises:
-        DataError: A file cannot be read, all ids of one are unknown, or a weight is wrong.
-        FitError: The scores may be negative, so that factors make no sense.
-    """
-    allowed = Filter()
-    if weights is not None:
-        check_weighable(output)
-        allowed = Filter(weight_L=read_weights(weights, vocabulary, width, notes))
-    if never is not None:
-        allowed = allowed.without(read_ids("never", never, vocabulary, width, notes))
-    if only is not None:
-        allowed = allowed.without(~read_ids("only", only, vocabulary, width, notes))
-    return allowed
 
 
 def check_weighable(output: OutputLayer) -> None:
@@ -377,27 +341,55 @@ def _units(place: str, items: Sequence[str], vocabulary: Vocabulary, notes: list
 def rules_of(
     output: OutputLayer,
     width: int,
+    vocabulary: Vocabulary,
     attributes: Attributes | None,
-    at_most: Mapping[str, int] | None,
-    diversity: float,
-) -> ListRules:
-    """Make the rules for the lists of an output; its tensors lie in the host's memory.
+    notes: list[str],
+    *,
+    never: Ids | None = None,
+    only: Ids | None = None,
+    weights: Weights | None = None,
+    where: Mapping[str, Any] | None = None,
+    at_most: Mapping[str, int] | None = None,
+    diversity: float = 0.0,
+) -> Rules:
+    """Make the rules of an output for everybody; its tensors lie in the host's memory.
+
+    Ids that the vocabulary lacks have no effect.
 
     Args:
         output: The output.
         width: Number of its units.
-        attributes: The attributes of its items, if they have any.
+        vocabulary: The names of its items.
+        attributes: Their attributes, if they have any.
+        notes: Sentences about unknown ids, out.
+        never: Items that are recommended to no one.
+        only: The only items that are recommended.
+        weights: Factors on scores.
+        where: Conditions on the attributes of items that are recommended.
         at_most: The largest number of items of one category, by attribute.
         diversity: Weight of the similarity to items before, in [0, 1].
 
     Raises:
-        FitError: The items have no attributes, or the output has no vectors to compare.
+        DataError: A file cannot be read, all ids of one are unknown, or a weight is wrong.
+        FitError: The scores may be negative, so that factors make no sense, the items have no attributes, or
+            the output has no vectors to compare.
         OptionError: A rule is wrong, or names an unknown attribute.
     """
     if not 0 <= diversity <= 1:
         raise OptionError("must be 0 to 1", option="diversity", value=diversity)
     if diversity and output.weightless:
         raise FitError(f'compares vectors, which output "{output.name}" does not have', option="diversity")
+    rules = Rules(diversity=diversity)
+    if weights is not None:
+        check_weighable(output)
+        rules = replace(rules, weight_L=read_weights(weights, vocabulary, width, notes))
+    if never is not None:
+        rules = rules.without(read_ids("never", never, vocabulary, width, notes))
+    if only is not None:
+        rules = rules.without(~read_ids("only", only, vocabulary, width, notes))
+    if where:
+        fulfilled = existing(attributes, "where").matching(where)
+        rules = rules.without(torch.from_numpy(~np.pad(fulfilled, (0, width - len(fulfilled)))))
     limits: list[Limit] = []
     for name, most in (at_most or {}).items():
         if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
@@ -407,20 +399,7 @@ def rules_of(
         categories, number = existing(attributes, "at_most").categories(name)
         category_LM = np.pad(categories, ((0, width - len(categories)), (0, 0)), constant_values=number - 1)
         limits.append(Limit(torch.from_numpy(category_LM), number, most))
-    return ListRules(limits, diversity)
-
-
-def banned_by(width: int, attributes: Attributes | None, where: Mapping[str, Any] | None) -> Tensor | None:
-    """Return which of so many units do not fulfil the conditions `where`, bool [L]; None without a condition.
-
-    Raises:
-        FitError: The items have no attributes.
-        OptionError: A condition is wrong, or names an unknown attribute.
-    """
-    if not where:
-        return None
-    fulfilled = existing(attributes, "where").matching(where)
-    return torch.from_numpy(~np.pad(fulfilled, (0, width - len(fulfilled))))
+    return replace(rules, limits=limits)
 
 
 def existing(attributes: Attributes | None, option: str) -> Attributes:
@@ -495,7 +474,7 @@ class Histories:
         k: int,
         *,
         exclude_seen: bool = True,
-        allowed: Filter | None = None,
+        rules: Rules | None = None,
         scores: bool = True,
     ) -> tuple[Tensor, Tensor]:
         """Return scores and units [E, K] of the k best for some examples; see `top_k`.
@@ -505,31 +484,12 @@ class Histories:
             rows: The examples' rows in the dataset, int64 [E].
             k: Number of units.
             exclude_seen: Whether to leave out the units that an example is known to have.
-            allowed: Filter for all examples.
+            rules: Rules for all examples.
             scores: As for `top_k`.
         """
         seen, wide = self.seen(output, rows) if exclude_seen else None, self.network.outputs[output]
-        allowed = (allowed or Filter()).within(self.dataset.field(wide.spec.field).width, wide)
-        return top_k(self.network, self.fields(rows), output, k, seen, allowed, scores)
-
-
-@dataclass(frozen=True)
-class Block:
-    """R recommendations of E users, user by user, best first.
-
-    Attributes:
-        users: E names.
-        counts: Number of recommendations of each user, int64 [E].
-        items: R ids.
-        scores: float32 [R].
-        units: The items' units, int64 [R].
-    """
-
-    users: list[str]
-    counts: np.ndarray
-    items: list[str]
-    scores: np.ndarray
-    units: np.ndarray
+        rules = (rules or Rules()).within(self.dataset.field(wide.spec.field).width, wide)
+        return top_k(self.network, self.fields(rows), output, k, seen, rules, scores)
 
 
 @dataclass(frozen=True)
@@ -537,14 +497,12 @@ class Restrictions:
     """Which items of an output may be recommended, in the host's memory.
 
     Attributes:
-        allowed: Filter for everybody.
-        rules: Rules for each list.
+        rules: Rules for everybody.
         never_for: Items that single users must not be shown.
         only_for: The only items that single users may be shown.
     """
 
-    allowed: Filter = field(default_factory=Filter)
-    rules: ListRules = field(default_factory=ListRules)
+    rules: Rules = field(default_factory=Rules)
     never_for: PerUser | None = None
     only_for: PerUser | None = None
 
@@ -577,8 +535,8 @@ class Restrictions:
             never = self.never_for.of(users)
             seen = never if seen is None else joined(seen, never)
         only = None if self.only_for is None else self.only_for.only(users)
-        allowed = self.allowed.to(network.device).within(len(names), network.outputs[output])
-        scores_EK, units_EK = top_k(network, fields, output, k, seen, allowed, only=only, rules=self.rules)
+        rules = self.rules.to(network.device).within(len(names), network.outputs[output])
+        scores_EK, units_EK = top_k(network, fields, output, k, seen, rules, only=only)
         kept_EK = units_EK >= 0
         units, scores = units_EK[kept_EK].cpu().numpy(), scores_EK[kept_EK].cpu().to(torch.float32).numpy()
         return Block(users, kept_EK.sum(dim=1).cpu().numpy(), names.ids(units), scores, units)

@@ -21,7 +21,7 @@ from widenet.model.preparation import Values
 from widenet.model.wide_loss import RowSum, divided, over_shards
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
 from widenet.predict.terms import Term, of_entries, of_units, terms_of
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, from_rows
 from widenet.spec.activations import ROW_WISE
 
 _DEEPER, _LEAST_POOL = 5, 100
@@ -193,36 +193,6 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
 
 
 @dataclass(frozen=True)
-class Filter:
-    """Units to leave out and factors on scores, for all examples.
-
-    Attributes:
-        banned_L: Units that no one is shown, bool [L].
-        weight_L: Factors on the scores, float32 [L], at least 0; a unit of weight 0 is shown to no one.
-    """
-
-    banned_L: Tensor | None = None
-    weight_L: Tensor | None = None
-
-    def to(self, device: torch.device) -> "Filter":
-        """The filter on another device."""
-        moved = (None if each is None else each.to(device) for each in (self.banned_L, self.weight_L))
-        return Filter(*moved)
-
-    def within(self, num_units: int, output: WideOutput) -> "Filter":
-        """This filter without the units from `num_units` on, which the output reserves for new features."""
-        if num_units >= output.width:
-            return self
-        return self.without(torch.arange(output.width, device=output.weight.device) >= num_units)
-
-    def without(self, banned_L: Tensor | None) -> "Filter":
-        """This filter without further units, bool [L]."""
-        if banned_L is None:
-            return self
-        return Filter(banned_L if self.banned_L is None else banned_L | self.banned_L, self.weight_L)
-
-
-@dataclass(frozen=True)
 class Only:
     """Units to choose from, for some examples of a batch.
 
@@ -256,19 +226,40 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class ListRules:
-    """Rules that the items of a list fulfil together.
+class Rules:
+    """Which units the lists of all examples may have, and what the units of a list fulfil together.
 
     Attributes:
+        banned_L: Units that no one is shown, bool [L].
+        weight_L: Factors on the scores, float32 [L], at least 0; a unit of weight 0 is shown to no one.
         limits: Limits of categories.
-        diversity: Weight of the similarity to items before, in [0, 1]; 0 ranks by score alone.
+        diversity: Weight of the similarity to units before, in [0, 1]; 0 ranks by score alone.
     """
 
+    banned_L: Tensor | None = None
+    weight_L: Tensor | None = None
     limits: Sequence[Limit] = ()
     diversity: float = 0.0
 
-    def __bool__(self) -> bool:
-        """Whether there is a rule."""
+    def to(self, device: torch.device) -> "Rules":
+        """The rules on another device, but for the limits."""
+        both = self.banned_L, self.weight_L
+        banned_L, weight_L = (None if each is None else each.to(device) for each in both)
+        return replace(self, banned_L=banned_L, weight_L=weight_L)
+
+    def within(self, num_units: int, output: WideOutput) -> "Rules":
+        """These rules without the units from `num_units` on, which the output reserves for new features."""
+        if num_units >= output.width:
+            return self
+        return self.without(torch.arange(output.width, device=output.weight.device) >= num_units)
+
+    def without(self, banned_L: Tensor) -> "Rules":
+        """These rules without further units, bool [L]."""
+        return replace(self, banned_L=banned_L if self.banned_L is None else banned_L | self.banned_L)
+
+    @property
+    def are_of_lists(self) -> bool:
+        """Whether a unit's place depends on the units before it."""
         return bool(self.limits) or self.diversity > 0
 
     def pool(self, k: int) -> int:
@@ -292,15 +283,14 @@ def top_k(
     output_name: str,
     k: int,
     excluded: SparseBatch | None = None,
-    allowed: Filter | None = None,
+    rules: Rules | None = None,
     scores: bool = True,
     factors: SparseBatch | None = None,
     only: Only | None = None,
-    rules: ListRules | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the k best units of an output for every example of a batch, best first, under rules for a list.
+    """Return the k best units of an output for every example of a batch, best first, under rules.
 
-    A score is an activation, times the filter's weight, times the factor. Of units with equal scores, the
+    A score is an activation, times the unit's weight, times the factor. Of units with equal scores, the
     lower one comes first. An example's scores have the same bits in every batch.
 
     Limits: from the best unit on, every unit is taken whose categories all have fewer than their largest
@@ -318,21 +308,20 @@ def top_k(
         output_name: Name of the output.
         k: Number of units.
         excluded: Units to leave out, example by example.
-        allowed: Filter for all examples.
-        scores: If False and without rules, logits may be returned instead of scores if they give the same
-            ranking. This is much faster for a softmax.
+        rules: The rules for all examples.
+        scores: If False and without rules of lists, logits may be returned instead of scores if they give the
+            same ranking. This is much faster for a softmax.
         factors: Factors on the scores of some units, example by example, each unit at most once; 0 leaves a
             unit out.
         only: Units to choose from, for some examples.
-        rules: The rules.
 
     Returns:
         Scores float32 [E, K] and units int64 [E, K], K = min(k, width). Missing entries are -inf and -1.
     """
     with torch.no_grad():
-        tiles = Tiles.of_batch(network, fields, output_name)
-        if not rules:
-            return ranked(tiles, k, excluded, allowed, scores, factors, only)
+        tiles, rules = Tiles.of_batch(network, fields, output_name), rules or Rules()
+        if not rules.are_of_lists:
+            return ranked(tiles, k, excluded, rules, scores, factors, only)
         k = min(k, tiles.output.width)
         most = [tiles.num, *(_COUNTS // limit.num_categories for limit in rules.limits)]
         if rules.diversity:
@@ -342,7 +331,6 @@ def top_k(
                 tiles.of_rows(rows),
                 k,
                 rules,
-                allowed,
                 _taken(excluded, rows),
                 _taken(factors, rows),
                 None if only is None else only.take(rows),
@@ -357,23 +345,23 @@ def ranked(
     tiles: Tiles,
     k: int,
     excluded: SparseBatch | None = None,
-    allowed: Filter | None = None,
+    rules: Rules | None = None,
     scores: bool = True,
     factors: SparseBatch | None = None,
     only: Only | None = None,
     terms: Sequence[Term] = (),
 ) -> tuple[Tensor, Tensor]:
-    """As `top_k`, for tiles that are there already; `terms` change the scores, too."""
-    output, allowed, k = tiles.output, allowed or Filter(), min(k, tiles.output.width)
-    by_logit = allowed.weight_L is None and factors is None and rises(tiles.activation)
+    """As `top_k` without rules of lists, for tiles that are there already; `terms` change the scores, too."""
+    output, rules, k = tiles.output, rules or Rules(), min(k, tiles.output.width)
+    by_logit = rules.weight_L is None and factors is None and rises(tiles.activation)
     total_E1 = None if by_logit else tiles.total()
     # The divisors are summed up on the way if they do not change the order.
     adds_up = by_logit and scores and tiles.activation.kind in ROW_WISE
     whole = tiles.whole(adds_up) if by_logit and only is None and not terms else None
     if whole is not None:
-        keys, sums = _swept(tiles, whole, k, excluded, allowed.banned_L, adds_up)
+        keys, sums = _swept(tiles, whole, k, excluded, rules.banned_L, adds_up)
     else:
-        terms = [*_terms(output, excluded, allowed, factors, only), *terms]
+        terms = [*_terms(output, excluded, rules, factors, only), *terms]
         floor_E = torch.full((tiles.num,), -torch.inf, device=tiles.direct_EH.device)
 
         def search(shard: int) -> tuple[Tensor, RowSum]:
@@ -404,21 +392,21 @@ def ranked(
 def _terms(
     output: WideOutput,
     excluded: SparseBatch | None,
-    allowed: Filter,
+    rules: Rules,
     factors: SparseBatch | None,
     only: Only | None,
 ) -> Iterator[Term]:
     """Yield the terms of what some examples may not have, and of factors on scores."""
-    if allowed.weight_L is not None:
-        yield of_units(output, allowed.weight_L, _weighed)
+    if rules.weight_L is not None:
+        yield of_units(output, rules.weight_L, _weighed)
     if factors is not None:
         yield of_entries(output, factors, _weighed)
     if only is not None:
         yield of_entries(output, only.units, lambda scores, _: scores, only.listed_E)
     if excluded is not None:
         yield of_entries(output, excluded, lambda scores, _: torch.full_like(scores, -torch.inf))
-    if allowed.banned_L is not None:
-        yield of_units(output, allowed.banned_L, lambda scores, at: scores.masked_fill_(at, -torch.inf))
+    if rules.banned_L is not None:
+        yield of_units(output, rules.banned_L, lambda scores, at: scores.masked_fill_(at, -torch.inf))
 
 
 def _weighed(scores: Tensor, factors: Tensor) -> Tensor:
@@ -466,8 +454,7 @@ def _taken(batch: SparseBatch | None, rows: Tensor) -> SparseBatch | None:
 def _lists(
     tiles: Tiles,
     k: int,
-    rules: ListRules,
-    allowed: Filter | None,
+    rules: Rules,
     excluded: SparseBatch | None,
     factors: SparseBatch | None,
     only: Only | None,
@@ -479,27 +466,26 @@ def _lists(
     counts = [np.zeros((tiles.num, limit.num_categories), np.int32) for limit in rules.limits]
     while len(pending):
         own, before = torch.from_numpy(pending), number_E[pending]
-        hidden = SparseBatch.from_lists([row[row >= 0].tolist() for row in units_Ek[pending]])
+        hidden = from_rows([row[row >= 0].tolist() for row in units_Ek[pending]])
         found = ranked(
             tiles.of_rows(own),
             rules.pool(k),
             hidden if excluded is None else joined(excluded.take(own), hidden),
-            allowed,
+            rules,
             factors=_taken(factors, own),
             only=None if only is None else only.take(own),
             terms=[*_closed(tiles, rules, [count[pending] for count in counts])],
         )
         scores_EP, units_EP = (each.cpu().numpy() for each in found)
         open_EP, nearest_EP = units_EP >= 0, np.full(units_EP.shape, -np.inf)
-        relevance_EP = np.broadcast_to(-np.arange(units_EP.shape[1], dtype=np.float64), units_EP.shape)
+        relevance_EP = -np.arange(units_EP.shape[1], dtype=np.float64)[None]
         if rules.diversity:
             relevance_EP = _relevance(scores_EP, open_EP)
             vectors = directions(tiles, np.concatenate([units_EP, units_Ek[pending]], axis=1))
             vectors_EPH = vectors[:, : units_EP.shape[1]]
             for place in range(before.max()):
                 cosine_EP = (vectors_EPH * vectors[:, units_EP.shape[1] + place, None]).sum(axis=-1)
-                is_there_E1 = (before > place)[:, None]
-                np.maximum(nearest_EP, cosine_EP, out=nearest_EP, where=is_there_E1)
+                np.maximum(nearest_EP, cosine_EP, out=nearest_EP, where=(before > place)[:, None])
         while True:
             fits_EP = open_EP & (number_E[pending] < k)[:, None]
             for limit, category_LM, count_EC in zip(rules.limits, categories, counts, strict=True):
@@ -527,7 +513,7 @@ def _lists(
     return torch.from_numpy(scores_Ek), torch.from_numpy(units_Ek)
 
 
-def _closed(tiles: Tiles, rules: ListRules, counts: Sequence[np.ndarray]) -> Iterator[Term]:
+def _closed(tiles: Tiles, rules: Rules, counts: Sequence[np.ndarray]) -> Iterator[Term]:
     """Yield the terms that leave out the units of categories of which lists have the largest number."""
     device = tiles.direct_EH.device
     for limit, count_EC in zip(rules.limits, counts, strict=True):

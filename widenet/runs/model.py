@@ -25,7 +25,8 @@ from widenet.model.optimizers import Optimizer
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader, check_agreement, device_for, exchange_for, join
 from widenet.pictures.html import tag
-from widenet.predict.restrictions import Block, existing, history, known_parts
+from widenet.predict.files import Block
+from widenet.predict.restrictions import existing, history, known_parts
 from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.recommending import (

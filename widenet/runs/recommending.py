@@ -20,17 +20,15 @@ from widenet.knn.neighbours import Measure, Neighbours, Trained, layer_with_vect
 from widenet.late_imports import installed
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
+from widenet.predict.files import Block
 from widenet.predict.restrictions import (
     LARGEST,
-    Block,
     PerUser,
     Restrictions,
-    banned_by,
     check_order,
     checked_items,
     checked_names,
     checked_values,
-    filter_of,
     is_list,
     ordered_history,
     recommendations,
@@ -169,16 +167,16 @@ def restrictions_of(
     """
     names, attributes = run.vocabulary(output.field), run.attributes(output.field)
     width, notes = run.layout.units[output.name], list[str]()
-    allowed = filter_of(output, width, names, notes, arguments.never, arguments.only, arguments.weights)
-    allowed = allowed.without(banned_by(width, attributes, arguments.where))
-    rules = rules_of(output, width, attributes, arguments.at_most, arguments.diversity)
+    options = ("never", "only", "weights", "where", "at_most", "diversity")
+    given = {option: getattr(arguments, option) for option in options}
+    rules = rules_of(output, width, names, attributes, notes, **given)
     never_for, only_for = (
         None if lists is None else PerUser(lists, names, notes, option)
         for option, lists in (("never_for", arguments.never_for), ("only_for", arguments.only_for))
     )
     for note in notes:
         warn_user(note)
-    return Restrictions(allowed, rules, never_for, only_for)
+    return Restrictions(rules, never_for, only_for)
 
 
 def predicted(

@@ -27,7 +27,6 @@ from widenet.model.network import Network
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.restrictions import (
-    banned_by,
     check_weighable,
     checked_values,
     existing,
@@ -39,7 +38,7 @@ from widenet.predict.restrictions import (
     seen_entries,
 )
 from widenet.predict.terms import shares, why_no_shares
-from widenet.predict.top_k import Filter, ListRules, Only, top_k
+from widenet.predict.top_k import Only, Rules, top_k
 from widenet.runs import Model
 from widenet.runs.recommending import (
     check_reads_values,
@@ -385,7 +384,7 @@ _MOST_RULES, _RULES_BYTES = 32, 2**28
 _MOST_VALUES = 100
 """Values of an attribute that are named."""
 _TRIAL_FEATURES = 5
-_NO_RULES = (Filter(), ListRules())
+_NO_RULES = Rules()
 _Pairs = list[tuple[int, float]]
 
 
@@ -405,7 +404,7 @@ class _Row:
     never: Sequence[int] = ()
     only: Sequence[int] | None = None
     is_scored: bool = False
-    rules: tuple[Filter, ListRules] = _NO_RULES
+    rules: Rules = _NO_RULES
     factors: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -431,7 +430,7 @@ class Engine:
     catalogue: Catalogue
     about: About
     _similar: dict[str, Neighbours] = field(default_factory=dict)
-    _rules: dict[bytes, tuple[Filter, ListRules]] = field(default_factory=dict)
+    _rules: dict[bytes, Rules] = field(default_factory=dict)
 
     @classmethod
     def load(
@@ -521,7 +520,7 @@ class Engine:
                     results[place] = self._explained(ask)
                 else:
                     row = self._row(place, ask)
-                    decisive_k = row.k if row.rules[1].diversity else 0
+                    decisive_k = row.k if row.rules.diversity else 0
                     together = id(row.rules), decisive_k, row.part, bool(row.factors)
                     by_rules.setdefault(together, []).append(row)
             except WidenetError as error:
@@ -570,19 +569,26 @@ class Engine:
             raise names_none(name, self.catalogue.vocabulary, next(iter(ids), None))
         return units
 
-    def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:
+    def _rules_of(self, ask: Recommend) -> Rules:
         """Return a request's rules, one object for equal ones; raises WidenetError for wrong ones."""
         if not (ask.at_most or ask.where or ask.diversity):
             return _NO_RULES
         key = msgspec.json.encode((ask.at_most, ask.where, ask.diversity))
         if key not in self._rules:
             output = self.model.network.outputs[self.output]
-            attributes, device = self.model.run.attributes(output.spec.field), self.model.network.device
-            allowed = Filter().without(banned_by(output.width, attributes, ask.where))
-            rules = rules_of(output.spec, output.width, attributes, ask.at_most, ask.diversity)
+            rules = rules_of(
+                output.spec,
+                output.width,
+                self.catalogue.vocabulary,
+                self.catalogue.attributes,
+                [],
+                where=ask.where,
+                at_most=ask.at_most,
+                diversity=ask.diversity,
+            )
             if len(self._rules) >= max(1, min(_MOST_RULES, _RULES_BYTES // (16 * output.width))):
                 self._rules.pop(next(iter(self._rules)))
-            self._rules[key] = allowed.to(device), rules
+            self._rules[key] = rules.to(self.model.network.device)
         return self._rules[key]
 
     def _recommended(self, rows: Sequence[_Row]) -> dict[int, Result]:
@@ -597,7 +603,7 @@ class Engine:
         if any(row.only is not None for row in rows):
             units = from_rows([sorted(set(row.only or ())) for row in rows])
             only = Only(units, torch.tensor([row.only is not None for row in rows]))
-        factors, (allowed, rules) = [row.factors for row in rows], rows[0].rules
+        factors = [row.factors for row in rows]
         network, fields = self.model.network, self.people.batch(people, part)
         scores_EK, units_EK = top_k(
             network,
@@ -605,12 +611,11 @@ class Engine:
             self.output,
             width,
             from_rows(excluded) if any(excluded) else None,
-            allowed.within(len(self.catalogue.vocabulary), network.outputs[self.output]),
+            rows[0].rules.within(len(self.catalogue.vocabulary), network.outputs[self.output]),
             factors=from_rows([[*own] for own in factors], [[*own.values()] for own in factors])
             if any(factors)
             else None,
             only=only,
-            rules=rules,
         )
         are_finite = ((units_EK < 0) | scores_EK.isfinite()).all(dim=1).tolist()
         found: list[_Pairs] = []

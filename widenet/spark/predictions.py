@@ -258,7 +258,7 @@ def _model(run: Path | str, version: str, device: str | None) -> Model:
 
 def _recommended(model: Model, block: pa.Table, field: str, wanted: _Wanted) -> pa.Table:
     """Recommend to the users of a block, together as `widenet predict` does."""
-    lists, ids = block.column(field).chunk(0), block.column("id")
+    lists = block.column(field).chunk(0)
     indices = lists.flatten().to_numpy().astype(np.int64)
     values = None
     if value_column(field) in block.column_names:
@@ -266,8 +266,8 @@ def _recommended(model: Model, block: pa.Table, field: str, wanted: _Wanted) -> 
     batch = SparseBatch(
         torch.tensor(lists.offsets.to_numpy().astype(np.int64)), torch.tensor(indices), values
     )
-    names, users = model.run.vocabulary(field), ids.to_pylist()
+    names, users = model.run.vocabulary(field), block.column("id").to_pylist()
     asked = model.network, {field: batch}, wanted.output, wanted.k, users, names
     with fixed_arithmetic():
         found = wanted.restrictions.block(*asked, batch if wanted.exclude_seen else None)
-    return table_of(ids, found.counts, found.items, found.scores)
+    return table_of(found)
