@@ -24,9 +24,10 @@ from widenet.plan.weights import (
     links_of,
     weights_of,
 )
+from widenet.spec.document import Rules
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Trunk
 from widenet.spec.network import NetworkSpec
-from widenet.spec.rules import Rules, feeding, in_order
+from widenet.spec.rules import feeding, in_order
 from widenet.spec.sequential import AttentionLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.training import TrainingSpec
@@ -263,9 +264,8 @@ def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
         at, name = place_of(spec, layer), layer.field
-        if name not in fields:
-            rule = f'the dataset has no field "{name}".{did_you_mean(name, fields)}'
-            raise FitError(rule, place=at("field"))
+        unknown = f'the dataset has no field "{name}".{did_you_mean(name, fields)}'
+        FitError.refuse(at, ("field", name not in fields, unknown))
         facts = fields[name]
         own = units[layer.name] = facts.width if layer.units == "auto" else layer.units
         rules = _of_input(layer, facts) if isinstance(layer, InputLayer) else _of_output(layer, facts, own)

@@ -248,6 +248,10 @@ class Layout:
         """Return the weight that an output uses, its own or a shared one."""
         return self.weights[self.links[output, ""].weight]
 
+    def outputs_of(self, weight: str) -> list[OutputLayer]:
+        """Return the outputs that use a weight."""
+        return [output for output in self.network.outputs if self.links[output.name, ""].weight == weight]
+
     def newest(self, layer: str) -> int:
         """Return the largest number of positions that a layer's input reads of a sequence; 1 without one."""
         along = self.network.layer(self.along[layer]) if layer in self.along else None

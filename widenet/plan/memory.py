@@ -259,8 +259,7 @@ def _touched_bytes(job: Job, name: str, process: int) -> int:
     weight, layout = job.layout.weights[name], job.layout
     share, inputs = job.num_held(process) / job.training.shards, {layer.name for layer in job.network.inputs}
     read = [source for (_, source), link in layout.links.items() if link.weight == name and source in inputs]
-    sampled = [layer for layer in job.network.outputs if layer.sample is not None]
-    sampled = [layer for layer in sampled if layout.of_output(layer.name) is weight]
+    sampled = [layer for layer in layout.outputs_of(name) if layer.sample is not None]
     touched = sum(job.num_examples * job.entries_of(source) * share for source in read)
     rows = round(touched + sum(job.units_at_work(layer, process) for layer in sampled))
     row_bytes, number_bytes = _row_bytes(job, weight)
@@ -308,8 +307,7 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
             continue
         rows, touched = job.rows(weight, process), _touched_bytes(job, name, process)
         whole, with_state = rows * weight.row_bytes, rows * _row_bytes(job, weight)[0]
-        users = [layer for layer in job.network.outputs if layer.sample is None]
-        users = [layer for layer in users if job.layout.of_output(layer.name) is weight]
+        users = [layer for layer in job.layout.outputs_of(name) if layer.sample is None]
         is_limited = weight.norm_limit is not None and weight.rows_are_features
         is_described = bool(weight.described_by)  # the change of the vectors of attributes moves all rows
         read += whole * (is_limited + is_described + sum(map(job.goes_twice, users)))

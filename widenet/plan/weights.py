@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any
 
 from widenet.errors import FitError, nearest
 from widenet.plan.layout import Key, Layout, Link, Shape, Weight, is_sparse_input, place_of, times
@@ -105,15 +104,9 @@ def weights_of(layout: Layout) -> dict[str, Weight]:
     for layer in (*layout.network.hidden, *layout.network.outputs):
         for (name, source), link in layout.links.items():
             if name == layer.name and link.weight == _own_name(layer, source):
-                weights[link.weight] = _weight(layout, layer, source)
+                is_stepped = any(output.sample is None for output in layout.outputs_of(link.weight))
+                weights[link.weight] = _weight(layout, layer, source, is_stepped)
         weights |= {f"{layer.name}{name}": weight for name, weight in _numbers(layout, layer)}
-    stepped = {
-        layout.links[output.name, ""].weight for output in layout.network.outputs if output.sample is None
-    }
-    weights = {
-        name: replace(weight, by_tiles=not weight.by_columns and (weight.by_tiles or name in stepped))
-        for name, weight in weights.items()
-    }
     for each in layout.network.layers:
         if getattr(each, "described_by", None):
             weights |= _described(layout, each, weights)
@@ -189,33 +182,39 @@ def _with_frozen(layout: Layout, weights: dict[str, Weight]) -> dict[str, Weight
     }
 
 
-def _weight(layout: Layout, layer: Trunk | OutputLayer, source: str) -> Weight:
+def _weight(layout: Layout, layer: Trunk | OutputLayer, source: str, is_stepped: bool) -> Weight:
     """Return a layer's own weight for a source, or an output's to all: a row for each feature, filter or sum.
 
     It is cut into shards of rows if the layer or its bytes say so. Only the documents and the shapes decide,
     so that the bits do not depend on the number of processes. A weight that several layers share stays whole.
+
+    Args:
+        layout: The layout, without weights.
+        layer: The layer that owns it.
+        source: The source; ignored for an output.
+        is_stepped: Whether an output without a sample uses it, so that every step uses all rows.
     """
-    units, limit = layout.units[layer.name], getattr(layer, "weight_norm", None)
+    units, of = layout.units[layer.name], partial(Weight, layer.name)
+    limited = partial(of, norm_limit=getattr(layer, "weight_norm", None))
     if isinstance(layer, OutputLayer):
         sources = layout.network.sources(layer)
         columns = 0 if layer.weightless else sum(layout.units[name] for name in sources)
         if is_sparse_input(layout.network, sources[0], layout.fields):
-            return Weight(layer.name, units, columns, wide=True, input=sources[0], by_columns=True)
-        return Weight(layer.name, units, columns, wide=True, norm_limit=limit)
+            return of(units, columns, wide=True, input=sources[0], by_columns=True)
+        return limited(units, columns, wide=True, by_tiles=is_stepped)
     if (layer.name, source) in layout.windows:
-        windows, filters = layout.windows[layer.name, source], layout.shapes[layer.name][0]
-        return Weight(layer.name, filters, windows.inputs, wide=False, places=prod(windows.kernel))
+        windows, (filters, *_) = layout.windows[layer.name, source], layout.shapes[layer.name]
+        return of(filters, windows.inputs, wide=False, places=prod(windows.kernel))
     inputs, sums = layout.units[source], getattr(layer, "sums", units)
     if is_sparse_input(layout.network, source, layout.fields):
-        return Weight(layer.name, inputs, sums, wide=True, input=source, norm_limit=limit)
+        return limited(inputs, sums, wide=True, input=source, by_tiles=is_stepped)
     split: bool | None = getattr(layer, "split", False)
-    weight = Weight(layer.name, sums, inputs, wide=False, norm_limit=limit)
     if split is None and layout.users(f"{layer.name}/{source}") == 1:
-        vectors = layout.training.batch_size * layout.newest(layer.name)
+        num_bytes, vectors = 4 * sums * inputs, layout.training.batch_size * layout.newest(layer.name)
         sent_bytes = vectors * (8 * inputs + 4 * sums)
-        held_bytes = 4 * weight.numbers * (1 + len(layout.training.optimizer.state))
-        split = 4 * weight.numbers >= LEAST_SPLIT_BYTES and held_bytes >= sent_bytes
-    return replace(weight, wide=True, split=True, by_tiles=True) if split else weight
+        held_bytes = num_bytes * (1 + len(layout.training.optimizer.state))
+        split = num_bytes >= LEAST_SPLIT_BYTES and held_bytes >= sent_bytes
+    return limited(sums, inputs, wide=bool(split), split=bool(split), by_tiles=bool(split))
 
 
 def _numbers(layout: Layout, layer: Trunk | OutputLayer) -> Iterator[tuple[str, Weight]]:
@@ -291,28 +290,24 @@ def file_vectors(layout: Layout) -> dict[str, FileVectors]:
     """
     found = {}
     for layer in layout.network.layers:
-        initializer: Any = getattr(layer, "initializer", None)
+        initializer, at = getattr(layer, "initializer", None), place_of(layout.network, layer)
         if not isinstance(initializer, FromFile):
             continue
-        is_output, at = isinstance(layer, OutputLayer), place_of(layout.network, layer)
-        own = {name: weight for name, weight in layout.weights.items() if weight.layer == layer.name}
-        vectors = [  # weights with a row for each feature of a field
-            name
-            for name, weight in own.items()
-            if weight.describes is None and weight.columns and not weight.by_columns
-            if weight.rows_are_features or is_output
-        ]
+        own = {
+            name: weight
+            for name, weight in layout.weights.items()
+            if weight.layer == layer.name and weight.has_vectors
+        }
         rule = (
             '"file" needs a layer that owns one weight with a vector for each feature: a hidden layer over a'
             " sparse input, or an output over a hidden layer"
         )
-        is_described = any(own[name].described_by for name in vectors)
+        described = any(weight.described_by for weight in own.values())
         beside = '"file" does not go with "described_by"'
-        FitError.refuse(at, ("initializer", len(vectors) != 1, rule), ("initializer", is_described, beside))
-        weight = own[vectors[0]]
-        found[vectors[0]] = FileVectors(
-            initializer, layout.rows_field(weight), weight.row_length, at("initializer")
-        )
+        FitError.refuse(at, ("initializer", len(own) != 1, rule), ("initializer", described, beside))
+        for name, weight in own.items():
+            field = layout.rows_field(weight)
+            found[name] = FileVectors(initializer, field, weight.row_length, at("initializer"))
     return found
 
 
@@ -328,7 +323,15 @@ def layers_by_examples(layout: Layout) -> tuple[str, ...]:
     network, divided = layout.network, list[str]()
     read = {layer.name for layer in network.inputs if layout.fields[layer.field].kind == "dense"}
     for layer in network.hidden:
-        if read.issuperset(feeding(network.layers, layer)) and _is_divisible(layout, layer):
+        keys = ("dropout", "sparseness", "delta_norm", "batch_normalization", "weights")
+        takes_all = any(getattr(layer, key, None) for key in keys) or getattr(layer, "split", None) is False
+        is_shared = any(layout.users(f"{layer.name}/{source}") > 1 for source in network.sources(layer))
+        is_over_pictures = isinstance(layer, ConvolutionLayer | PoolingLayer)
+        if (
+            is_over_pictures
+            and not (takes_all or is_shared)
+            and read.issuperset(feeding(network.layers, layer))
+        ):
             read.add(layer.name)
             divided.append(layer.name)
         elif isinstance(layer, ConvolutionLayer):
@@ -344,16 +347,6 @@ def layers_by_examples(layout: Layout) -> tuple[str, ...]:
     pays = 4 * layout.training.batch_size * units >= max(LEAST_DIVIDED_BYTES, 8 * sum(weights))
     asked = any(getattr(network.layer(name), "split", None) for name in divided)
     return tuple(divided) if weights and (asked or pays) else ()
-
-
-def _is_divisible(layout: Layout, layer: Trunk) -> bool:
-    """Return whether a layer computes each example by itself, with weights that no other layer uses."""
-    if not isinstance(layer, ConvolutionLayer):
-        return isinstance(layer, PoolingLayer)
-    couples = layer.dropout, layer.sparseness, layer.delta_norm, layer.batch_normalization, layer.weights
-    names = [f"{layer.name}/{source}" for source in layout.network.sources(layer)]
-    is_alone = all(layout.users(name) == 1 for name in names)
-    return layer.split is not False and not any(couples) and is_alone
 
 
 def ends_of(layout: Layout) -> list[str]:

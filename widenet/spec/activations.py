@@ -4,22 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from widenet.spec.document import Spec, named
-
-_Plain = Literal[
-    "sigmoid",
-    "tanh",
-    "relu",
-    "selu",
-    "softplus",
-    "softsign",
-    "linear",
-    "gelu",
-    "silu",
-    "softmax",
-    "relu_max",
-    "linear_max",
-]
+from widenet.spec.document import Positive, Spec, named
 
 
 class PlainActivation(Spec):
@@ -29,7 +14,20 @@ class PlainActivation(Spec):
     0), linear_max x / sum |x|; where the sum is zero, the activations are zero.
     """
 
-    kind: _Plain
+    kind: Literal[
+        "sigmoid",
+        "tanh",
+        "relu",
+        "selu",
+        "softplus",
+        "softsign",
+        "linear",
+        "gelu",
+        "silu",
+        "softmax",
+        "relu_max",
+        "linear_max",
+    ]
     """Its name."""
 
 
@@ -49,9 +47,9 @@ class Elu(Spec):
 
     kind: Literal["elu"]
     """Its name."""
-    alpha: Annotated[float, Field(gt=0)] = 1.0
+    alpha: Positive = 1.0
     """Depth of the negative side."""
-    scale: Annotated[float, Field(gt=0)] = 1.0
+    scale: Positive = 1.0
     """Factor on both sides; with alpha 1.6733 and scale 1.0507 it is selu."""
 
 
@@ -64,8 +62,6 @@ RESTING = ("sigmoid", "tanh", "relu", "linear", "leaky_relu", "elu", "selu")
 Activation = PlainActivation | LeakyRelu | Elu
 ActivationField = named(Activation)
 
-_PlainPooling = Literal["max", "average", "maxout", "dot_product", "cosine"]
-
 
 class PlainPooling(Spec):
     """A pooling function without numbers of its own.
@@ -76,7 +72,7 @@ class PlainPooling(Spec):
     1e-8)).
     """
 
-    kind: _PlainPooling
+    kind: Literal["max", "average", "maxout", "dot_product", "cosine"]
     """Its name."""
 
 
@@ -85,7 +81,7 @@ class LocalResponseNormalization(Spec):
 
     kind: Literal["lrn"]
     """Its name."""
-    k: Annotated[float, Field(gt=0)] = 2.0
+    k: Positive = 2.0
     """Constant that is added to the sum."""
     n: Annotated[int, Field(ge=1, le=1000)] = 5
     """Channels that are summed, (n - 1) // 2 before and n // 2 after."""

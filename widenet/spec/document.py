@@ -10,6 +10,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Discriminator,
+    Field,
     PrivateAttr,
     ValidationError,
     WrapSerializer,
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass as _Metaclass
 else:
     _Metaclass = type(BaseModel)
+
+Positive = Annotated[float, Field(gt=0)]
+Rules = list[tuple[Any, ...]]
+"""Settings of a layer, whether each breaks a rule, the rule, and maybe the value that breaks it."""
 
 _SMALLEST, _LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """The smallest magnitude that a float32 holds in full precision, and the largest."""

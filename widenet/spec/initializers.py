@@ -4,9 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from widenet.spec.document import Spec, named
-
-Scale = Annotated[float, Field(gt=0)]
+from widenet.spec.document import Positive, Spec, named
 
 
 class Scaled(Spec):
@@ -20,7 +18,7 @@ class Scaled(Spec):
 
     kind: Literal["xavier", "caffe_xavier", "he", "selu", "reciprocal"]
     """Its name."""
-    scale: Scale = 1.0
+    scale: Positive = 1.0
     """Factor on the limit or the deviation."""
 
 
@@ -29,7 +27,7 @@ class Gaussian(Spec):
 
     kind: Literal["gaussian"]
     """Its name."""
-    deviation: Scale = 0.01
+    deviation: Positive = 0.01
     """Standard deviation."""
 
 
@@ -38,7 +36,7 @@ class Uniform(Spec):
 
     kind: Literal["uniform"]
     """Its name."""
-    limit: Scale = 0.01
+    limit: Positive = 0.01
     """Largest value."""
     low: float | None = None
     """Smallest value; unset: -limit."""
@@ -73,7 +71,7 @@ class FromFile(Spec):
     """Its name."""
     path: Annotated[str, Field(min_length=1)]
     """The file: .npz, .npy, .parquet, .arrow or text. A relative path begins in the current directory."""
-    scale: Scale = 1.0
+    scale: Positive = 1.0
     """Factor on the vectors."""
     otherwise: DrawnField = Scaled(kind="xavier")  # type: ignore[valid-type]
     """Initial weights of features that the file lacks, and of other sources."""

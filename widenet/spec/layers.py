@@ -6,13 +6,12 @@ from pydantic import Discriminator, Field, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
 
 from widenet.spec.activations import ROW_WISE, ActivationField, PlainActivation
-from widenet.spec.document import Spec, kinds
+from widenet.spec.document import Positive, Spec, kinds
 from widenet.spec.initializers import InitializerField, Scaled
 from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy, LossField, SampleField
 from widenet.spec.parts import (
     Count,
     LayerBase,
-    Limit,
     Name,
     Probability,
     Shares,
@@ -84,7 +83,7 @@ class HiddenLayer(SummingLayer):
     """Descriptions of the features of a sparse source, such as ["genre", "price"]: the weights of a feature
     are then a vector of its own plus those of its attributes, also where other layers share them.
     """
-    weight_norm: Limit | None = None
+    weight_norm: Positive | None = None
     """Largest Euclidean length of a unit's incoming weights, per source; longer ones are shortened after each
     step.
 
@@ -107,9 +106,9 @@ class HiddenLayer(SummingLayer):
 class Cosine(Spec):
     """Score by the cosine between the example's vector and the unit's, instead of by their product."""
 
-    temperature: Annotated[float, Field(gt=0)] = 0.1
+    temperature: Positive = 0.1
     """The cosine is divided by this before the bias is added."""
-    prediction_temperature: Annotated[float, Field(gt=0)] | None = None
+    prediction_temperature: Positive | None = None
     """The temperature of evaluations and recommendations; unset: `temperature`. A higher one gives the bias,
     and so popular units, more weight. Training minimizes the loss at `temperature`.
     """
@@ -142,9 +141,9 @@ class Neighbourhood(Spec):
     Training minimizes the loss without the term. A feature that a sequence has several times counts once.
     """
 
-    weight: Annotated[float, Field(gt=0)] = 0.6
+    weight: Positive = 0.6
     """Factor on the term. `widenet neighbourhood` chooses the whole term on a validation part."""
-    floor: Annotated[float, Field(gt=0)] = 0.01
+    floor: Positive = 0.01
     """Similarity below which the term is in proportion to it; above, it grows with its logarithm."""
     neighbours: Count = 25
     """Features that each unit keeps: those with the largest c_ij^2 / n_i, of equal ones the first."""
@@ -184,7 +183,7 @@ class OutputLayer(LayerBase):
     """Function applied to the logits."""
     loss: LossField = CrossEntropy(kind="cross_entropy")
     """The loss to minimize."""
-    loss_weight: Annotated[float, Field(gt=0)] = 1.0
+    loss_weight: Positive = 1.0
     """Factor on the loss, for networks of several outputs."""
     predict: Literal["all", "hidden", "next"] = "all"
     """all: every target of the example; hidden: only those that an input's `denoise` hid from it in this
@@ -198,7 +197,7 @@ class OutputLayer(LayerBase):
     """
     delta_boost: DeltaBoost | None = None
     """Factors on the gradients of targets and of other units."""
-    delta_norm: Limit | None = None
+    delta_norm: Positive | None = None
     """Largest Euclidean length of the gradient of an example's own loss by its logits; a longer one is
     shortened.
 
@@ -233,7 +232,7 @@ class OutputLayer(LayerBase):
     vector of its own plus those of its attributes. Units after the last one that the training part has take
     no part in the loss, and have no vector of their own. Their biases are the smallest of the others.
     """
-    weight_norm: Limit | None = None
+    weight_norm: Positive | None = None
     """Largest Euclidean length of a unit's incoming weights; longer ones are shortened after each step."""
     weightless: bool = False
     """Take the units of the source as logits, as they are; the source has as many units. Needs "bias":

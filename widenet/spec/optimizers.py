@@ -4,12 +4,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from widenet.spec.document import Spec, named
+from widenet.spec.document import Positive, Spec, named
 
-Rate = Annotated[float, Field(gt=0)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
-Epsilon = Annotated[float, Field(gt=0)]
-Floor = Annotated[float, Field(gt=0)]
 Offset = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
@@ -31,7 +28,7 @@ class Sgd(Spec, OfOptimizers):
 
     kind: Literal["sgd"]
     """Its name."""
-    learning_rate: Rate = 0.1
+    learning_rate: Positive = 0.1
     """Step size."""
 
 
@@ -44,7 +41,7 @@ class Momentum(Spec, OfOptimizers):
 
     kind: Literal["momentum", "nesterov"]
     """Its name."""
-    learning_rate: Rate = 0.05
+    learning_rate: Positive = 0.05
     """Step size."""
     momentum: Decay = 0.9
     """Share of the velocity that stays."""
@@ -60,15 +57,15 @@ class Adagrad(Spec, OfOptimizers):
 
     kind: Literal["adagrad"]
     """Its name."""
-    learning_rate: Rate = 0.05
+    learning_rate: Positive = 0.05
     """Step size."""
     per_row: bool = False
     """Whether each row of a sparse input's or an output's weight has a single s, to which each step adds the
     mean of the row's g^2. This needs less memory. All other weights keep an s for each number.
     """
-    epsilon: Epsilon = 1e-10
+    epsilon: Positive = 1e-10
     """Keeps the division finite."""
-    floor: Floor | None = None
+    floor: Positive | None = None
     """Smallest s whose root divides: a smaller one counts as this much. If set, `epsilon` is not added."""
 
 
@@ -80,13 +77,13 @@ class Rmsprop(Spec, OfOptimizers):
 
     kind: Literal["rmsprop"]
     """Its name."""
-    learning_rate: Rate = 0.001
+    learning_rate: Positive = 0.001
     """Step size."""
     decay: Decay = 0.99
     """Share of the mean square that stays."""
-    epsilon: Epsilon = 1e-8
+    epsilon: Positive = 1e-8
     """Keeps the division finite."""
-    floor: Floor | None = None
+    floor: Positive | None = None
     """Smallest s whose root divides: a smaller one counts as this much. If set, `epsilon` is not added."""
 
 
@@ -101,13 +98,13 @@ class Adadelta(Spec, OfOptimizers):
 
     kind: Literal["adadelta"]
     """Its name."""
-    learning_rate: Rate = 1.0
+    learning_rate: Positive = 1.0
     """Factor on the step."""
     decay: Decay = 0.9
     """Share of both mean squares that stays."""
-    epsilon: Epsilon = 1e-6
+    epsilon: Positive = 1e-6
     """Lets the first step begin, and keeps the division finite."""
-    floor: Floor | None = None
+    floor: Positive | None = None
     """Smallest mean square whose root is taken: a smaller one counts as this much. If set, `epsilon` is not
     added.
     """
@@ -120,13 +117,13 @@ class OfMoments(Spec, OfOptimizers):
 
     kind: str
     """Its name."""
-    learning_rate: Rate = 0.001
+    learning_rate: Positive = 0.001
     """Step size."""
     beta1: Decay = 0.9
     """Share of the mean gradient that stays."""
     beta2: Decay = 0.999
     """Share of the mean square that stays."""
-    epsilon: Epsilon = 1e-8
+    epsilon: Positive = 1e-8
     """Keeps the division finite."""
 
 
@@ -164,7 +161,7 @@ class OptimizerSettings(Spec):
     An optimizer without one of these settings ignores it.
     """
 
-    floor: Floor | None = None
+    floor: Positive | None = None
     """`floor` of adagrad, rmsprop and adadelta; unset: as the training document says."""
     step_offset: Offset | None = None
     """`step_offset` of adam; unset: as the training document says."""

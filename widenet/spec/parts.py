@@ -4,9 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from widenet.errors import DocumentError
 from widenet.spec.activations import RESTING, ActivationField, PlainActivation
-from widenet.spec.document import Spec
+from widenet.spec.document import Positive, Rules, Spec
 from widenet.spec.initializers import InitializerField, Scaled
 
 NAME_PATTERN, LONGEST_NAME = r"^[^/\\\x00-\x1f]+$", 100
@@ -14,21 +13,19 @@ NAME_PATTERN, LONGEST_NAME = r"^[^/\\\x00-\x1f]+$", 100
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NAME_PATTERN)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
-Limit = Annotated[float, Field(gt=0)]
 
 
 def _several(value: object) -> object:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-_AsWritten = Name | Annotated[list[Name], Field(min_length=1)]
 Sources = Annotated[
-    tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWritten), Field(min_length=1)
+    tuple[Name, ...],
+    BeforeValidator(_several, json_schema_input_type=Name | Annotated[list[Name], Field(min_length=1)]),
+    Field(min_length=1),
 ]
-
-_AsWrittenOrNone = Name | list[Name]
 SourcesOrNone = Annotated[
-    tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWrittenOrNone)
+    tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=Name | list[Name])
 ]
 
 
@@ -79,7 +76,7 @@ class BatchNormalization(Spec):
     place of a batch's own. A batch of one example, without positions, has no variance and leaves them alone.
     """
 
-    epsilon: Limit = 1e-5
+    epsilon: Positive = 1e-5
     """Added to the variance before its root is taken."""
     momentum: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Share of a batch's mean and variance in the running ones; 1 keeps those of the last batch alone."""
@@ -127,8 +124,9 @@ class LayerBase(Spec):
         """The kind with its article, for messages: "a hidden layer", "an output layer"."""
         return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind} layer"
 
-    def check(self, place: str, num_sources: int) -> None:
-        """Raise DocumentError for the first broken rule that concerns this layer alone."""
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rules that concern this layer alone."""
+        return []
 
     def why_not_linear(self) -> str:
         """Return why a trained layer is no linear map, after its name in a message; empty if it is one."""
@@ -176,7 +174,7 @@ class SummingLayer(TrunkLayer):
     """
     sparseness: Sparseness | None = None
     """Penalty on the mean activation of each unit (a filter at a position); needs activations in (0, 1)."""
-    delta_norm: Limit | None = None
+    delta_norm: Positive | None = None
     """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one is
     shortened.
 
@@ -185,14 +183,14 @@ class SummingLayer(TrunkLayer):
     batch_normalization: Normalization = None
     """Normalization of the sums, by unit or filter, before the activation; true: with its defaults."""
 
-    def check(self, place: str, num_sources: int) -> None:
-        """Check that the penalty and the form of dropout go with the activation."""
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rules by which the penalty and the form of dropout go with the activation."""
         activation, penalty = self.activation.kind, self.sparseness
         is_outside = penalty is not None and not penalty.pull_outside
         is_outside = is_outside and activation not in ("sigmoid", "softmax")
-        is_rest, needs = self.dropout_form == "rest", f"needs one of the activations {', '.join(RESTING)}"
-        DocumentError.refuse(
-            f"{place}.{{}}".format,
+        has_no_rest = self.dropout_form == "rest" and activation not in RESTING
+        rest = f'"rest" needs one of the activations {", ".join(RESTING)}'
+        return [
             ("sparseness", is_outside, "needs activations between 0 and 1", activation),
-            ("dropout_form", is_rest and activation not in RESTING, f'"rest" {needs}', activation),
-        )
+            ("dropout_form", has_no_rest, rest, activation),
+        ]

@@ -5,10 +5,10 @@ All of them raise DocumentError, whose place is a JSON path.
 
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
 
 from widenet.errors import DocumentError, did_you_mean
 from widenet.spec.activations import ROW_WISE
+from widenet.spec.document import Rules
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CROSS_ENTROPIES
 from widenet.spec.parts import Share
@@ -22,8 +22,6 @@ _OWN_NUMBERS = (
     "description",
 )
 """Endings of the names of numbers that each unit of a layer has."""
-Rules = list[tuple[Any, ...]]
-"""Settings of a layer, whether each breaks a rule, the rule, and maybe the value that breaks it."""
 
 
 def sources_of(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
@@ -86,12 +84,13 @@ def check_layers(layers: Sequence[Layer]) -> None:
     """Raise DocumentError for the first broken rule inside a layer."""
     for index, layer in enumerate(layers):
         place, sources, shares = f"layers[{index}]", sources_of(layers, layer), layer.shares
-        served, rules = [share.source or sources[0] for share in shares], _of_description(layer)
+        served = [share.source or sources[0] for share in shares]
+        rules = layer.rules(len(sources))
+        if isinstance(layer, OutputLayer):
+            rules += _of_output(layer, layers)
+        rules += _of_description(layer)
         for number, share in enumerate(shares):
             rules += _of_share(f"weights[{number}]" if len(shares) > 1 else "weights", layer, share, layers)
-        if isinstance(layer, OutputLayer):
-            rules = _of_output(layer, layers) + rules
-        layer.check(place, len(sources))
         rules.append(("weights", *_once(served, "must serve each source once")))
         DocumentError.refuse(f"{place}.{{}}".format, *rules)
 

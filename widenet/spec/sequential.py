@@ -2,8 +2,8 @@
 
 from typing import ClassVar, Literal
 
-from widenet.errors import DocumentError
 from widenet.spec.activations import ActivationField, PlainActivation
+from widenet.spec.document import Rules
 from widenet.spec.initializers import InitializerField, Scaled
 from widenet.spec.parts import Count, Probability, TrunkLayer
 
@@ -93,7 +93,6 @@ class AttentionLayer(TrunkLayer):
     frozen: bool = False
     """Leave all weights of the layer as the training begins with them, to the bit."""
 
-    def check(self, place: str, num_sources: int) -> None:
-        """Check that it has one source."""
-        rule = "of an attention layer must be one layer"
-        DocumentError.require(num_sources == 1, rule, place=f"{place}.source", value=num_sources)
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rule by which it has one source."""
+        return [("source", num_sources != 1, "of an attention layer must be one layer", num_sources)]

@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from widenet.errors import DocumentError
 from widenet.spec.activations import COMPARING, WINDOWED, PoolingField
+from widenet.spec.document import Rules
 from widenet.spec.parts import Count, SummingLayer, TrunkLayer
 
 
@@ -67,10 +67,9 @@ class ConvolutionLayer(SummingLayer):
     for each weight.
     """
 
-    def check(self, place: str, num_sources: int) -> None:
-        """Check its axes too."""
-        super().check(place, num_sources)
-        _check_axes(place, self)
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rules of its axes too."""
+        return super().rules(num_sources) + _of_axes(self)
 
 
 class PoolingLayer(TrunkLayer):
@@ -97,37 +96,31 @@ class PoolingLayer(TrunkLayer):
     [convolution](#convolution-layers).
     """
 
-    def check(self, place: str, num_sources: int) -> None:
-        """Check that sources and windows go with the function."""
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rules by which sources and windows go with the function."""
         function = self.function.kind
         is_right, wanted = num_sources == 1, "one layer"
         if function in COMPARING:
             is_right, wanted = num_sources >= 2, "at least two layers"
-        DocumentError.require(
-            is_right, f'must name {wanted} for "{function}"', place=f"{place}.source", value=num_sources
-        )
-        if function in WINDOWED:
-            DocumentError.require(
-                self.kernel is not None, f'is missing for "{function}"', place=f"{place}.kernel"
-            )
-            _check_axes(place, self)
-        for key in ("kernel", "stride", "padding") if function not in WINDOWED else ():
-            is_default = getattr(self, key) == type(self).model_fields[key].default
-            rule = "belongs to the functions max and average"
-            DocumentError.require(is_default, rule, place=f"{place}.{key}", value=function)
+        rules: Rules = [("source", not is_right, f'must name {wanted} for "{function}"', num_sources)]
+        if function not in WINDOWED:
+            fields, rule = type(self).model_fields, "belongs to the functions max and average"
+            keys = ("kernel", "stride", "padding")
+            return rules + [(key, getattr(self, key) != fields[key].default, rule, function) for key in keys]
+        rules.append(("kernel", self.kernel is None, f'is missing for "{function}"'))
+        return rules if self.kernel is None else rules + _of_axes(self)
 
 
-def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
-    """Require lists of one length, and windows that cover more than padding."""
+def _of_axes(layer: ConvolutionLayer | PoolingLayer) -> Rules:
+    """Return the rules by which lists have one length, and windows cover more than padding."""
     written = {"kernel": layer.kernel, "stride": layer.stride, "padding": layer.padding}
     num = next((len(value) for value in written.values() if isinstance(value, tuple)), 1)
     by_axis: dict[str, tuple[Any, ...]] = {
         key: value if isinstance(value, tuple) else (value,) * num for key, value in written.items()
     }
-    for key, values in by_axis.items():
-        rule = f"must have one number an axis, {num} as others here"
-        DocumentError.require(len(values) == num, rule, place=f"{place}.{key}", value=len(values))
-    for size, room in zip(by_axis["kernel"], by_axis["padding"], strict=True):
-        is_less = isinstance(room, str) or room < size
-        rule = f"must be less than the kernel, {size}"
-        DocumentError.require(is_less, rule, place=f"{place}.padding", value=room)
+    one = f"must have one number an axis, {num} as others here"
+    rules: Rules = [(key, len(values) != num, one, len(values)) for key, values in by_axis.items()]
+    for size, room in zip(by_axis["kernel"], by_axis["padding"], strict=False):
+        is_more = not isinstance(room, str) and room >= size
+        rules.append(("padding", is_more, f"must be less than the kernel, {size}", room))
+    return rules

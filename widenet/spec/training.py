@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from widenet.errors import DocumentError
-from widenet.spec.document import Document, Spec
+from widenet.spec.document import Document, Positive, Spec
 from widenet.spec.metric_names import LARGER_IS_BETTER
 from widenet.spec.optimizers import Adam, ConstantSchedule, OptimizerField, ScheduleField
 from widenet.spec.parts import Count
@@ -43,7 +43,7 @@ class Checkpoints(Spec):
     """
     every_steps: Count | None = None
     """Also save after this many steps, within epochs; unset: no step counts."""
-    every_minutes: Annotated[float, Field(gt=0)] | None = None
+    every_minutes: Positive | None = None
     """Also save when the newest checkpoint is this old, within epochs; unset: no clock counts."""
     keep_last: Count = 2
     """Number of newest checkpoints that are kept. With two, a training whose newest checkpoint is damaged
@@ -82,7 +82,7 @@ class TrainingSpec(Document):
     """Weight of half the sum of w^2 in the objective. Biases are not penalized; the reported loss does not
     include it.
     """
-    gradient_norm_limit: Annotated[float, Field(gt=0)] | None = None
+    gradient_norm_limit: Positive | None = None
     """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over
     wide outputs.
     """
