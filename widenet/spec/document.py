@@ -221,13 +221,15 @@ def first_mistake(where: str, values: Any, error: Any) -> DocumentError:
     if kind == "missing":  # the document does not have the end of its path
         path = f"{path}.{location[-1]}".lstrip(".")
     place = f"{where}: {path}" if path else where
-    rules = {"missing": "is missing", "unknown_field": error["msg"], "value_error": context.get("error")}
+    known, tag = context.get("expected_tags", "").replace("'", "").split(", "), context.get("tag", "")
+    rules = {
+        "missing": "is missing",
+        "unknown_field": error["msg"],
+        "value_error": context.get("error"),
+        "union_tag_invalid": f'"{tag}" is not a known kind.{did_you_mean(tag, known)}',
+    }
     if kind in rules:
         return DocumentError(str(rules[kind]), place=place)
-    if kind == "union_tag_invalid":
-        known = context["expected_tags"].replace("'", "").split(", ")
-        rule = f'"{context["tag"]}" is not a known kind.{did_you_mean(context["tag"], known)}'
-        return DocumentError(rule, place=place)
     if kind == "union_tag_not_found" and isinstance(value, dict):
         return DocumentError("is missing or no text", place=f"{place}.kind")
     rule = error["msg"].replace("valid tuple", "list").replace("Input should ", "must ")

@@ -11,10 +11,10 @@ from widenet.pictures.curves import COLOURS
 from widenet.pictures.graph import graph
 from widenet.pictures.html import Html, brief
 from widenet.spec.document import Document
-from widenet.spec.layers import InputLayer, Layer, LayerField, Neighbourhood, OutputLayer, Trunk
+from widenet.spec.layers import InputLayer, Layer, LayerField, OutputLayer, Trunk
 from widenet.spec.losses import PopularitySample
 from widenet.spec.optimizers import Optimizer, OptimizerSettings
-from widenet.spec.rules import check_layers, check_wiring, feeding, in_order, sources_of
+from widenet.spec.rules import check_layers, feeding, in_order, sources_of
 
 _KINDS = ("function", "activation", "loss")
 """Fields whose kinds are one line of a box."""
@@ -72,8 +72,7 @@ class NetworkSpec(Document):
         if form is None:
             return super().of(values, where)
         translated = form.translated(values, where)
-        place = f"{where}, translated"
-        document = super().of(translated.values, place)
+        document = super().of(translated.values, f"{where}, translated")
         document._notes = tuple(translated.notes)
         return document
 
@@ -84,19 +83,18 @@ class NetworkSpec(Document):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_wiring(self.layers)
         check_layers(self.layers)
         return self
 
     def unfitted(self) -> "NetworkSpec":
         """The same network, none of whose neighbourhood terms is fitted when training ends."""
-
-        def unfitted(layer: Layer) -> Layer:
-            term: Neighbourhood | None = getattr(layer, "neighbourhood", None)
-            own = None if term is None else term.model_copy(update={"fit": False})
-            return layer if own is None else layer.model_copy(update={"neighbourhood": own})
-
-        return self.model_copy(update={"layers": tuple(map(unfitted, self.layers))})
+        layers = tuple(
+            layer.model_copy(update={"neighbourhood": layer.neighbourhood.model_copy(update={"fit": False})})
+            if isinstance(layer, OutputLayer) and layer.neighbourhood is not None
+            else layer
+            for layer in self.layers
+        )
+        return self.model_copy(update={"layers": layers})
 
     @property
     def inputs(self) -> tuple[InputLayer, ...]:

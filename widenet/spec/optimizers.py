@@ -7,7 +7,6 @@ from pydantic import Field
 from widenet.spec.document import Positive, Spec, named
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
-Offset = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class OfOptimizers:
@@ -135,7 +134,7 @@ class Adam(OfMoments):
 
     kind: Literal["adam"]
     """Its name."""
-    step_offset: Offset = 0
+    step_offset: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     """Steps added to t in the correction of the moments: with 1 the first step has t = 2, and is shorter."""
 
 
@@ -163,7 +162,7 @@ class OptimizerSettings(Spec):
 
     floor: Positive | None = None
     """`floor` of adagrad, rmsprop and adadelta; unset: as the training document says."""
-    step_offset: Offset | None = None
+    step_offset: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     """`step_offset` of adam; unset: as the training document says."""
 
     def applied_to(self, optimizer: Optimizer) -> Optimizer:

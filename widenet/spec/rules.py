@@ -49,18 +49,18 @@ def in_order(layers: Sequence[Layer]) -> list[Layer]:
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
-        circle = " -> ".join(error.args[1])
-        raise DocumentError(f"must not feed themselves; got {circle}", place="layers") from None
+        rule = f"must not feed themselves; got {' -> '.join(error.args[1])}"
+        raise DocumentError(rule, place="layers") from None
     placed: dict[str, Layer] = {}
     while len(placed) < len(layers):
-        ready = (layer for layer in layers if layer.name not in placed and needs[layer.name] <= placed.keys())
-        layer = next(ready)
+        waiting = (layer for layer in layers if layer.name not in placed)
+        layer = next(layer for layer in waiting if needs[layer.name] <= placed.keys())
         placed[layer.name] = layer
     return list(placed.values())
 
 
-def check_wiring(layers: Sequence[Layer]) -> None:
-    """Raise DocumentError for the first broken rule of names and sources."""
+def check_layers(layers: Sequence[Layer]) -> None:
+    """Raise DocumentError for the first broken rule of names and sources, and then inside a layer."""
     names, kinds = [layer.name for layer in layers], {layer.kind for layer in layers}
     owners = {f"{name} {suffix}": name for name in names for suffix in _OWN_NUMBERS}
     for index, layer in enumerate(layers):
@@ -71,17 +71,13 @@ def check_wiring(layers: Sequence[Layer]) -> None:
             ("name", name in owners, f'must not be that of numbers of the layer "{owners.get(name)}"', name),
             *_of_sources(layer, layers),
         )
-    rules = [(kind not in kinds, f"must have a layer of the kind {kind}") for kind in ("input", "output")]
-    DocumentError.refuse(str, *(("layers", *rule) for rule in rules))
+    for kind in ("input", "output"):
+        DocumentError.refuse(str, ("layers", kind not in kinds, f"must have a layer of the kind {kind}"))
     in_order(layers)
     used = {source for layer in layers for source in feeding(layers, layer)}
     used |= {layer.name for layer in layers if isinstance(layer, OutputLayer)}
-    rules = [(name not in used, f'"{name}" feeds no other layer') for name in names]
-    DocumentError.refuse(str, *((f"layers[{index}]", *rule) for index, rule in enumerate(rules)))
-
-
-def check_layers(layers: Sequence[Layer]) -> None:
-    """Raise DocumentError for the first broken rule inside a layer."""
+    for index, name in enumerate(names):
+        DocumentError.refuse(str, (f"layers[{index}]", name not in used, f'"{name}" feeds no other layer'))
     for index, layer in enumerate(layers):
         place, sources, shares = f"layers[{index}]", sources_of(layers, layer), layer.shares
         served = [share.source or sources[0] for share in shares]

@@ -119,58 +119,54 @@ class SpaceSpec(Document):
         return self
 
 
-def _choice(value: Any, place: str) -> Choice | None:
-    """Return the choice that a value of the document is; None if it is no open value."""
-    if not isinstance(value, dict) or not value.keys() & {"from", "between"}:
-        return None
-    kind = From if "from" in value else Between
+def _opened(value: Any, place: str) -> tuple[Choice | None, list[tuple[str, Any]]]:
+    """Return the choice that a value is, None if it is none, and the values inside it with their places.
+
+    These are the options of a choice, and what an object or a list holds.
+    """
+    if isinstance(value, list):
+        return None, [(f"{place}[{number}]", inner) for number, inner in enumerate(value)]
+    if not isinstance(value, dict):
+        return None, []
+    if not value.keys() & {"from", "between"}:
+        return None, [(f"{place}.{name}".lstrip("."), inner) for name, inner in value.items()]
     try:
-        return kind.model_validate(value)
+        choice: Choice = (From if "from" in value else Between).model_validate(value)
     except ValidationError as error:
         mistake = first_mistake(place, value, error.errors(include_url=False)[0])
         mistake.place = str(mistake.place).replace(": ", ".", 1)
         raise mistake from None
-
-
-def _inside(value: Any, place: str) -> list[tuple[str, Any]]:
-    """Return the values inside a choice, an object or a list, with their places."""
-    choice = _choice(value, place)
-    if isinstance(choice, From):
-        return [(f"{place}.from[{number}]", option) for number, option in enumerate(choice.options)]
-    if isinstance(value, dict) and choice is None:
-        return [(f"{place}.{name}".lstrip("."), inner) for name, inner in value.items()]
-    if isinstance(value, list):
-        return [(f"{place}[{number}]", inner) for number, inner in enumerate(value)]
-    return []
+    options = choice.options if isinstance(choice, From) else []
+    return choice, [(f"{place}.from[{number}]", option) for number, option in enumerate(options)]
 
 
 def _choices(value: Any, place: str) -> Iterator[tuple[str, Choice]]:
-    choice = _choice(value, place)
+    choice, inside = _opened(value, place)
     if choice is not None:
         yield place, choice
-    for name, inner in _inside(value, place):
+    for name, inner in inside:
         yield from _choices(inner, name)
 
 
 def _chosen(value: Any, place: str, choose: Choose) -> Any:
     """Return plain values with a value in place of every choice."""
-    choice, inside = _choice(value, place), _inside(value, place)
+    choice, inside = _opened(value, place)
+    if choice is None:
+        chosen = [_chosen(inner, name, choose) for name, inner in inside]
+        plain = chosen if isinstance(value, list) else value
+        return dict(zip(value, chosen, strict=True)) if isinstance(value, dict) else plain
+    made = choose(place, choice)
     if isinstance(choice, Between):
-        return choose(place, choice)
-    if choice is not None:
-        name, option = inside[choice.labels.index(choose(place, choice))]
-        return _chosen(option, name, choose)
-    chosen = [_chosen(inner, name, choose) for name, inner in inside]
-    if isinstance(value, dict):
-        return dict(zip(value, chosen, strict=True))
-    return chosen if isinstance(value, list) else value
+        return made
+    name, option = inside[choice.labels.index(made)]
+    return _chosen(option, name, choose)
 
 
 def _assignments(value: Any, place: str) -> Iterator[dict[str, Any]]:
     """Yield every way to make the choices in a value."""
-    choice = _choice(value, place)
+    choice, inside = _opened(value, place)
     if isinstance(choice, From):
-        for label, (name, option) in zip(choice.labels, _inside(value, place), strict=True):
+        for label, (name, option) in zip(choice.labels, inside, strict=True):
             for inner in _assignments(option, name):
                 yield {place: label, **inner}
     elif choice is not None:
@@ -178,7 +174,7 @@ def _assignments(value: Any, place: str) -> Iterator[dict[str, Any]]:
         numbers = range(low, high + 1) if choice.is_whole else count()  # no end of numbers is too many
         yield from ({place: number} for number in islice(numbers, _MOST_PAIRS + 1))
     else:
-        for parts in product(*(list(_assignments(inner, name)) for name, inner in _inside(value, place))):
+        for parts in product(*(list(_assignments(inner, name)) for name, inner in inside)):
             yield {key: chosen for part in parts for key, chosen in part.items()}
 
 
