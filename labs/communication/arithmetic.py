@@ -8,7 +8,7 @@ from typing import Literal
 from benchmarks.places import EXAMPLES
 from widenet.plan.binding import bind
 from widenet.plan.layout import FieldFacts, Job, Layout, Width
-from widenet.plan.memory import gathered_bytes, summed_bytes
+from widenet.plan.memory import exchanges
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -105,7 +105,10 @@ def _hybrid(layout: Layout) -> list[Exchange]:
 
 def _widenet(job: Job) -> list[Exchange]:
     """Add up 64-bit integers, and gather parts of layers."""
-    num = job.num_processes
-    exchanges = [Exchange("sum", num_bytes // 8, 8) for num_bytes in summed_bytes(job)]
-    exchanges += [Exchange("gather", num * num_bytes // 4) for num_bytes in gathered_bytes(job)]
-    return [each for each in exchanges if each.numbers]
+    found = [
+        Exchange(kind, num_bytes // 8, 8)
+        if kind == "sum"
+        else Exchange(kind, job.num_processes * num_bytes // 4)
+        for kind, num_bytes in exchanges(job)
+    ]
+    return [each for each in found if each.numbers]

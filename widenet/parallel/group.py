@@ -45,7 +45,6 @@ from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import (
     PROGRAM_BYTES,
     check_fits,
-    check_host,
     with_place,
     with_room,
     with_snapshots,
@@ -165,8 +164,7 @@ def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bo
     if not all(with_snapshots(with_room(job, size), num, free).has_snapshots for num, free, size in rooms):
         job = replace(job, has_snapshots=False)
     for num_local, free, size in rooms:
-        check_fits(job, size)
-        check_host(job, num_local, free)
+        check_fits(job, size, num_local, free)
     return with_room(job, rooms[exchange.rank][2])
 
 

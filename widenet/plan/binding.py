@@ -162,7 +162,14 @@ def windows_of(
     for number, axis in enumerate(axes):
         most = f'must be at most axis {number} of "{name}", {axis.places} and its padding; got {axis.kernel}'
         FitError.refuse(at, ("kernel", axis.positions < 1, most))
-    return Windows(channels, axes)
+    return Windows(
+        channels,
+        axes,
+        places=tuple(sizes),
+        kernel=tuple(axis.kernel for axis in axes),
+        positions=tuple(axis.positions for axis in axes),
+        inputs=channels * prod(axis.kernel for axis in axes),
+    )
 
 
 def axis_of(places: int, kernel: int, stride: int, padding: int | str) -> Axis:
@@ -252,10 +259,9 @@ def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> OutputLaye
     if evaluation is None:
         return None
     name = evaluation.output or (network.outputs[0].name if len(outputs) == 1 else None)
-    if name not in outputs:
-        place = f"{training.where}: evaluation.output"
-        raise FitError(f"must be one of the outputs, {', '.join(outputs)}", place=place, value=name)
-    return outputs[name]
+    rule, place = f"must be one of the outputs, {', '.join(outputs)}", f"{training.where}: evaluation.output"
+    FitError.require(name in outputs, rule, place=place, value=name)
+    return outputs[name or ""]
 
 
 def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:

@@ -5,7 +5,6 @@ A `Layout` is the network, a `Job` its training on some machines: the batch, and
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import prod
 from typing import Literal, Protocol
 
 from widenet.errors import OptionError
@@ -88,30 +87,23 @@ class Axis:
 
 @dataclass(frozen=True)
 class Windows:
-    """A window's movement over channels."""
+    """A window's movement over channels.
+
+    Attributes:
+        channels: Number of channels.
+        axes: The movement along each axis.
+        places: Sizes of the source's axes.
+        kernel: Sizes of the window.
+        positions: Number of positions along each axis.
+        inputs: Numbers in a window, over all channels.
+    """
 
     channels: int
     axes: tuple[Axis, ...]
-
-    @property
-    def places(self) -> Shape:
-        """Sizes of the source's axes."""
-        return tuple(axis.places for axis in self.axes)
-
-    @property
-    def kernel(self) -> Shape:
-        """Sizes of the window."""
-        return tuple(axis.kernel for axis in self.axes)
-
-    @property
-    def positions(self) -> Shape:
-        """Number of positions along each axis."""
-        return tuple(axis.positions for axis in self.axes)
-
-    @property
-    def inputs(self) -> int:
-        """Numbers in a window, over all channels."""
-        return self.channels * prod(self.kernel)
+    places: Shape
+    kernel: Shape
+    positions: Shape
+    inputs: int
 
 
 @dataclass(frozen=True)
@@ -366,10 +358,8 @@ class Job:
 
     def entries_of(self, source: str) -> float:
         """Return the mean number of an example's entries that a sparse input layer reads."""
-        layer = self.network.layer(source)
-        assert isinstance(layer, InputLayer)
-        entries = self.entries[layer.field]
-        return min(entries, layer.newest) if source in self.layout.along else entries
+        entries = self.entries[self.layout.field_of(source)]
+        return min(entries, self.layout.newest(source)) if source in self.layout.along else entries
 
     def vectors(self, layer: str) -> int:
         """Return the number of a layer's vectors in a step: one per example, or position of a sequence."""

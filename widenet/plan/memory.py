@@ -9,7 +9,7 @@ adds.
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 from widenet.errors import CapacityError
 from widenet.plan import tiles
@@ -84,7 +84,6 @@ def memory(job: Job, process: int | None = None) -> Memory:
     if process is None:
         return max((memory(job, each) for each in (0, job.num_processes - 1)), key=lambda each: each.total)
     weights, state, _ = _stored_bytes(job, process)
-    weights += _tables(job, process)
     is_cpu = job.device == "cpu"
     return Memory(
         weights=weights,
@@ -128,12 +127,21 @@ def _row_bytes(job: Job, weight: Weight) -> tuple[int, int]:
 def _stored_bytes(job: Job, process: int) -> tuple[int, int, int]:
     """Return the bytes of a process's weights and of their state on the device, and of both elsewhere.
 
-    A disk never has the numbers of rows.
+    Weights have popularity, lines on which samples are drawn, neighbours and attributes beside them. A disk
+    never has the single numbers of rows.
     """
-    weights = state = elsewhere = 0
-    for weight in job.layout.weights.values():
+    layout, state, elsewhere = job.layout, 0, 0
+    weights = sum(4 * layout.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
+    for layer in job.network.outputs:
+        neighbours = 0 if layer.neighbourhood is None else layer.neighbourhood.neighbours
+        draws = isinstance(layer.sample, PopularitySample) and job.device == "cpu"  # the host draws samples
+        num_bytes = _NEIGHBOUR_BYTES * neighbours + 8 * draws
+        weights += num_bytes * job.rows(layout.of_output(layer.name), process)
+    for weight in layout.weights.values():
         rows, (row_bytes, number_bytes) = job.stored_rows(weight, process), _row_bytes(job, weight)
         numbers = number_bytes * (weight.row_length * job.num_held(process) if weight.by_columns else rows)
+        if weight.described_by:
+            weights += _DESCRIBED_BYTES * job.rows(weight, process)
         if not is_elsewhere(job, weight):
             weights += rows * weight.row_bytes
             state += rows * (row_bytes - weight.row_bytes) + numbers
@@ -143,18 +151,6 @@ def _stored_bytes(job: Job, process: int) -> tuple[int, int, int]:
         else:
             elsewhere += rows * row_bytes + numbers
     return weights, state, elsewhere
-
-
-def _tables(job: Job, process: int) -> int:
-    """Return the bytes of popularity, lines on which samples are drawn, neighbours and attributes."""
-    layout = job.layout
-    total = sum(4 * layout.units[layer.name] for layer in job.network.inputs if layer.popularity_damping)
-    for layer in job.network.outputs:
-        neighbours = 0 if layer.neighbourhood is None else layer.neighbourhood.neighbours
-        draws = isinstance(layer.sample, PopularitySample) and job.device == "cpu"  # the host draws samples
-        num_bytes = _NEIGHBOUR_BYTES * neighbours + 8 * draws
-        total += num_bytes * job.rows(layout.of_output(layer.name), process)
-    return total + sum(_DESCRIBED_BYTES * job.rows(weight, process) for weight in layout.described.values())
 
 
 def _activations(job: Job, process: int) -> int:
@@ -292,7 +288,8 @@ class Work:
 def work(job: Job, process: int = 0) -> Work:
     """Return the work of a process; the first one has the most shards and rows."""
     others = job.num_processes - 1
-    sent = sum(summed_bytes(job)) * 2 * others / job.num_processes + sum(gathered_bytes(job)) * others
+    times = {"sum": 2 * others / job.num_processes, "gather": others}
+    sent = sum(times[kind] * num_bytes for kind, num_bytes in exchanges(job))
     return Work(_operations(job, process), round(sent), *streamed_bytes(job, process))
 
 
@@ -351,28 +348,28 @@ def _operations(job: Job, process: int) -> int:
     return round(2 * total)
 
 
-def summed_bytes(job: Job) -> Iterator[int]:
-    """Yield the bytes of each sum over the processes: 64-bit integers, and the peak of every row."""
-    for (layer, source), link in job.layout.links.items():
-        weight = job.layout.weights[link.weight]
+def exchanges(job: Job) -> Iterator[tuple[Literal["sum", "gather"], int]]:
+    """Yield the kind and the bytes of everything that crosses processes in a step.
+
+    Sums are of 64-bit integers, with the peak of every row. Statistics, logits, and parts of layers are
+    gathered: as many bytes as a process gives to every other.
+    """
+    layout = job.layout
+    for (layer, source), link in layout.links.items():
+        weight, vectors = layout.weights[link.weight], job.vectors(layer)
         is_last = weight.split and isinstance(job.network.layer(source), InputLayer)
         if weight.wide and not is_last:
-            yield 8 * job.vectors(layer) * (1 + (weight.row_length if source else weight.incoming))
-    yield 8 * sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
-
-
-def gathered_bytes(job: Job) -> Iterator[int]:
-    """Yield the bytes that a process gives to every other: statistics, logits, and parts of layers."""
-    for end in ends_of(job.layout):
-        yield 4 * job.layout.units[end] * job.own_vectors(end)
+            yield "sum", 8 * vectors * (1 + (weight.row_length if source else weight.incoming))
+        if source and weight.split:
+            yield "gather", 4 * vectors * layout.shards(weight.rows).size(0) * job.num_held(0)
+    yield "sum", 8 * sum(layout.weights[name].numbers for name in weights_by_examples(layout))
+    for end in ends_of(layout):
+        yield "gather", 4 * layout.units[end] * job.own_vectors(end)
     for output in job.network.outputs:
         if output.is_row_wise:  # statistics, or the logits themselves
-            units = job.layout.shards(job.layout.units[output.name]).size(0)
-            yield (24 if output.is_closed else 4 * units) * job.vectors(output.name) * job.num_held(0)
-    for (layer, source), link in job.layout.links.items():
-        weight = job.layout.weights[link.weight]
-        if source and weight.split:
-            yield 4 * job.vectors(layer) * job.layout.shards(weight.rows).size(0) * job.num_held(0)
+            units = layout.shards(layout.units[output.name]).size(0)
+            num_bytes = 24 if output.is_closed else 4 * units
+            yield "gather", num_bytes * job.vectors(output.name) * job.num_held(0)
 
 
 def with_room(job: Job, device_bytes: int) -> Job:
@@ -396,14 +393,6 @@ def with_place(job: Job, device_bytes: int) -> Job:
         if memory(with_room(replace(each, has_snapshots=False), device_bytes)).total <= device_bytes:
             return each
     return job
-
-
-def check_host(job: Job, num_local: int, available_bytes: int) -> None:
-    """Raise CapacityError if the host's memory does not hold the wide weights of its processes."""
-    held = elsewhere_bytes(job, 0) * num_local
-    if job.weights_in == "host" and held > available_bytes:
-        rule = f"must have {amount(held)} for wide weights; it has {amount(available_bytes)} left"
-        raise CapacityError(rule, place="memory of this machine")
 
 
 def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
@@ -432,13 +421,23 @@ def smallest(job: Job, device_bytes: int) -> Job | None:
     return None
 
 
-def check_fits(job: Job, device_bytes: int) -> None:
-    """Raise CapacityError if the largest process needs more than its memory: a device's, or its share."""
-    needed = memory(with_room(job, device_bytes))
-    if needed.total > device_bytes:
-        rule = f"must have {amount(needed.total)} for each process; it has {amount(device_bytes)}"
-        place = "memory of a device" if job.device == "cuda" else "memory of this machine"
-        raise CapacityError(rule, place=place)
+def check_fits(job: Job, device_bytes: int, num_local: int = 1, host_bytes: int | None = None) -> None:
+    """Raise CapacityError if a process needs more than its device has, or its machine.
+
+    Args:
+        job: The job.
+        device_bytes: Memory of a device; on a CPU, the share of a process in its machine's.
+        num_local: Number of its processes on this machine.
+        host_bytes: Free memory of the machine, for wide weights that lie in the host's memory; None: enough.
+    """
+    needed, held = memory(with_room(job, device_bytes)).total, elsewhere_bytes(job, 0) * num_local
+    machine = "memory of this machine"
+    rule = f"must have {amount(needed)} for each process; it has {amount(device_bytes)}"
+    place = "memory of a device" if job.device == "cuda" else machine
+    CapacityError.require(needed <= device_bytes, rule, place=place)
+    if job.weights_in == "host" and host_bytes is not None:
+        rule = f"must have {amount(held)} for wide weights; it has {amount(host_bytes)} left"
+        CapacityError.require(held <= host_bytes, rule, place=machine)
 
 
 def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, Any]:
@@ -453,7 +452,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         job = with_room(job, device_bytes)
         if job.device == "cpu" and memory(job).total > device_bytes:  # as `train` runs it
             job = replace(job, has_snapshots=False)
-    needed = memory(job)
+    needed, weights = memory(job), job.layout.weights
     plan: dict[str, Any] = {
         "device": job.device,
         "shards": job.training.shards,
@@ -466,14 +465,26 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
                 "bytes": weight.rows * weight.row_bytes,
                 "wide": weight.wide,
             }
-            for name, weight in job.layout.weights.items()
+            for name, weight in weights.items()
         },
         "memory_bytes": {**asdict(needed), "total": needed.total},
         "work": asdict(work(job)),
         "checkpoint_bytes": checkpoint_bytes(job),
         "weights_in": job.weights_in,
         "scratch_bytes": elsewhere_bytes(job, 0),
-        "processes": [_process(job, process) for process in range(job.num_processes)],
+        "processes": [
+            {
+                "process": process,
+                "shards": [job.held(process).start, job.held(process).stop],
+                "rows": {
+                    name: job.rows(weight, process)
+                    for name, weight in weights.items()
+                    if weight.wide and weight.columns
+                },
+                "memory_bytes": memory(job, process).total,
+            }
+            for process in range(job.num_processes)
+        ],
     }
     if device_bytes is not None:
         fewest = smallest(replace(job, weights_in="device"), device_bytes) if more else None
@@ -486,15 +497,3 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
                 "memory_bytes": memory(fewest).total,
             }
     return plan
-
-
-def _process(job: Job, process: int) -> dict[str, Any]:
-    own = job.held(process)
-    weights = job.layout.weights.items()
-    rows = {name: job.rows(weight, process) for name, weight in weights if weight.wide and weight.columns}
-    return {
-        "process": process,
-        "shards": [own.start, own.stop],
-        "rows": rows,
-        "memory_bytes": memory(job, process).total,
-    }
