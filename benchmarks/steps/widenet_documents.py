@@ -1,13 +1,13 @@
 """widenet's training step by two documents, with weights on a device or in its host's memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchmarks.steps.widenet_steps import steps_of
-from widenet.model.storage import HostMemory
+from widenet.model.storage import HostMemory, Range
 from widenet.parallel.exchange import one_thread_an_operation
 from widenet.parallel.group import exchange_for
 from widenet.spec.network import NetworkSpec
@@ -26,10 +26,13 @@ class _Counted(HostMemory):
         self.to_device += rows.nbytes
         return super().copy(rows)
 
-    def send_back(self, copies: Tensor, rows: Tensor) -> None:
-        """See `HostMemory.send_back`."""
-        self.to_host += copies.nbytes
-        super().send_back(copies, rows)
+    def sweep(
+        self, tensors: Sequence[Tensor], writes: bool, ranges: Iterable[Range]
+    ) -> Iterator[list[Tensor]]:
+        """See `HostMemory.sweep`."""
+        for copies in super().sweep(tensors, writes, ranges):
+            self.to_host += writes * sum(own.nbytes for own in copies)
+            yield copies
 
     def select(self, tensor: Tensor, rows_U: Tensor) -> Tensor:
         """See `HostMemory.select`."""
@@ -37,12 +40,10 @@ class _Counted(HostMemory):
         self.to_device += copies.nbytes
         return copies
 
-    def give_back(
-        self, tensors: Sequence[Tensor], rows_U: Tensor, writes: bool, copies: Sequence[Tensor] = ()
-    ) -> None:
-        """See `HostMemory.give_back`."""
-        self.to_host += writes * sum(own.nbytes for own in copies)
-        super().give_back(tensors, rows_U, writes, copies)
+    def put(self, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
+        """See `HostMemory.put`."""
+        self.to_host += copies.nbytes
+        super().put(tensor, rows_U, copies)
 
 
 def train(

@@ -162,7 +162,7 @@ def expected_step(real):
     leaves = {name: weight.clone().requires_grad_() for name, weight in before.items()}
     own = {name: (before[name] - x @ before[vectors]).requires_grad_() for vectors, name in described.items()}
     rows = {name: own[name] + x @ leaves[vectors] for vectors, name in described.items()}
-    num_known = KNOWN if real.network.outputs["next"].known is not None else WIDTH
+    num_known = real.network.outputs["next"].known.width
     loss = twin_loss(
         real.spec, leaves | rows, num_known, stands_of(real.network, StepRandom(real.training.seed, 2, 3))
     )

@@ -92,10 +92,7 @@ class SomeShards(Exchange):
 
     def __init__(self, num_shards, held):
         super().__init__(num_shards)
-        self.held = held
-
-    def each(self, work):
-        return [work(shard) for shard in self.held]
+        self.shards = held
 
 
 def built(held, initializer="xavier", seed=0):

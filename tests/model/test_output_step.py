@@ -47,7 +47,7 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     cut = [as_slice(shards.units(s)) for s in range(3)]
     weight = WideWeight(shards, {s: Part(weight_LH[rows].clone()) for s, rows in enumerate(cut)})
     bias = WideWeight(shards, {s: Part(bias_L[rows].clone()) for s, rows in enumerate(cut)})
-    wide = WideOutput(output, weight, bias, Exchange(3, 1))
+    wide = WideOutput(output, weight, bias, Exchange(3, 1), shards)
     gradient_LH, gradient_L = torch.zeros_like(weight_LH), torch.zeros_like(bias_L)
     is_dense = isinstance(batch, torch.Tensor)
     targets = Targets.of_dense(batch, shards) if is_dense else Targets.of_sparse(batch, shards)

@@ -13,7 +13,8 @@ import torch
 from tests.mistakes import mistake
 from tests.trainings import SETTINGS, books
 from widenet.errors import CapacityError, OptionError
-from widenet.model.storage import Scratch, blocks, file_of, put_rows, sweep_over, tile_ranges
+from widenet.model.storage import Scratch, blocks, file_of, put_rows, sweep_over
+from widenet.model.weight import Part
 from widenet.plan import memory, tiles
 from widenet.runs import train
 
@@ -98,26 +99,22 @@ def test_memory_holds_a_window_and_every_row_is_written(file, tile, writes):
         assert torch.equal(file.copy(tensor), NUMBERS + number + writes)
 
 
-def test_rows_by_number_have_memory_while_they_are_at_hand(file):
-    tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
+def test_rows_by_number_are_copies(file):
+    tensor, in_memory = file.zeros((ROWS, COLUMNS)), torch.zeros(ROWS, COLUMNS)
     rows_U = torch.tensor([0, 1, 2, 700, 5_000, 5_001, ROWS - 1])
-    expected = torch.zeros(ROWS, COLUMNS)
-    for writes in (True, False):
-        file.bring(tensors, rows_U)
-        for tensor in tensors:
-            assert torch.equal(tensor[rows_U], expected[rows_U])
-            tensor[rows_U] += NUMBERS[rows_U]
-        assert 0 < resident(*tensors) <= 2 * 8 * 4096
-        file.give_back(tensors, rows_U, writes)
-        assert resident(*tensors) == 0
-        expected[rows_U] += writes * NUMBERS[rows_U]
-    file.bring(tensors, rows_U[:0])
-    assert torch.equal(file.copy(tensors[1]), expected)
+    for each in (tensor, in_memory):
+        copies = file.select(each, rows_U)
+        assert not copies.any()
+        file.put(each, rows_U, copies + NUMBERS[rows_U])
+        file.put(each, rows_U[:0], copies[:0])
+        assert len(file.select(each, rows_U[:0])) == 0
+    assert resident(tensor) == 0
+    assert torch.equal(file.copy(tensor), in_memory)
     chosen_U = torch.tensor([5_001, 0, 4])
-    assert torch.equal(file.select(tensors[0], chosen_U), expected[chosen_U])
-    put_rows(tensors[0], chosen_U, NUMBERS[:3])
-    assert torch.equal(file.copy(tensors[0][3:5_002])[[1, -1]], NUMBERS[[2, 0]])
-    for block in blocks(tensors[0], ROWS):
+    assert torch.equal(file.select(tensor, chosen_U), in_memory[chosen_U])
+    put_rows(tensor, chosen_U, NUMBERS[:3])
+    assert torch.equal(file.copy(tensor[3:5_002])[[1, -1]], NUMBERS[[2, 0]])
+    for block in blocks(tensor, ROWS):
         assert torch.equal(block[chosen_U], NUMBERS[:3])
 
 
@@ -180,13 +177,10 @@ def test_a_pass_ends_with_the_error_of_the_disk_and_leaves_no_memory(name, file,
 @pytest.mark.parametrize("name", ["preadv", "pwritev"])
 def test_rows_by_number_end_with_the_error_of_the_disk(name, file, monkeypatch):
     tensor, rows_U = file.zeros((ROWS, COLUMNS)), torch.arange(0, ROWS, 100)
-    if name == "pwritev":
-        file.bring([tensor], rows_U)
+    copies = file.select(tensor, rows_U)
     fail(monkeypatch, name)
     with pytest.raises(CapacityError):
-        file.bring([tensor], rows_U) if name == "preadv" else file.give_back([tensor], rows_U, writes=True)
-    file.give_back([tensor], rows_U, writes=False)
-    assert resident(tensor) == 0
+        file.select(tensor, rows_U) if name == "preadv" else file.put(tensor, rows_U, copies)
 
 
 def test_rows_that_the_cache_could_not_write_are_an_error_of_the_next_pass(file, monkeypatch):
@@ -250,14 +244,14 @@ def test_tensors_in_memory_take_part_without_effect():
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (None, [(0, 4)]),
-        (10, [(0, 1), (1, 2), (2, 3), (3, 4)]),
-        (20, [(0, 2), (2, 4)]),
-        (34, [(0, 3), (3, 4)]),
+        (None, [(0, 35)]),
+        (0, [(0, 10), (10, 20), (20, 30), (30, 35)]),
+        (20, [(0, 20), (20, 35)]),
+        (34, [(0, 30), (30, 35)]),
     ],
 )
 def test_tiles_are_grouped_by_their_rows(rows, expected):
-    assert [*tile_ranges([0, 10, 20, 30, 35], rows)] == expected
+    assert [*Part(torch.zeros(40, 2)).tiles(35, 10, rows=rows)] == expected
 
 
 def test_a_folder_without_a_way_past_the_cache_is_refused(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from tests import described
 from tests.runs.test_place_of_weights import MORE
 from tests.trainings import SETTINGS, books
 from widenet.data.dataset import Dataset
-from widenet.model.storage import _Region
+from widenet.model.storage import Scratch
 from widenet.plan.binding import bind
 from widenet.plan.layout import Job, Width
 from widenet.plan.memory import streamed_bytes
@@ -30,12 +30,12 @@ def data(tmp_path_factory):
 def moved(monkeypatch):
     """The bytes that the steps of trainings read and write by sweeps, and the number of steps."""
     counts, step, inside = {"read": 0, "written": 0, "steps": 0}, loop.train_step, []
-    move, counting = _Region.move, Lock()  # threads read and write
+    move, counting = Scratch.move, Lock()  # threads read and write
 
-    def moving(region, descriptor, writes, start, size):
+    def moving(file, descriptor, writes, address, place, size):
         with counting:
-            counts["written" if writes else "read"] += size * (descriptor == region.file.direct) * len(inside)
-        move(region, descriptor, writes, start, size)
+            counts["written" if writes else "read"] += size * (descriptor == file.direct) * len(inside)
+        move(file, descriptor, writes, address, place, size)
 
     def stepped(*arguments):
         inside.append(True)
@@ -45,7 +45,7 @@ def moved(monkeypatch):
         finally:
             inside.clear()
 
-    monkeypatch.setattr(_Region, "move", moving)
+    monkeypatch.setattr(Scratch, "move", moving)
     monkeypatch.setattr(loop, "train_step", stepped)
     return counts
 

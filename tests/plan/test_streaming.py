@@ -11,7 +11,7 @@ from tests.plan.test_memory import Part as Process
 from tests.plan.test_memory import size
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
-from widenet.model.storage import Scratch, _Region, file_of
+from widenet.model.storage import Scratch, file_of
 from widenet.model.weight import Part
 from widenet.plan import tiles
 from widenet.plan.binding import bind
@@ -87,23 +87,22 @@ def test_a_thread_holds_no_more_than_its_window(batch_size, units, optimizer, tm
     for name, num_bytes in (("REQUEST_BYTES", 2**16), ("BLOCK_BYTES", 1)):
         monkeypatch.setattr(tiles, name, num_bytes)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 2**14)
-    job, move, counting = job_of(batch_size, units, optimizer=optimizer), _Region.move, Lock()
+    job, move, counting = job_of(batch_size, units, optimizer=optimizer), Scratch.move, Lock()
     file = Scratch(tmp_path)
     part = Part(file.zeros((40_000, units)), store=file)
     part.prepare(Optimizer(job.training.optimizer), remembers=False)
     held = most = 0
 
-    def moving(region, descriptor, writes, start, size):
+    def moving(file, descriptor, writes, address, place, size):
         nonlocal held, most
         with counting:
             held -= writes * size
             most = max(most, held)
             held += (not writes) * size
-        move(region, descriptor, writes, start, size)
+        move(file, descriptor, writes, address, place, size)
 
-    monkeypatch.setattr(_Region, "move", moving)
-    starts = [*range(0, 40_000, tiles.tile_units(batch_size, "cpu")), 40_000]
-    for _ in part.tiles(starts, updates=True):
+    monkeypatch.setattr(Scratch, "move", moving)
+    for _ in part.tiles(40_000, tiles.tile_units(batch_size, "cpu"), updates=True):
         pass
     window = window_bytes(replace(job, num_threads=3), 0) - window_bytes(job, 0)
     assert 0 < most <= window

@@ -19,7 +19,7 @@ from tests.scripts import Script
 from tests.test_runs import After, outcome
 from tests.trainings import DEEP, SETTINGS, UNTIED, books, document
 from widenet.errors import OptionError
-from widenet.model.storage import _Region, file_of
+from widenet.model.storage import Scratch, file_of
 from widenet.plan import tiles
 from widenet.runs import train
 
@@ -37,13 +37,13 @@ def small_chunks(monkeypatch):
     """Requests of two pages, which are counted, and six tiles in a shard."""
     monkeypatch.setattr(tiles, "REQUEST_BYTES", 2 * 4096)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
-    moved, move = [], _Region.move
+    moved, move = [], Scratch.move
 
-    def counted(region, descriptor, writes, start, size):
-        moved.extend([start] * (descriptor == region.file.direct))
-        move(region, descriptor, writes, start, size)
+    def counted(file, descriptor, writes, address, place, size):
+        moved.extend([place] * (descriptor == file.direct))
+        move(file, descriptor, writes, address, place, size)
 
-    monkeypatch.setattr(_Region, "move", counted)
+    monkeypatch.setattr(Scratch, "move", counted)
     return moved
 
 

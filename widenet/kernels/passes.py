@@ -104,7 +104,7 @@ class OutputShard:
         span: The units that are at hand; the first begins a tile.
         examples_Z: Examples of the targets, int64.
         units_Z: Their units, int64.
-        of_target_Z: Their values, float32 (None: ones); of a softmax room for their pulls.
+        of_target_Z: Their values, float32 (None: ones); of a softmax their pulls, once known.
         kept: Room for the shares or slopes of all units, float32; see `OutputBatch.kept_numbers`. None: they
             are computed again.
         scales: Of a softmax, room for the peaks of all blocks, float32; see `OutputBatch.num_blocks`.

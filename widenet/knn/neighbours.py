@@ -245,7 +245,7 @@ def parts_of(network: Network, layer: str, measure: Measure, count: int) -> dict
 
     def part(shard: int) -> tuple[int, Part]:
         units = Shards(count, shards.count).units(shard)
-        held = [network.wide[name].parts[shard].rows(0, len(units))[0].detach() for name in weights]
+        held = [network.wide[name].parts[shard].rows(0, len(units)).weight.detach() for name in weights]
         matrices = [matrix.to(network.device) for matrix in held]
         vectors_ND = matrices[0] if len(matrices) == 1 else torch.cat(matrices, dim=1)
         return shard, Part(measure, units, vectors_ND)

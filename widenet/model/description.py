@@ -9,15 +9,13 @@ therefore move by the first step, and then by X times the change of u.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
-from widenet.model.storage import blocks as blocks_of
 from widenet.model.weight import WHOLE, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.plan.tiles import Shards, as_slice, block_rows, blocks
+from widenet.plan.tiles import Shards, as_slice, blocks
 from widenet.sparse import SparseBatch
 
 
@@ -108,21 +106,6 @@ class Description:
         if shard not in self.totals:
             self.totals[shard] = torch.zeros_like(self.vectors.tensor)
         self.totals[shard].index_add_(0, gradient.features_U, gradient.rows())
-
-
-def last_known(counts: np.ndarray) -> int:
-    """Return the number of features up to the last one with training interactions."""
-    known = np.flatnonzero(counts)
-    return int(known[-1]) + 1 if len(known) else 0
-
-
-def clear_unknown(weight: WideWeight, num_known: int) -> None:
-    """Set the rows after the last known feature to zeros: they have no vector of their own."""
-    known = Shards(num_known, weight.shards.count)
-    for shard, part in weight.parts.items():
-        rows = part.weight[known.size(shard) :]
-        for block in blocks_of(rows, block_rows(rows[:1].nbytes), writes=True):
-            block.zero_()
 
 
 def _rows_of(attributes: SparseBatch, shards: Shards, shard: int) -> SparseBatch:

@@ -214,9 +214,16 @@ class Network:
             self.exchange.each(work)
 
     def bring_rows(self, touched: TouchedRows, updates: bool) -> None:
-        """Bring the rows that a batch touches from where they lie; see `WideWeight.bring`."""
-        for name, rows in touched.items():
-            self.wide[name].bring(rows, updates)
+        """Copy the rows that a batch touches from where they lie to the device that computes them.
+
+        Args:
+            touched: The rows.
+            updates: Whether a step updates them.
+        """
+        for name, shards in touched.items():
+            weight = self.wide[name]
+            for shard, rows in shards.items():
+                weight.part(shard).bring(rows.features_U, updates and weight.by_rows)
 
     def forward(self, prepared: Prepared) -> Activity:
         """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
@@ -228,7 +235,7 @@ class Network:
                 terms = self.wide[name].gathered(prepared.sparse[key[1]], self.exchange)
                 activity.pending[key] = self.exchange.start_sum(terms, where=f'layer "{key[0]}"')
         for name in touched:
-            if activity.predicts or not self.wide[name].moves_by_rows:
+            if activity.predicts or not self.wide[name].by_rows:
                 self.wide[name].give_back()
         divided = () if activity.predicts else self.layout.by_examples
         if divided:
@@ -319,7 +326,7 @@ class Network:
 
         def own(start: int, shard: int) -> Tensor:
             num = min(start + most, shards.size(shard)) - start
-            rows_RH, _ = weight.parts[shard].rows(start, start + num)
+            rows_RH = weight.parts[shard].rows(start, start + num).weight
             rows_RH = (rows_RH[:, None] if weight.is_bias else rows_RH)[:, columns].to(self.device)
             return pad(rows_RH, (0, 0, 0, min(most, shards.size(0) - start) - num))
 

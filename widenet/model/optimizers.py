@@ -12,7 +12,7 @@ from widenet.kernels.bags import RowGradient
 from widenet.kernels.native import runner
 from widenet.kernels.powers import powers
 from widenet.kernels.steps import OptimizerStep, constants, multiply_rows
-from widenet.model.storage import Scratch, Store, zeros_for
+from widenet.model.storage import Scratch, Store, zeros
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 
 
@@ -69,9 +69,10 @@ class Optimizer:
         They have the weight's shape. Under "per_row", a weight whose rows are vectors has a number for each
         row, in memory if the weight lies in a file.
         """
+        shape: tuple[int, ...] = weight.shape
         if has_vectors and getattr(self.spec, "per_row", False):
-            weight, store = weight[:, :1], None if isinstance(store, Scratch) else store
-        return {name: zeros_for(weight, store) for name in self.state}
+            shape, store = (*shape[:1], 1), None if isinstance(store, Scratch) else store
+        return {name: zeros(shape, weight.device, store) for name in self.state}
 
     def made(self, step: StepNumbers, bias_l2: float | None = None) -> OptimizerStep:
         """Return the step of a weight, or of biases with their own l2, which is the only penalty on them."""

@@ -22,14 +22,16 @@ from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
 
 
-def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
+def damping(spec: InputLayer, counts: np.ndarray | None, units: int) -> Tensor:
     """Return the factors of all features, float32 [units]: (count / mean count)^-popularity_damping.
 
-    Features without a count have the factor 1.
+    Features without a count have the factor 1, and so have all if there are no counts.
     """
+    factors = torch.ones(units)
+    if counts is None:
+        return factors
     seen = counts > 0
     share = torch.from_numpy(counts[seen] / counts[seen].mean())
-    factors = torch.ones(units)
     factors[: len(counts)][torch.from_numpy(seen)] = power(share, -spec.popularity_damping).float()
     return factors
 

@@ -57,16 +57,16 @@ class QuantizedPart(Part):
         )
         return torch.cat([directions(whole_RH, scale_R) for whole_RH, scale_R in blocks])
 
-    def rows(self, start: int, stop: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def rows(self, start: int, stop: int) -> Part:
         """Return the rows [start, stop) in float32, and no state."""
-        return dequantized(self.weight[start:stop], self.scale_R[start:stop]), {}
+        return Part(dequantized(self.weight[start:stop], self.scale_R[start:stop]))
 
     def blocks(self, rows: int | None = None, updates: bool = False) -> Iterator[Tensor]:
         """Yield the rows in float32, in blocks."""
         assert not updates, "a weight in 8 bits is not trained"
         step = rows or self._block
         for start in range(0, len(self.weight), step):
-            yield self.rows(start, start + step)[0]
+            yield self.rows(start, start + step).weight
 
     def gathered(self, batch: SparseBatch) -> Tensor:
         """See `Part.gathered`; only rows that the batch has become float32."""
@@ -82,7 +82,7 @@ class QuantizedPart(Part):
 
     @property
     def _block(self) -> int:
-        return max(1, _BLOCK_NUMBERS // max(self.columns, 1))
+        return max(1, _BLOCK_NUMBERS // max(self.weight.shape[1], 1))
 
 
 def directions(whole_RH: Tensor, scale_R: Tensor) -> Tensor:

@@ -72,7 +72,8 @@ class Sampler:
             name: Name of the output.
             shards: Shards of the output.
             own: Shards of this process.
-            counts: Training interactions of the field's features, int64; None if not needed.
+            counts: Training interactions of the field's features, int64, at least of these shards; None if
+                not needed.
         """
         purpose = f"sample/{name}"
         edges = np.cumsum([0, *(shards.size(shard) for shard in range(shards.count))])
@@ -87,7 +88,7 @@ class Sampler:
             )
         assert counts is not None
         counts_L = np.ones(shards.width)
-        counts_L[: len(counts)] += counts
+        counts_L[: len(counts)] += counts[: shards.width]
         by_shard = [counts_L[as_slice(shards.units(shard))] for shard in range(shards.count)]
         ends_L = np.concatenate(by_shard)
         ends_L = power(torch.from_numpy(ends_L), spec.power).numpy()

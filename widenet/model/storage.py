@@ -4,9 +4,9 @@ A pass over all rows is a sweep: rows come to where they are computed ahead of t
 it. Rows that a batch touches come and go by their numbers. None of this changes a number, and for tensors in
 memory it does nothing.
 
-A tensor in a file is a range of addresses. Its rows have memory there from when they are read to when they
-are written again; all others read as zeros. A sweep reads and writes past the system's cache; rows that a
-batch touches go through it, since many are touched again soon.
+A tensor in a file is a range of addresses. In a sweep, its rows have memory there from when they are read to
+when they are written again; all others read as zeros. A sweep reads and writes past the system's cache.
+Copies of rows that a batch touches go through it, since many are touched again soon.
 """
 
 import ctypes
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
@@ -70,15 +71,15 @@ class Scratch:
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def zeros(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return a tensor of zeros in the file; its place on the disk is reserved at once.
+    def zeros(self, shape: Sequence[int]) -> Tensor:
+        """Return a tensor of float32 zeros in the file; its place on the disk is reserved at once.
 
         Raises:
             CapacityError: The disk has no room for it.
         """
-        num_bytes = math.prod(shape) * dtype.itemsize
+        num_bytes = 4 * math.prod(shape)
         if not num_bytes:
-            return torch.zeros(*shape, dtype=dtype)
+            return torch.zeros(*shape)
         size = -(-num_bytes // tiles.PAGE_BYTES) * tiles.PAGE_BYTES
         with self._lock:
             offset, self._num_bytes = self._num_bytes, self._num_bytes + size
@@ -88,10 +89,10 @@ class Scratch:
             raise self.failure(error) from None
         memory = _Memory(-1, size + _LARGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
         before = -torch.frombuffer(memory, dtype=torch.uint8).data_ptr() % _LARGE_PAGE
-        tensor = torch.frombuffer(memory, dtype=dtype, count=math.prod(shape), offset=before)
-        memory.address = tensor.data_ptr()
-        region = _regions[memory.address] = _Region(memory.address, offset, size, self)
-        region.advise(mmap.MADV_NOHUGEPAGE, 0, size)
+        tensor = torch.frombuffer(memory, dtype=torch.float32, count=math.prod(shape), offset=before)
+        memory.at_end = partial(_regions.pop, tensor.data_ptr())
+        region = _regions[tensor.data_ptr()] = _Region(tensor.data_ptr(), offset, size, self)
+        region.advise(mmap.MADV_HUGEPAGE, 0, size)
         return tensor.view(*shape)
 
     def most_rows(self, tensor: Tensor) -> int:
@@ -120,8 +121,6 @@ class Scratch:
             return [threads.submit(work, region, *place) for place in places for region in regions]
 
         self._settle()
-        for region in regions:
-            region.advise(mmap.MADV_HUGEPAGE, 0, num_bytes)
         try:
             for start, stop in ranges:
                 first, needed = (begin + start * row) // piece, -(-(begin + stop * row) // piece)
@@ -129,7 +128,7 @@ class Scratch:
                 while len(storing) > tiles.NUM_BEHIND * len(regions):
                     storing.popleft().result()
                 ahead = min(needed + tiles.NUM_AHEAD, num)
-                reading.extend(submit(_Region.read, begun, ahead))
+                reading.extend(submit(_Region.fetch, begun, ahead))
                 _finish([reading.popleft() for _ in range((needed - at_hand) * len(regions))])
                 stored, begun, at_hand = first, ahead, needed
                 yield [tensor[start:stop] for tensor in tensors]
@@ -139,7 +138,6 @@ class Scratch:
             wait([*reading, *storing])
             for region in regions:
                 region.free(0, num_bytes)
-                region.advise(mmap.MADV_NOHUGEPAGE, 0, num_bytes)
 
     def _settle(self) -> None:
         """Wait for the disk to take rows that were written through the cache since the last sweep."""
@@ -152,56 +150,58 @@ class Scratch:
                 raise self.failure(error) from None
 
     def copy(self, rows: Tensor) -> Tensor:
-        """Return a copy of consecutive rows of a tensor in the file, of which no rows are at hand."""
+        """Return a copy of consecutive rows of a tensor in the file."""
         return self.select(rows, torch.arange(len(rows)))
 
     def select(self, tensor: Tensor, rows_U: Tensor) -> Tensor:
-        """Return copies of some rows of a tensor in the file, int64 [U], of which no rows are at hand."""
-        self.bring([tensor], rows_U.sort().values)
-        copies = tensor.index_select(0, rows_U)
-        self.give_back([tensor], rows_U, writes=False)
+        """Return copies of some rows of a tensor in the file or in memory, int64 [U].
+
+        Raises:
+            CapacityError: The disk fails.
+        """
+        if file_of(tensor) is None:
+            return tensor.index_select(0, rows_U)
+        copies = torch.empty(len(rows_U), *tensor.shape[1:], dtype=tensor.dtype)
+        self._move_rows(False, tensor, rows_U, copies)
         return copies
 
-    def bring(self, tensors: Sequence[Tensor], rows_U: Tensor) -> None:
-        """Read some rows, int64 [U], ascending, of those tensors that are in the file.
+    def put(self, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
+        """Write some rows of a tensor in the file or in memory, int64 [U], none twice.
 
         Raises:
             CapacityError: The disk fails.
         """
-        self._move_rows(False, tensors, rows_U)
+        if file_of(tensor) is None:
+            tensor.index_copy_(0, rows_U, copies)
+        else:
+            self._is_dirty = True
+            self._move_rows(True, tensor, rows_U, copies.contiguous())
 
-    def give_back(
-        self, tensors: Sequence[Tensor], rows_U: Tensor, writes: bool, copies: Sequence[Tensor] = ()
-    ) -> None:
-        """Let go of all rows of tensors, of which some, int64 [U], ascending, may be written before.
+    def _move_rows(self, writes: bool, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
+        region, row = _region_of(tensor), tensor[:1].nbytes
+        begin, rows = region.offset + tensor.data_ptr() - region.address, rows_U.numpy()
+        edges = sorted({0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)})
 
-        Raises:
-            CapacityError: The disk fails.
-        """
-        try:
-            if writes:
-                self._move_rows(True, tensors, rows_U)
-        finally:
-            for region in _regions_of(tensors):
-                region.free(0, region.num_bytes)
+        def move(runs: Sequence[tuple[int, int]]) -> None:
+            for first, last in runs:
+                address, place = copies.data_ptr() + first * row, begin + int(rows[first]) * row
+                self.move(self.cached, writes, address, place, (last - first) * row)
 
-    def _move_rows(self, writes: bool, tensors: Sequence[Tensor], rows_U: Tensor) -> None:
-        if not len(rows_U):
-            return
-        rows, moves = rows_U.numpy(), []
-        self._is_dirty = self._is_dirty or writes
-        runs = [(int(run[0]), len(run)) for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)]
-        for tensor in (own for own in tensors if file_of(own) is not None):
-            region, row = _region_of(tensor), tensor[:1].nbytes
-            start = tensor.data_ptr() - region.address
-            moves += [(region, start + first * row, num * row) for first, num in runs]
+        threads, runs = _threads(os.getpid()), [*pairwise(edges)]
+        _finish([threads.submit(move, runs[first::_THREADS]) for first in range(_THREADS)])
 
-        def move(some: Sequence[tuple[_Region, int, int]]) -> None:
-            for region, start, size in some:
-                region.move(self.cached, writes, start, size)
-
-        threads = _threads(os.getpid())
-        _finish([threads.submit(move, moves[first::_THREADS]) for first in range(_THREADS)])
+    def move(self, descriptor: int, writes: bool, address: int, place: int, size: int) -> None:
+        """Read some bytes of the file into memory, or write them; raises CapacityError if the disk fails."""
+        memory = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
+        call, done = os.pwritev if writes else os.preadv, 0
+        while done < size:
+            try:
+                moved = call(descriptor, [memory[done:]], place + done)
+            except OSError as error:
+                raise self.failure(error) from None
+            if not moved:
+                raise self.failure(OSError(errno.EIO, os.strerror(errno.EIO)))
+            done += moved
 
     def failure(self, error: OSError) -> CapacityError:
         """Return the error of a disk that fails or is full."""
@@ -218,12 +218,12 @@ def _threads(process: int) -> ThreadPoolExecutor:
 
 @dataclass
 class _Region:
-    """The addresses of a tensor in a file, in whole pages.
+    """The addresses of a tensor in a file.
 
     Attributes:
         address: The first one, the tensor's.
         offset: Their place in the file.
-        num_bytes: Their number.
+        num_bytes: Their number, in whole pages.
         file: The file.
     """
 
@@ -232,26 +232,13 @@ class _Region:
     num_bytes: int
     file: Scratch
 
-    def move(self, descriptor: int, writes: bool, start: int, size: int) -> None:
-        """Read some bytes into their memory, or write them; raises CapacityError if the disk fails."""
-        memory = memoryview((ctypes.c_char * size).from_address(self.address + start)).cast("B")
-        call, done = os.pwritev if writes else os.preadv, 0
-        while done < size:
-            try:
-                moved = call(descriptor, [memory[done:]], self.offset + start + done)
-            except OSError as error:
-                raise self.file.failure(error) from None
-            if not moved:
-                raise self.file.failure(OSError(errno.EIO, os.strerror(errno.EIO)))
-            done += moved
-
-    def read(self, start: int, size: int) -> None:
+    def fetch(self, start: int, size: int) -> None:
         """Read some bytes past the system's cache."""
-        self.move(self.file.direct, False, start, size)
+        self.file.move(self.file.direct, False, self.address + start, self.offset + start, size)
 
     def store(self, start: int, size: int) -> None:
         """Write some bytes past the system's cache, and free their memory."""
-        self.move(self.file.direct, True, start, size)
+        self.file.move(self.file.direct, True, self.address + start, self.offset + start, size)
         self.free(start, size)
 
     def free(self, start: int, size: int) -> None:
@@ -266,16 +253,6 @@ class _Region:
 _libc = ctypes.CDLL(None)
 _regions: dict[int, _Region] = {}
 """Tensors in files, by address."""
-
-
-class _Memory(mmap.mmap):
-    """Addresses of a tensor, which end with it."""
-
-    address = 0
-
-    def __del__(self) -> None:
-        """Forget the tensor."""
-        _regions.pop(self.address, None)
 
 
 def _region_of(tensor: Tensor) -> _Region:
@@ -309,23 +286,23 @@ class HostMemory:
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    def zeros(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return zeros of exactly their size; torch's own pinned memory rounds up to a power of two.
+    def zeros(self, shape: Sequence[int]) -> Tensor:
+        """Return float32 zeros of exactly their size; torch's own pinned memory rounds up to a power of two.
 
         Raises:
             CapacityError: The system does not pin so much memory.
         """
-        num_bytes = math.prod(shape) * dtype.itemsize
+        num_bytes = 4 * math.prod(shape)
         if not num_bytes:
-            return torch.zeros(*shape, dtype=dtype)
-        memory = _Pinned(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        tensor = torch.frombuffer(memory, dtype=dtype)
+            return torch.zeros(*shape)
+        memory = _Memory(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        tensor = torch.frombuffer(memory, dtype=torch.float32)
         runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         if int(runtime.cudaHostRegister(tensor.data_ptr(), num_bytes, 0)):
             raise CapacityError(
                 f"the system does not pin {num_bytes:,} bytes of memory for weights and optimizer state"
             )
-        memory.unpin = partial(runtime.cudaHostUnregister, tensor.data_ptr())
+        memory.at_end = partial(runtime.cudaHostUnregister, tensor.data_ptr())
         return tensor.view(*shape)
 
     def sweep(
@@ -333,11 +310,10 @@ class HostMemory:
     ) -> Iterator[list[Tensor]]:
         """Yield copies on the device of ranges of rows of tensors; see `sweep_over`."""
         for start, stop in ranges:
-            in_host = [tensor[start:stop] for tensor in tensors]
-            copies = [self.copy(rows) for rows in in_host]
+            copies = [self.copy(tensor[start:stop]) for tensor in tensors]
             yield copies
-            for rows in in_host if writes else ():
-                self.send_back(copies.pop(0), rows)
+            for tensor in tensors if writes else ():
+                tensor[start:stop].copy_(copies.pop(0), non_blocking=True)
             copies.clear()  # the memory is free before the next rows need it
         if writes:
             torch.cuda.current_stream(self.device).synchronize()
@@ -352,46 +328,29 @@ class HostMemory:
         own = memory[before : before + rows.nbytes].view(rows.dtype).view(rows.shape)
         return own.copy_(rows, non_blocking=True)
 
-    def send_back(self, copies: Tensor, rows: Tensor) -> None:
-        """Begin to write copies into consecutive rows of a tensor, once the device has computed them."""
-        rows.copy_(copies, non_blocking=True)
-
     def select(self, tensor: Tensor, rows_U: Tensor) -> Tensor:
         """Return copies on the device of some rows, int64 [U] on any device."""
         staged = torch.empty(len(rows_U), *tensor.shape[1:], dtype=tensor.dtype, pin_memory=True)
         torch.index_select(tensor, 0, rows_U.cpu(), out=staged)
         return staged.to(self.device, non_blocking=True)
 
-    def bring(self, tensors: Sequence[Tensor], rows_U: Tensor) -> list[Tensor]:
-        """Return copies on the device of some rows of tensors, int64 [U] on any device."""
-        return [self.select(tensor, rows_U) for tensor in tensors]
-
-    def give_back(
-        self, tensors: Sequence[Tensor], rows_U: Tensor, writes: bool, copies: Sequence[Tensor] = ()
-    ) -> None:
-        """Let go of the copies that `bring` has returned; those that may have changed are written back.
-
-        Writing waits for the device.
-        """
-        if not writes:
-            return
-        staged = [torch.empty(own.shape, dtype=own.dtype, pin_memory=True) for own in copies]
-        for own, into in zip(copies, staged, strict=True):
-            into.copy_(own, non_blocking=True)
+    def put(self, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
+        """Write copies on the device into some rows, int64 [U] on any device; waits for the device."""
+        staged = torch.empty(copies.shape, dtype=copies.dtype, pin_memory=True)
+        staged.copy_(copies, non_blocking=True)
         torch.cuda.current_stream(self.device).synchronize()
-        for tensor, into in zip(tensors, staged, strict=True):
-            tensor.index_copy_(0, rows_U.cpu(), into)
+        tensor.index_copy_(0, rows_U.cpu(), staged)
 
 
-class _Pinned(mmap.mmap):
-    """Pinned memory, which ends with its last tensor."""
+class _Memory(mmap.mmap):
+    """Memory of a tensor: at its end it is unpinned, or the tensor's place in a file forgotten."""
 
-    unpin: Callable[[], object] | None = None
+    at_end: Callable[[], object] | None = None
 
     def __del__(self) -> None:
-        """Let the system move the memory again before it is given back."""
-        if self.unpin is not None:
-            self.unpin()
+        """Let go of it before the system takes it back."""
+        if self.at_end is not None:
+            self.at_end()
 
 
 Store = Scratch | HostMemory
@@ -433,28 +392,13 @@ def blocks(tensor: Tensor, rows: int, writes: bool = False, store: Store | None 
 
 def put_rows(tensor: Tensor, rows_U: Tensor, values: Tensor) -> None:
     """Write some rows of a tensor in memory or in a file, int64 [U], none twice."""
-    tensor.index_copy_(0, rows_U, values)
     file = file_of(tensor)
-    if file is not None:
-        file.give_back([tensor], rows_U.sort().values, writes=True)
+    if file is None:
+        tensor.index_copy_(0, rows_U, values)
+    else:
+        file.put(tensor, rows_U, values)
 
 
-def zeros_for(weight: Tensor, store: Store | None) -> Tensor:
-    """Return zeros of a weight's shape and type where the weight lies."""
-    if store is None:
-        return roomy(weight.shape, weight.dtype, weight.device)
-    return store.zeros(weight.shape, weight.dtype)
-
-
-def tile_ranges(starts: Sequence[int], rows: int | None) -> Iterator[tuple[int, int]]:
-    """Yield ranges (first, last) of tiles that are used together: all of them, or about so many rows.
-
-    Args:
-        starts: First row of every tile, then the number of rows.
-        rows: Number of rows; None: all.
-    """
-    first = 0
-    for last in range(1, len(starts)):
-        if last == len(starts) - 1 or (rows is not None and starts[last + 1] - starts[first] > rows):
-            yield first, last
-            first = last
+def zeros(shape: Sequence[int], device: torch.device, store: Store | None) -> Tensor:
+    """Return float32 zeros where a weight lies."""
+    return roomy(shape, device=device) if store is None else store.zeros(shape)

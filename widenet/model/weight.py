@@ -1,6 +1,6 @@
 """Weights: wide ones, whose rows are cut into shards, and those of hidden layers, whole in every process."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -15,7 +15,7 @@ from widenet.kernels.rows import copied, roomy
 from widenet.model import storage
 from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.storage import Scratch, Store, sweep_over, tile_ranges
+from widenet.model.storage import Scratch, Store, sweep_over
 from widenet.parallel.exchange import Exchange
 from widenet.plan.tiles import Shards, block_rows, blocks
 from widenet.sparse import SparseBatch
@@ -32,7 +32,7 @@ class Part:
         by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
         store: Where weight and state lie; None: in the memory of the device that computes them.
         near: While a pass over the rows is under way, the first row of its range, and the rows.
-        brought: The rows of a store that a step has at hand.
+        brought: Copies of rows of a store that a step has at hand.
         in_8_bits: Whether this is a `QuantizedPart`.
     """
 
@@ -41,14 +41,9 @@ class Part:
     moved: Tensor | None = None
     by_columns: bool = False
     store: Store | None = None
-    near: tuple[int, list[Tensor]] | None = None
+    near: "tuple[int, Part] | None" = None
     brought: "Brought | None" = None
     in_8_bits: ClassVar[bool] = False
-
-    @property
-    def columns(self) -> int:
-        """H."""
-        return self.weight.shape[1]
 
     def prepare(self, rule: Optimizer, remembers: bool, has_vectors: bool = False) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
@@ -59,44 +54,49 @@ class Part:
             self.moved = roomy(weight.shape[:1], torch.int32, weight.device)
 
     def views(self, start: int, stop: int) -> "Part":
-        """Return views of the rows [start, stop); not of a weight by columns."""
-        assert not self.by_columns
+        """Return views of the rows [start, stop)."""
         state = {name: tensor[start:stop] for name, tensor in self.state.items()}
         moved = None if self.moved is None else self.moved[start:stop]
-        return Part(self.weight[start:stop], state, moved, store=self.store)
+        return Part(self.weight[start:stop], state, moved, self.by_columns, self.store)
 
-    def rows(self, start: int, stop: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return weight and state of the rows [start, stop) where they are computed.
+    def rows(self, start: int, stop: int) -> "Part":
+        """Return the rows [start, stop) where they are computed.
 
         Of a weight in a store these are rows that a pass has brought; a pass that only reads brings no state.
-        Without a pass the weight is a copy.
+        Without a pass they are a copy of the weight alone.
         """
         if self.store is None:
-            return self.weight[start:stop], {name: state[start:stop] for name, state in self.state.items()}
-        if self.near is None:
-            self.give_back()
-            return self.store.copy(self.weight[start:stop]), {}
-        first, rows = self.near
-        weight_TH, *states = (tensor[start - first : stop - first] for tensor in rows)
-        return weight_TH, dict(zip(self.state, states, strict=False))
+            return self.views(start, stop)
+        if self.near is not None:
+            first, held = self.near
+            return held.views(start - first, stop - first)
+        self.give_back()
+        return Part(self.store.copy(self.weight[start:stop]))
 
     def gathered(self, batch: SparseBatch) -> Tensor:
         """Return the sums of the rows of each example's features, float32 [E, H]; see `gather_sum`."""
-        return gather_sum(batch, self.weight)
+        if self.brought is None:
+            return gather_sum(batch, self.weight)
+        return gather_sum(renumbered(batch, self.brought.rows_U), self.brought.part.weight)
 
-    def bring(self, rows_U: Tensor, with_state: bool) -> None:
-        """Bring some rows, int64 [U], ascending, from a store; with their state they may change."""
+    def bring(self, rows_U: Tensor, writes: bool) -> None:
+        """Copy some rows, int64 [U], ascending, from a store; with their state if they may change."""
         self.give_back()
         if self.store is not None:
-            copies = self.store.bring(self._moving(with_state), rows_U)
-            self.brought = Brought(rows_U, with_state, copies)
+            copies = {
+                name: self.store.select(tensor, rows_U)
+                for name, tensor in self.tensors().items()
+                if writes or name == "weight"
+            }
+            state = {name: copies[f"state.{name}"] for name in self.state if writes}
+            self.brought = Brought(rows_U, Part(copies["weight"], state, copies.get("moved")), writes)
 
     def give_back(self) -> None:
-        """Write the rows that `bring` has brought to their store if they may have changed."""
+        """Write the rows that `bring` has copied to their store if they may have changed."""
         own, self.brought = self.brought, None
-        if own is not None and self.store is not None:
-            tensors = self._moving(own.with_state)
-            self.store.give_back(tensors, own.rows_U, own.with_state, own.copies or ())
+        if own is not None and own.writes and self.store is not None:
+            for tensor, copies in zip(self.tensors().values(), own.part.tensors().values(), strict=True):
+                self.store.put(tensor, own.rows_U, copies)
 
     @contextmanager
     def at_hand(self, rows_U: Tensor) -> Iterator[tuple["Part", Tensor]]:
@@ -105,18 +105,16 @@ class Part:
         Args:
             rows_U: The rows, int64, ascending. They may change.
         """
-        own = self.brought
-        is_at_hand = own is not None and own.rows_U is rows_U and own.with_state
-        if self.store is not None and not is_at_hand:
-            self.bring(rows_U, with_state=True)
-        copies = None if self.brought is None else self.brought.copies
-        if copies is None:
+        if self.store is None:
             yield self, rows_U
-        else:
-            weight_UH, *others = copies
-            moved = None if self.moved is None else others.pop()
-            places_U = torch.arange(len(rows_U), device=weight_UH.device)
-            yield Part(weight_UH, dict(zip(self.state, others, strict=True)), moved), places_U
+            return
+        own = self.brought
+        is_at_hand = own is not None and own.rows_U is rows_U and own.writes
+        if not is_at_hand:
+            self.bring(rows_U, writes=True)
+        assert self.brought is not None
+        part = self.brought.part
+        yield part, torch.arange(len(rows_U), device=part.weight.device)
         if not is_at_hand:
             self.give_back()
 
@@ -143,32 +141,30 @@ class Part:
         return storage.blocks(weight_RH, rows or block_rows(weight_RH[:1].nbytes), updates, self.store)
 
     def tiles(
-        self, starts: Sequence[int], updates: bool = False, rows: int | None = None
+        self, size: int, tile: int, updates: bool = False, rows: int | None = None
     ) -> Iterator[tuple[int, int]]:
-        """Pass over the rows: yield ranges [first, last) of tiles, which `rows` gives until the next range.
+        """Pass over the rows: yield ranges [start, stop) of tiles, which `rows` gives until the next range.
 
         Args:
-            starts: First row of each tile, then the end of the last one.
+            size: Number of rows.
+            tile: Rows of a tile.
             updates: Whether each range is updated before the next one.
             rows: Most rows of a range, unless a single tile has more; None: as many as can be at hand.
         """
         self.give_back()
+        most = size + tile if rows is None else rows  # all tiles, of which the last one may be smaller
+        if isinstance(self.store, Scratch):
+            most = min(most, self.store.most_rows(self.weight))
+        step = tile * max(1, most // tile)
+        ranges = [(start, min(start + step, size)) for start in range(0, size, step)]
         tensors = [self.weight, *self.state.values()] if updates else [self.weight]
-        most = self.store.most_rows(self.weight) if isinstance(self.store, Scratch) else None
-        together = min((each for each in (rows, most) if each is not None), default=None)
-        tiles = list(tile_ranges(starts, together))
-        ranges = [(starts[first], starts[last]) for first, last in tiles]
-        try:
-            for (first, last), at_hand in zip(
-                tiles, sweep_over(tensors, updates, ranges, self.store), strict=True
-            ):
-                self.near = starts[first], at_hand
-                yield first, last
-        finally:
-            self.near = None
-
-    def _moving(self, with_state: bool) -> list[Tensor]:
-        return [*self.tensors().values()] if with_state else [self.weight]
+        swept = sweep_over(tensors, updates, ranges, self.store)
+        for (start, stop), own in zip(ranges, swept, strict=True):
+            self.near = start, Part(own[0], dict(zip(self.state, own[1:], strict=False)))
+            try:
+                yield start, stop
+            finally:
+                self.near = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Return this shard's tensors for a checkpoint, by name."""
@@ -182,17 +178,22 @@ class Part:
 
 @dataclass(frozen=True)
 class Brought:
-    """Rows of a store that a step has at hand.
+    """Copies of rows of a store that a step has at hand.
 
     Attributes:
-        rows_U: The rows, int64.
-        with_state: Whether their state came along, so that they may change.
-        copies: If they are not in their own place: weight, state and `moved`, as far as they came.
+        rows_U: The rows, int64, ascending.
+        part: The copies.
+        writes: Whether they may change; then their state came along.
     """
 
     rows_U: Tensor
-    with_state: bool
-    copies: Sequence[Tensor] | None
+    part: Part
+    writes: bool
+
+
+def renumbered(batch: SparseBatch, rows_U: Tensor) -> SparseBatch:
+    """Return a batch whose features are the places of its rows among ascending ones, int64 [U]."""
+    return replace(batch, indices=torch.searchsorted(rows_U, batch.indices.long()))
 
 
 WHOLE = -1
@@ -214,9 +215,9 @@ class WideWeight:
         parts: The shards of this process.
         norm_limit: Largest length of a row.
         l2: Strength of the penalty on a bias.
-        trained: Whether the optimizer moves it; otherwise it has no state.
-        by_rows: Whether only rows that a batch touches are updated.
+        by_rows: Whether a step updates the rows that its batch touches, and no others.
         has_vectors: Whether its rows are vectors of features or units, for which a number of state may do.
+        trained: Whether the optimizer moves it; otherwise it has no state.
         whole: On CUDA, the shards of this process in one allocation, of which the parts are views: a shard
             begins `shards.room` rows after the one before it. Rows beyond a shard's units are zeros.
     """
@@ -246,7 +247,7 @@ class WideWeight:
     @property
     def columns(self) -> int:
         """H."""
-        return next(iter(self.parts.values())).columns
+        return next(iter(self.parts.values())).weight.shape[1]
 
     @property
     def store(self) -> Store | None:
@@ -263,11 +264,6 @@ class WideWeight:
     def in_8_bits(self) -> bool:
         """Whether the rows are whole numbers with a scale for each."""
         return next(iter(self.parts.values())).in_8_bits
-
-    @property
-    def in_file(self) -> bool:
-        """Whether the rows are in a file."""
-        return isinstance(self.store, Scratch)
 
     def part(self, shard: int) -> Part:
         """Return a shard of this process, or all of them for `WHOLE`."""
@@ -300,17 +296,20 @@ class WideWeight:
         if isinstance(gradient, RowGradient):
             self.update_rows(shard, gradient, rule, step)
             return
-        weight, state = self.part(shard).rows(start, stop)
-        rule.apply(weight, gradient, state, step, self.l2 if self.is_bias else None)
+        own = self.part(shard).rows(start, stop)
+        rule.apply(own.weight, gradient, own.state, step, self.l2 if self.is_bias else None)
+        self.shorten(shard, start, stop)
+
+    def shorten(self, shard: int, start: int, stop: int) -> None:
+        """Shorten the rows [start, stop) of a shard that exceed the limit, after their step."""
         if self.norm_limit is not None:
-            shorten_rows(weight, self.norm_limit)
+            shorten_rows(self.part(shard).rows(start, stop).weight, self.norm_limit)
 
     def stepped(self, shard: int, rule: Optimizer, step: StepNumbers) -> Packed | None:
-        """Return the step of a shard's rows for the native library; None if it does not make it."""
-        part, made = self.parts[shard], rule.made(step, self.l2 if self.is_bias else None)
-        is_whole = part.weight.is_contiguous() and not self._waits_for_tiles
-        is_native = is_whole and made.runner(part.weight, part.state) == "native"
-        return made.packed(part.weight, part.state) if is_native else None
+        """Return the step of a shard's rows for the native library; None if they are frozen."""
+        part = self.parts[shard]
+        made = rule.made(step, self.l2 if self.is_bias else None)
+        return made.packed(part.weight, part.state) if self.trained else None
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Optimizer, step: StepNumbers) -> None:
         """Make a step of the touched rows of a shard, or of `WHOLE`; a bias is a row of one number.
@@ -319,13 +318,8 @@ class WideWeight:
         """
         with self.part(shard).at_hand(touched.features_U) as (part, rows_U):
             weight_RH, state = part.by_rows()
-            own = touched if rows_U is touched.features_U else replace(touched, features_U=rows_U)
+            own = replace(touched, features_U=rows_U)
             rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
-
-    @property
-    def _waits_for_tiles(self) -> bool:
-        """Whether only `update_tile` can make its steps."""
-        return self.norm_limit is not None or not self.trained
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Optimizer, step: StepNumbers) -> None:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
@@ -347,23 +341,8 @@ class WideWeight:
                     )
                 part.moved.index_fill_(0, block_U, step.number - 1)
 
-    @property
-    def moves_by_rows(self) -> bool:
-        """Whether a step updates the rows that its batch touches, and no others."""
-        return self.by_rows and self.trained
-
-    def bring(self, touched: Mapping[int, Touched], updates: bool) -> None:
-        """Bring the rows that a batch touches from where they lie to the device that computes them.
-
-        Args:
-            touched: The rows by shard, or of `WHOLE`.
-            updates: Whether a step updates them.
-        """
-        for shard, rows in touched.items() if self.store is not None else ():
-            self.part(shard).bring(rows.features_U, updates and self.moves_by_rows)
-
     def give_back(self) -> None:
-        """Write the rows that `bring` has brought to where they lie if they may have changed."""
+        """Write the rows that parts have brought to where they lie if they may have changed."""
         for part in [*self.parts.values()] if self.whole is None else [self.whole, *self.parts.values()]:
             part.give_back()
 
@@ -383,27 +362,24 @@ class WideWeight:
             exchange: Runs the shards of this process.
         """
         if self.whole is not None:
-            sums = self._gathered_whole(batch)
+            sums = self._gathered_whole(batch, self.whole)
             return sums.view(len(self.parts), -1, sums.shape[1])
         count = self.shards.count
-        if self.in_8_bits:
+        if self.in_8_bits or self.store is not None:
             parts = split(batch, count)
             return exchange.each(lambda shard: self.parts[shard].gathered(parts[shard]))
         rows = [self.parts[shard].weight if shard in self.parts else None for shard in range(count)]
         sums = gather_sums(batch, rows, self.columns, exchange.num_threads)
         return sums if len(self.parts) == count else [sums[shard] for shard in self.parts]
 
-    def _gathered_whole(self, batch: SparseBatch) -> Tensor:
-        assert self.whole is not None
-        firsts = {WHOLE: 0} | {shard: place * self.shards.room for place, shard in enumerate(self.parts)}
-        brought = [(first, self.part(shard).brought) for shard, first in firsts.items()]
+    def _gathered_whole(self, batch: SparseBatch, whole: Part) -> Tensor:
+        firsts = (place * self.shards.room for place in range(len(self.parts)))
+        brought = [(first, part.brought) for first, part in zip(firsts, self.parts.values(), strict=True)]
         at_hand = [(first, own) for first, own in brought if own is not None]
         if not at_hand:
-            return gather_sum(batch, self.whole.weight)
-        places_U = torch.cat([own.rows_U + first for first, own in at_hand])
-        weight_UH = torch.cat([own.copies[0] for _, own in at_hand if own.copies is not None])
-        places_Z = torch.searchsorted(places_U, batch.indices)
-        return gather_sum(SparseBatch(batch.indptr, places_Z, batch.values), weight_UH)
+            return whole.gathered(batch)
+        rows_U = torch.cat([own.rows_U + first for first, own in at_hand])
+        return gather_sum(renumbered(batch, rows_U), torch.cat([own.part.weight for _, own in at_hand]))
 
     def catch_up_all(self, rule: Optimizer, step: StepNumbers) -> None:
         """Let every row of this process catch up, a block at a time."""

@@ -153,17 +153,15 @@ class OutputStep:
         return len(self.direct_EH)
 
     def spans(self, shard: int, rows: int | None = None, updates: bool = False) -> Iterator[tuple[int, int]]:
-        """Yield the units [start, stop) of whole tiles of a shard in order, with their weights in memory.
+        """Return the units [start, stop) of whole tiles of a shard in order, with their weights in memory.
 
         Args:
             shard: The shard.
             rows: Most units of a span, unless a single tile has more; None: as many as can be at hand.
             updates: Whether each span is updated before the next one.
         """
-        weight, size = self.output.weight, self.sizes[shard]
-        starts = [*range(0, size, self.tile_units), size]
-        for first, last in weight.parts[shard].tiles(starts, updates and weight.trained, rows):
-            yield starts[first], starts[last]
+        weight = self.output.weight
+        return weight.parts[shard].tiles(self.sizes[shard], self.tile_units, updates and weight.trained, rows)
 
     def tiles(self, shard: int, updates: bool = False) -> Iterator[Tile]:
         """Yield the tiles of a shard in order, each with its weight in memory; see `spans`."""
@@ -230,10 +228,6 @@ class OutputStep:
         output = self.output
         return output.exchange.start_sum(*self.run(update), where=output.where)
 
-    def moves(self, rule: Optimizer, numbers: StepNumbers) -> bool:
-        """Return whether `run` can make the steps of the units."""
-        return True
-
     def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
         """Return every shard's loss, float64 [], and gradient to the incoming vectors, float32 [E, H]."""
         self.slopes = slopes_of(self)
@@ -251,23 +245,6 @@ class OutputStep:
         if not self.output.weight.trained:
             return delta_ET.new_zeros(0), bias_T
         return tile.weight_gradient(self.direct_EH, delta_ET), bias_T
-
-    def finish(
-        self,
-        rule: Optimizer,
-        of_weights: StepNumbers,
-        of_biases: StepNumbers,
-        touched: Mapping[int, RowGradient],
-    ) -> bool:
-        """Make the steps of the units, after `run` has made none; return whether the library does.
-
-        Args:
-            rule: The optimizer.
-            of_weights: The numbers of the weights' steps.
-            of_biases: Those of the biases' steps.
-            touched: Gradients of some rows, by shard, which are added before.
-        """
-        return False
 
     def _delta(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
         """Return a tile's loss, its slopes as an operand of products, and the gradient to its biases."""
@@ -321,7 +298,7 @@ def _of_single_units(step: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
 def _of_all_units(step: OutputStep) -> Slopes:
     """See above; every process computes the slopes of all units."""
     output = step.output
-    shards, exchange = output.known or output.weight.shards, output.exchange
+    shards, exchange = output.known, output.exchange
 
     def of_shard(shard: int) -> Tensor:
         filling_EM = step.direct_EH.new_zeros(step.num_examples, shards.size(0) - step.sizes[shard])
@@ -439,20 +416,12 @@ def _shortened(step: OutputStep, slopes: Slopes, limit: float) -> Slopes:
 class NativeStep(OutputStep):
     """A step in which one call of the library is one pass over all units of this process."""
 
-    def moves(self, rule: Optimizer, numbers: StepNumbers) -> bool:
-        """See `OutputStep.moves`."""
-        weights = self.output.weight, self.output.bias
-        trained = [weight for weight in weights if weight is not None and weight.trained]
-        shard = next(iter(weights[0].parts))
-        return all(weight.stepped(shard, rule, numbers) is not None for weight in trained)
-
     def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
         """See `OutputStep.run`."""
         output, device, num_threads = self.output, self.direct_EH.device, self.output.exchange.num_threads
         parts, is_softmax = output.weight.parts, output.is_closed
         sums = [RowSum.empty("softmax", self.num_examples, device) for _ in parts]
-        counts = [len(self.targets.parts[shard].units_Z) for shard in parts]
-        logits, pulls = ([torch.zeros(count) for count in counts] for _ in range(2))
+        logits = [torch.zeros(len(self.targets.parts[shard].units_Z)) for shard in parts]
         self._batch = OutputBatch(
             "softmax" if is_softmax else "sigmoid",
             self.direct_EH.contiguous(),
@@ -462,16 +431,16 @@ class NativeStep(OutputStep):
             self.weight_E,
         )
         self._shards = {
-            shard: self._started(shard, total, logits_Z, pull_Z, update is None)
-            for shard, total, logits_Z, pull_Z in zip(parts, sums, logits, pulls, strict=True)
+            shard: self._started(shard, total, logits_Z, update is None)
+            for shard, total, logits_Z in zip(parts, sums, logits, strict=True)
         }
         steps = dict.fromkeys(parts, Gradients()) if update is None else self._steps(*update, update[1], {})
         if is_softmax:
             self._over(add_shares)
             total_E = over_shards(RowSum.stacked(sums), output.exchange, output.where)
-            totals, found, coupling_E = self.pulls(total_E, logits)
-            for pull_Z, found_Z in zip(pulls, found, strict=True):
-                pull_Z.copy_(found_Z)
+            totals, pulls, coupling_E = self.pulls(total_E, logits)
+            for shard, pull_Z in zip(parts, pulls, strict=True):
+                self._shards[shard] = replace(self._shards[shard], of_target_Z=pull_Z)
             self._batch = replace(self._batch, one_E=total_E, other_E=coupling_E)
             finish_hidden(self._batch, [*self._shards.values()], num_threads)
             if update is not None:
@@ -490,12 +459,16 @@ class NativeStep(OutputStep):
         of_weights: StepNumbers,
         of_biases: StepNumbers,
         touched: Mapping[int, RowGradient],
-    ) -> bool:
-        """See `OutputStep.finish`."""
-        moves = self.moves(rule, of_weights)
-        if moves:
-            self._over(finish, self._steps(rule, of_weights, of_biases, touched))
-        return moves
+    ) -> None:
+        """Make the steps of the units, after `run` has made none.
+
+        Args:
+            rule: The optimizer.
+            of_weights: The numbers of the weights' steps.
+            of_biases: Those of the biases' steps.
+            touched: Gradients of some rows, by shard, which are added before.
+        """
+        self._over(finish, self._steps(rule, of_weights, of_biases, touched))
 
     def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """See `OutputStep.gradient`."""
@@ -505,21 +478,18 @@ class NativeStep(OutputStep):
         finish(self._batch, [self._shards[shard].within(start, stop)], 1, [gradients])
         return weight_TH, bias_T
 
-    def _started(
-        self, shard: int, total: RowSum, logits_Z: Tensor, pull_Z: Tensor, is_late: bool
-    ) -> OutputShard:
+    def _started(self, shard: int, total: RowSum, logits_Z: Tensor, is_late: bool) -> OutputShard:
         """Return a shard before the first pass.
 
         Args:
             shard: The shard.
             total: Receives the divisors of a softmax, or the loss.
             logits_Z: Receives the logits of the targets of a softmax.
-            pull_Z: Later the pulls of these targets.
             is_late: Whether `finish` or `gradient` follows.
         """
         output, units, targets = self.output, self.sizes[shard], self.targets.parts[shard]
         part, is_softmax = output.weight.parts[shard], output.is_closed
-        keeps, leaves = self.keeps and (is_softmax or is_late), is_softmax and output.weight.in_file
+        keeps, leaves = self.keeps and (is_softmax or is_late), is_softmax and output.weight.store is not None
         scales = torch.empty(self._batch.num_blocks(units), self.num_examples) if is_softmax else None
         return OutputShard(
             weight_RH=part.weight,
@@ -528,14 +498,14 @@ class NativeStep(OutputStep):
             span=(0, units),
             examples_Z=targets.examples_Z,
             units_Z=targets.units_Z,
-            of_target_Z=pull_Z if is_softmax else targets.values_Z,
+            of_target_Z=None if is_softmax else targets.values_Z,
             kept=torch.empty(self._batch.kept_numbers(units)) if keeps else None,
             scales=scales,
             hidden_EH=torch.zeros(self._batch.direct_EH.shape),
             total_E=total.sum_E,
             peak_E=total.peak_E if is_softmax else None,
             logits_Z=logits_Z if is_softmax else None,
-            vectors_ZH=torch.empty(len(targets.units_Z), part.columns) if leaves else None,
+            vectors_ZH=torch.empty(len(targets.units_Z), part.weight.shape[1]) if leaves else None,
         )
 
     def _steps(
@@ -558,20 +528,24 @@ class NativeStep(OutputStep):
 
     def _over(self, make: Callable[..., None], gradients: Mapping[int, Gradients] | None = None) -> None:
         """Make a pass over all units: in one call, or of rows in files as they come into memory."""
-        exchange = self.output.exchange
+        weight, exchange = self.output.weight, self.output.exchange
         given = [] if gradients is None else [gradients]
         updates = any(own.weight_step is not None for own in (gradients or {}).values())
+        is_whole = weight.store is None
+        if is_whole:
+            shards = [*self._shards.values()]
+            make(self._batch, shards, exchange.num_threads, *([*own.values()] for own in given))
 
         def of_shard(shard: int) -> None:
             for start, stop in self.spans(shard, updates=updates):
-                within = self._shards[shard].within(start, stop)
-                make(self._batch, [within], 1, *([own[shard]] for own in given))
+                if not is_whole:
+                    within = self._shards[shard].within(start, stop)
+                    make(self._batch, [within], 1, *([own[shard]] for own in given))
+                if updates:
+                    weight.shorten(shard, start, stop)
 
-        if self.output.weight.in_file:
+        if not is_whole or (updates and weight.norm_limit is not None):
             exchange.each(of_shard)
-        else:
-            shards = [*self._shards.values()]
-            make(self._batch, shards, exchange.num_threads, *([*own.values()] for own in given))
 
 
 def output_step(
@@ -593,7 +567,7 @@ def output_step(
             tiles.
         stands: See `OutputStep`.
     """
-    shards, num, device = output.known or output.weight.shards, len(direct_EH), direct_EH.device
+    shards, num, device = output.known, len(direct_EH), direct_EH.device
     sizes = {
         shard: shards.size(shard) if stands is None else len(stands[shard]) for shard in output.weight.parts
     }

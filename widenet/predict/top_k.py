@@ -19,7 +19,7 @@ from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.preparation import Values
 from widenet.model.wide_loss import RowSum, divided, over_shards
-from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
+from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles, predicted_units
 from widenet.predict.terms import Term, of_entries, of_units, terms_of
 from widenet.sparse import SparseBatch, from_rows
 from widenet.spec.activations import ROW_WISE
@@ -108,10 +108,8 @@ class Tiles:
 
     def of(self, shard: int) -> Iterator[tuple[int, int]]:
         """As `cut`, while the weights come from where they lie."""
-        cut = [*self.cut(shard)]
-        starts = [start for start, _ in cut] + [stop for _, stop in cut[-1:]]
-        for first, _ in self.output.weight.parts[shard].tiles(starts, rows=0):
-            yield cut[first]
+        units = predicted_units(self.output.weight.columns, self.direct_EH.device.type)
+        return self.output.weight.parts[shard].tiles(self.shards.size(shard), units, rows=0)
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """Return the logits of a tile of one of this process's shards, float32 [E, T]."""

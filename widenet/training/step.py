@@ -19,7 +19,7 @@ from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.model.sample import Choice
 from widenet.model.weight import WHOLE, WideWeight
-from widenet.model.wide_loss import OutputStep, gradients_of_rows, output_step, sampled
+from widenet.model.wide_loss import NativeStep, OutputStep, gradients_of_rows, output_step, sampled
 from widenet.plan.tiles import LIMITED_ROWS, blocks
 from widenet.training.all_weights import norm_of, norm_of_squares
 
@@ -83,8 +83,7 @@ def _launched(network: Network, rule: Optimizer, step: Step) -> tuple[Tensor, di
     with torch.no_grad():
         for name in vectors:
             own = _output_step(network, name, activity, vectors, rule, numbers)
-            may_move = step.updates and limit is None and own.output.updates_at_once
-            moves = may_move and own.moves(rule, numbers)
+            moves = step.updates and limit is None and own.output.updates_at_once
             pending.append(own.start((rule, numbers) if moves else None))
             if not moves:
                 waiting[name] = own
@@ -236,17 +235,14 @@ class Gradients:
     def apply(self, rule: Optimizer, numbers: StepNumbers) -> None:
         """Make one optimizer step of every weight that has a gradient here."""
         for name in self._names():
-            weight, scaled, rows = (
-                self.network.wide[name],
-                self._scaled(name, numbers),
-                self.rows.get(name, {}),
-            )
+            scaled, rows = self._scaled(name, numbers), self.rows.get(name, {})
             users = self.waiting.get(name, [])
-            # The native library makes the steps of a weight of one output.
             is_alone = len(users) == 1 and name not in self.network.descriptions
-            if not (is_alone and users[0].finish(rule, scaled, numbers, rows)):
+            if is_alone and isinstance(users[0], NativeStep):
+                users[0].finish(rule, scaled, numbers, rows)
+            else:
                 self.network.each(rows, self._step(name, rule, scaled, numbers))
-            weight.give_back()
+            self.network.wide[name].give_back()
         self._finish_descriptions()
         for name, trunk in self.network.trunk.items():
             trunk.update(rule, self._scaled(name, numbers))
@@ -386,7 +382,7 @@ def _limit_columns(network: Network, name: str, limit: float, where: str) -> Non
     parts = network.wide[name].parts
 
     def squares(shard: int) -> Tensor:
-        total_H = torch.zeros(parts[shard].columns, dtype=torch.float64, device=network.device)
+        total_H = torch.zeros(network.wide[name].columns, dtype=torch.float64, device=network.device)
         for block_RH in parts[shard].blocks(LIMITED_ROWS):
             total_H += block_RH.double().square().sum(dim=0)
         return total_H

@@ -28,7 +28,7 @@ def test_a_part_of_a_shard_on_a_sparse_input_reads_the_features_of_the_batch_alo
     features = SparseBatch.from_lists([[3, 40], [], [3]], values)
     weight = WideWeight(Shards(8, 1), {0: Part(turned_FR.T, by_columns=True)})
     spec = NetworkSpec.of(document("l2", "linear")).outputs[0]
-    own = output.WideOutput(spec, weight, None, Exchange(1), features=features)
+    own = output.WideOutput(spec, weight, None, Exchange(1), weight.shards, features=features)
     whole, part = (own.tile(0, start, stop).logits(torch.zeros(3, 0)) for start, stop in ((0, 8), (2, 5)))
     assert torch.equal(part, whole[:, 2:5])
     assert read == [50, 2]

@@ -27,7 +27,7 @@ class WideOutput:
 
     updates_at_once: whether a tile may be updated as soon as its gradient is known: nobody shares the weight,
         and its rows are not described.
-    known: shards of the units that take part in the loss; None if all do.
+    known: shards of the units that take part in the loss, the first ones of all.
     half: a training step's matrix products take operands rounded to bfloat16.
     sampler: draws the units of a step; None if all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.layout.Job`.
@@ -41,8 +41,8 @@ class WideOutput:
     weight: WideWeight
     bias: WideWeight | None
     exchange: Exchange
+    known: Shards
     updates_at_once: bool = True
-    known: Shards | None = None
     half: bool = False
     sampler: Sampler | None = None
     kept_bytes: int | None = None
@@ -99,7 +99,7 @@ class WideOutput:
 
         Their biases would stay zero, above those of most units that are known. All processes must call this.
         """
-        if self.bias is None or self.known is None or not 0 < self.known.width < self.width:
+        if self.bias is None or not 0 < self.known.width < self.width:
             return
         parts, known = self.bias.parts, self.known
 
@@ -117,7 +117,7 @@ class WideOutput:
             factor_T = (part.for_directions if directions else part.scale_R)[start:stop]
             vector_TH, directions = part.weight[start:stop], False
         else:
-            vector_TH = part.rows(start, stop)[0]
+            vector_TH = part.rows(start, stop).weight
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
         return Units(vector_TH, self.weight.shards.units(shard)[start:stop], factor_T, bias_T, directions)
 
@@ -128,9 +128,8 @@ class WideOutput:
         """
         parts = self.weight.parts
         if self.ranked is None or self.ranked[0] is not parts:
-            sizes = {shard: self.weight.shards.size(shard) for shard in parts}
-            in_file = self.weight.in_file
-            units = None if in_file else [self.units(shard, 0, size) for shard, size in sizes.items()]
+            size, in_file = self.weight.shards.size, self.weight.store is not None
+            units = None if in_file else [self.units(shard, 0, size(shard)) for shard in parts]
             self.ranked = parts, units
         return self.ranked[1]
 
@@ -164,7 +163,7 @@ class Tile:
 
     def __init__(self, output: WideOutput, shard: int, start: int, stop: int, half: bool) -> None:
         self.output, self.shard, self.start, self.stop, self.half = output, shard, start, stop, half
-        self.vector_TH, _ = output.weight.parts[shard].rows(start, stop)
+        self.vector_TH = output.weight.parts[shard].rows(start, stop).weight
         self.length_T1 = None if output.spec.cosine is None else lengths(self.vector_TH)
         if self.length_T1 is not None:
             self.vector_TH = self.vector_TH / self.length_T1
