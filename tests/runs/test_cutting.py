@@ -4,7 +4,6 @@ import json
 import shutil
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +17,6 @@ from widenet.training.run_directory import RunDirectory
 from widenet.training.state import Silence
 
 TIMES = [(7 * position) % 101 for position in range(len(COLUMNS["user"]))]
-REMOVES_NOTHING = SimpleNamespace(rmtree=lambda *_, **__: None)
 
 
 class Said(Silence):
@@ -142,7 +140,7 @@ def test_what_a_kill_leaves_is_no_obstacle(moment, books, fingerprint, tmp_path,
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("widenet.training.run_path.shutil", REMOVES_NOTHING)  # SIGKILL
+        patch.setattr("widenet.training.run_path.remove", lambda _: None)  # SIGKILL
         if moment == "in the cut":
             patch.setattr("widenet.runs.cutting.split", half)
         elif moment == "before the run":
@@ -164,7 +162,7 @@ def test_a_killed_run_leaves_its_dataset_to_a_training_on_it_alone(goes_on, book
 
     run, other = tmp_path / "run", widenet.split(books, tmp_path / "other", heldout=0.2)
     with monkeypatch.context() as patch:
-        patch.setattr("widenet.training.run_path.shutil", REMOVES_NOTHING)  # SIGKILL
+        patch.setattr("widenet.training.run_path.remove", lambda _: None)  # SIGKILL
         patch.setattr("widenet.runs.training.build", kill)
         with pytest.raises(Killed):
             trained(books, run)

@@ -106,4 +106,4 @@ def test_a_directory_takes_a_name_and_the_earlier_one_goes_once_that_is_on_disk(
         (tmp_path / name / name).touch()
     put_in_place(tmp_path / "beside", tmp_path / "data")
     assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("data"), Path("data/beside")]
-    assert dropped[-1] == (".data.old", [tmp_path / "beside", tmp_path])
+    assert dropped == [(".data.old", [tmp_path / "beside", tmp_path])] * earlier

@@ -16,7 +16,7 @@ from widenet.runs import train
 from widenet.spec.training import TrainingSpec
 from widenet.training import run_path
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import check, set_aside, settle
+from widenet.training.run_path import check, put, settle
 
 OLD, NEW = TrainingSpec.of({"seed": 1, "shards": 1}), TrainingSpec.of({"seed": 2, "shards": 1})
 SECOND_EPOCH = "epoch-00002-step-000000000"
@@ -153,12 +153,11 @@ def test_a_second_attempt_keeps_the_run_that_waits(tmp_path, data, run):
     for _ in range(2):
         killed(run.path, data)
         assert inside(tmp_path / ".run.replaced") == before
-    shutil.copytree(data.path, run.path / "data")  # as after a killed `fit`
-    set_aside(run.path)
+    shutil.copytree(data.path, run.path / "data")
+    (tmp_path / "new").mkdir()
+    put(tmp_path / "new", run.path)
     assert inside(tmp_path / ".run.replaced") == before
-    assert not run.path.exists()
-    with mistake(CheckpointError):
-        RunDirectory.open(run.path)
+    assert inside(run.path) == {}
 
 
 @pytest.mark.parametrize("names_there", [("data",), ("data", ".lock"), (".lock",), ()])
@@ -191,8 +190,6 @@ def test_only_a_run_and_nothing_beside_it_is_replaced(tmp_path, data, run):
         before = inside(tmp_path)
         with mistake(CheckpointError, place=run.path):
             check(run.path, needed, overwrite=True)
-        with mistake(CheckpointError, place=run.path):
-            set_aside(run.path, needed)
         assert inside(tmp_path) == before
 
     check(run.path, (), overwrite=True)

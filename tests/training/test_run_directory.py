@@ -144,15 +144,14 @@ def test_a_run_that_is_begun_is_locked_from_its_first_moment(tmp_path, data):
 
 
 def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkeypatch):
-    def other_first(beside, path, keeps_data):
+    def other_first(beside):
         monkeypatch.undo()
         with mistake(CheckpointError):
-            begun(path, TRAINING, data)
-        shutil.copytree(beside, path)
-        (path / "checkpoints" / "epoch-00001-step-000000000").mkdir(parents=True)
-        run_path.put(beside, path, keeps_data)
+            begun(beside.with_name("run"), TRAINING, data)
+        shutil.copytree(beside, beside.with_name("run"))
+        (beside.with_name("run") / "checkpoints" / "epoch-00001-step-000000000").mkdir(parents=True)
 
-    monkeypatch.setattr(run_path, "put", other_first)
+    monkeypatch.setattr(run_path, "force_all_to_disk", other_first)
     with mistake(CheckpointError):
         begun(tmp_path / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]

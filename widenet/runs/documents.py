@@ -27,7 +27,7 @@ from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
 from widenet.training.check import check_training
-from widenet.training.run_path import CUT, document_of, holds_work_of
+from widenet.training.run_path import CUT, FITTED, holds_work_of
 
 _Document = TypeVar("_Document", bound=Document)
 _EXAMPLES = 2**20
@@ -75,7 +75,7 @@ def prepared(
         else:
             evaluates = not arguments.no_validation
             training = training_of(arguments.training, network, dataset, kept, evaluates)
-        yield check_training(network, training, dataset), dataset
+        yield check_training(network, training, dataset.path, dataset.manifest), dataset
 
 
 def _without_validation(arguments: TrainArguments, network: NetworkSpec, dataset: Dataset) -> str | None:
@@ -221,7 +221,7 @@ def _default_network(dataset: Dataset) -> NetworkSpec:
 
 def _continued(start: Path) -> NetworkSpec:
     """Return the network of a run with which a training goes on: it describes and fits nothing anew."""
-    file = document_of(start)
+    file = start / (FITTED if (start / FITTED).is_file() else "network.json")
     values = NetworkSpec.read(file).unfitted().model_dump(mode="json", exclude_unset=True)
     for layer in values["layers"]:
         layer.pop("described_by", None)

@@ -25,6 +25,14 @@ def force_all_to_disk(folder: Path) -> None:
         force_to_disk(path)
 
 
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a directory with its content, as far as the system lets it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 @contextmanager
 def appearing(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that replaces `path` when the block ends; if the block fails, the file is removed.
@@ -86,7 +94,7 @@ def put_in_place(beside: Path, path: Path) -> None:
     old = _old(path)
     replaces = path.exists()
     if replaces:
-        _remove(old)
+        remove(old)
         path.rename(old)
     try:
         beside.rename(path)
@@ -95,7 +103,7 @@ def put_in_place(beside: Path, path: Path) -> None:
             old.rename(path)
         raise
     force_to_disk(path.parent)
-    _remove(old)
+    remove(old)
 
 
 @contextmanager
@@ -149,11 +157,3 @@ def _hidden(paths: Sequence[Path]) -> list[Path]:
 
 def _old(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
-
-
-def _remove(folder: Path) -> None:
-    """Remove a directory with its content, or only the link if it is one."""
-    if folder.is_symlink():
-        folder.unlink()
-    else:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -8,20 +8,18 @@ The next training of that path brings it back, unless the new run has weights. T
 earlier run is removed only when the new one has weights, and nothing is removed for it but a new run without.
 """
 
-import errno
 import fcntl
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from widenet.errors import CheckpointError, DataError, unwritten
+from widenet.errors import CheckpointError, DataError
 from widenet.parallel.launch import is_note_of_launch
-from widenet.stores.durable import appearing, force_all_to_disk, force_to_disk, put_in_place
+from widenet.stores.durable import appearing, force_all_to_disk, force_to_disk, remove
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 
@@ -88,41 +86,29 @@ def is_free(path: Path) -> bool:
     """
     if not path.is_dir():
         return not path.exists()
-    names = {entry.name for entry in path.iterdir()} - {LOCK}
-    if all((own := UNFINISHED.fullmatch(name)) and own[1] in _OWN for name in names):
-        return True
-    return _names(path).issuperset(DOCUMENTS) and _is_begun(path)
+    names = _names(path)
+    own = _OWN | {DATA} if CUT in names else _OWN
+    is_begun = names.issuperset(DOCUMENTS) and names <= own and not _has_weights(path)
+    return names <= {LOCK} or is_begun
 
 
 def _names(path: Path) -> set[str]:
-    """The entries of a directory, without those that a killed process has not finished."""
-    return {entry.name for entry in path.iterdir() if UNFINISHED.fullmatch(entry.name) is None}
-
-
-def _is_begun(path: Path) -> bool:
-    """Return whether a directory has nothing but entries of a run without weights."""
-    names = _names(path)
-    return names <= (_OWN | {DATA} if CUT in names else _OWN) and not _has_weights(path)
+    """Return the names in a directory, but for what a killed process has left of the entries of a run."""
+    names, own = {entry.name for entry in path.iterdir()}, _OWN | {DATA}
+    return {name for name in names if (left := UNFINISHED.fullmatch(name)) is None or left[1] not in own}
 
 
 def _has_weights(path: Path) -> bool:
     return (path / "model").exists() or any((path / "checkpoints").glob("epoch-*"))
 
 
-def document_of(run: Path) -> Path:
-    """Return the network document of a run's weights: with fitted terms, if there are any."""
-    return run / (FITTED if (run / FITTED).is_file() else "network.json")
-
-
 def check_run(path: Path) -> Path:
     """Return the directory of an existing run, or of a copy of one in a store; raises CheckpointError."""
     path = readable(path, "run")
-    if not path.exists():
-        raise CheckpointError("does not exist", place=path)
-    if is_study(path):
-        raise CheckpointError("is a study, not a run", place=path)
-    if not (path / "network.json").is_file() or not (path / "fields.json").is_file():
-        raise CheckpointError("is not a run: it has no network.json and fields.json", place=path)
+    CheckpointError.require(path.exists(), "does not exist", place=path)
+    CheckpointError.require(not is_study(path), "is a study, not a run", place=path)
+    is_run = (path / "network.json").is_file() and (path / "fields.json").is_file()
+    CheckpointError.require(is_run, "is not a run: it has no network.json and fields.json", place=path)
     return path
 
 
@@ -147,38 +133,29 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     Raises:
         CheckpointError: The path is taken, or belongs to a study.
     """
-    if not path.name:
-        raise CheckpointError("must be a directory to make, not the current one", option="out")
+    CheckpointError.require(path.name, "must be a directory to make, not the current one", option="out")
     study = path if is_study(path) else path.parent
-    if is_study(study) and path in (study, study / "best"):
-        raise CheckpointError(f"belongs to the study {study}", place=path, option="out")
+    is_of_study = is_study(study) and path in (study, study / "best")
+    CheckpointError.require(not is_of_study, f"belongs to the study {study}", place=path, option="out")
     if path.is_dir() and is_locked(path):
         raise busy(path)
-    if overwrite:
-        _check_replaceable(path, needed)
-        return
     if waiting(path).exists() and is_free(path):
         path.mkdir(exist_ok=True)
         with locked(path):
             settle(path)
-    _check_free(path)
+    _check_free(path, needed, overwrite)
 
 
-def _check_free(path: Path) -> None:
-    """Raise CheckpointError if a path holds something that a new run must not replace."""
-    if not is_free(path):
-        raise CheckpointError("must be a new path, without resume and overwrite", place=path, option="out")
-
-
-def _check_replaceable(path: Path, needed: Iterable[Path]) -> None:
-    """Raise CheckpointError unless a path is free, or a run with nothing else in its folder."""
+def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
+    """Raise CheckpointError unless a path is free, or a run with nothing else in its folder to overwrite."""
     if is_free(path):
         return
-    if not all((path / name).is_file() for name in DOCUMENTS):
-        raise CheckpointError("must replace a run that widenet made", place=path, option="overwrite")
+    rule = "must be a new path, without resume and overwrite"
+    CheckpointError.require(overwrite, rule, place=path, option="out")
+    is_run, require = all((path / name).is_file() for name in DOCUMENTS), CheckpointError.require
+    require(is_run, "must replace a run that widenet made", place=path, option="overwrite")
     other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
-    if other is not None:
-        raise CheckpointError("must replace nothing but a run", place=path, option="overwrite", value=other)
+    require(other is None, "must replace nothing but a run", place=path, option="overwrite", value=other)
     if (path / DATA).exists():
         from widenet.data.writer import check_replaceable  # loads Arrow
 
@@ -187,9 +164,9 @@ def _check_replaceable(path: Path, needed: Iterable[Path]) -> None:
         except DataError as error:
             raise CheckpointError(str(error)) from None
     for folder in needed:
-        if folder.resolve().is_relative_to(path.resolve()):
-            rule = "must not replace what the new run reads"
-            raise CheckpointError(rule, place=path, option="overwrite", value=str(folder))
+        is_beside = not folder.resolve().is_relative_to(path.resolve())
+        rule = "must not replace what the new run reads"
+        require(is_beside, rule, place=path, option="overwrite", value=str(folder))
 
 
 @contextmanager
@@ -220,49 +197,52 @@ def begun(
     """
     check(path, needed, overwrite)
     is_held, new = data == beside(path) / DATA, beside(path)
+    keeps_data = data is not None and data.resolve() == (path / DATA).resolve()
     with nullcontext() if is_held else hidden(path), ExitStack() as stack:  # its lock survives the renaming
-        try:
+        with writing(path):
             fill(new)
             force_all_to_disk(new)
-            if overwrite:
-                set_aside(path, needed)
-            put(new, path, data is not None and data.resolve() == (path / DATA).resolve())
-        except OSError as error:
-            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-                _check_free(path)
-                raise busy(path) from None
-            raise CheckpointError(unwritten(path, error)) from None
+            with locked(path) if path.exists() else nullcontext():
+                _check_free(path, needed, overwrite)  # another training may have begun and ended meanwhile
+                put(new, path, keeps_data)
         stack.callback(settle, path)
         try:
             yield
         except BaseException:
             if is_whole:
-                shutil.rmtree(path, ignore_errors=True)
+                remove(path)
             raise
+
+
+def put(new: Path, path: Path, keeps_data: bool = False) -> None:
+    """Move a new run to its path, where an earlier one goes to wait, unless it has no weights.
+
+    Args:
+        new: The new run.
+        path: Where it goes; the caller has checked and locked what is there.
+        keeps_data: Whether the new run trains on the dataset that was made together with an earlier one.
+
+    Raises:
+        OSError: The system refuses.
+    """
+    is_waiting = waiting(path).exists()
+    is_worthless = is_free(path) and not is_waiting
+    if is_waiting:
+        _discard(path, path)  # it has no weights, but that which waits has some
+    elif path.exists():
+        path.rename(waiting(path))
+    new.rename(path)
+    for name in (CUT, DATA) if keeps_data else ():  # in this order: a dataset beside `CUT` may be removed
+        if (waiting(path) / name).exists():
+            (waiting(path) / name).rename(path / name)
+    force_to_disk(path.parent)
+    if is_worthless:
+        drop(path)
 
 
 def waiting(path: Path) -> Path:
     """The hidden folder in which a run waits until its successor at `path` has a checkpoint."""
     return path.with_name(f".{path.name}.replaced")
-
-
-def set_aside(path: Path, needed: Iterable[Path] = ()) -> None:
-    """Move the run at a path into its hidden folder; do nothing if the path is free.
-
-    Raises:
-        CheckpointError: It may not be replaced, or is being trained.
-        OSError: The system refuses.
-    """
-    if is_free(path):
-        return
-    with locked(path):
-        _check_replaceable(path, needed)
-        if waiting(path).exists() and not _has_weights(path):
-            _discard(path, path)
-        else:
-            drop(path)
-            path.rename(waiting(path))
-        force_to_disk(path.parent)
 
 
 def settle(path: Path) -> None:
@@ -287,56 +267,21 @@ def settle(path: Path) -> None:
 
 def drop(path: Path) -> None:
     """Remove the waiting run, if there is one."""
-    if waiting(path).exists():
-        _discard(waiting(path), path)
+    _discard(waiting(path), path)
 
 
 def _discard(folder: Path, path: Path) -> None:
     """Remove a folder of the run at a path at once: what a crash leaves of it is never brought back."""
     old = path.with_name(f".{path.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    remove(old)
     if folder.exists():
         folder.rename(old)
-        shutil.rmtree(old, ignore_errors=True)
+        remove(old)
 
 
 def identity(path: Path) -> tuple[int, int] | None:
     """What tells a directory from another one at its path; None if there is none."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
-
-
-def put(new: Path, path: Path, keeps_data: bool = False) -> None:
-    """Move a new run to its path; replace a run there that has no checkpoint and is not being trained.
-
-    Args:
-        new: The new run.
-        path: Where it goes.
-        keeps_data: Whether the new run trains on the dataset that a replaced run was given.
-
-    Raises:
-        CheckpointError: The path is taken.
-        OSError: The system refuses.
-    """
-    if not path.exists():
-        new.rename(path)
-        force_to_disk(path.parent)
-        return
-    with locked(path):
-        _check_free(path)  # another training of it may have begun and ended meanwhile
-        # In this order: a dataset beside `CUT` may be removed with its run.
-        moved = [name for name in (CUT, DATA) if keeps_data and (path / name).exists()]
-        for name in moved:
-            (path / name).rename(new / name)
-        try:
-            put_in_place(new, path)
-        except OSError:
-            for name in moved:
-                (new / name).rename(path / name)
-            raise
+    return (path.stat().st_dev, path.stat().st_ino) if path.exists() else None
 
 
 def recover(folder: Path) -> None:
@@ -346,14 +291,10 @@ def recover(folder: Path) -> None:
     """
     for path in sorted(folder.glob(".*")):
         match = UNFINISHED.fullmatch(path.name)
-        if match is None:
-            continue
-        if match[2] == "old" and not (folder / match[1]).exists():
+        if match and match[2] == "old" and not (folder / match[1]).exists():
             path.rename(folder / match[1])
-        elif path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        elif match:
+            remove(path)
 
 
 @contextmanager
@@ -400,13 +341,11 @@ def _lock(file: IO[str]) -> None:
 
 def is_locked(path: Path) -> bool:
     """Return whether a process is training a run; never disturbs a training."""
-    try:
-        with (path / LOCK).open() as file:
+    with suppress(FileNotFoundError), (path / LOCK).open() as file:
+        try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
+        except BlockingIOError:
+            return True
     return False
 
 
@@ -426,14 +365,12 @@ def hidden(path: Path) -> Iterator[Path]:
         try:
             with writing(path):
                 for entry in folder.iterdir():
-                    if entry.is_dir() and not entry.is_symlink():
-                        shutil.rmtree(entry)
-                    elif entry.name != LOCK:
-                        entry.unlink()
+                    if entry.name != LOCK:
+                        remove(entry)
             yield folder
         finally:
             if _holds(folder, lock):
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
 
 
 def beside(path: Path) -> Path:
@@ -444,7 +381,7 @@ def beside(path: Path) -> Path:
 def take(path: Path) -> None:
     """Move the dataset that was made anew for a run into its folder; raises CheckpointError."""
     with writing(path):
-        shutil.rmtree(path / DATA, ignore_errors=True)
+        remove(path / DATA)
         for name in (CUT, DATA):  # in this order: a dataset beside `CUT` may be removed with its run
             (beside(path) / name).rename(path / name)
 
