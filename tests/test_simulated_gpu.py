@@ -234,7 +234,7 @@ def test_trainings_through_the_kernels_are_near_those_of_a_cpu(data, tmp_path):
     fingerprints = launched[len(kernels.NEAR) : -len(kernels.WAITS)]
     assert [len(set(same)) for same in fingerprints] == [1] * len(kernels.ROOMS)
     assert len({fingerprint for fingerprint, *_ in fingerprints}) == len(kernels.ROOMS)
-    norms = "training/all_weights.py:norm_of_squares"  # of the last step of an epoch alone
+    norms = "training/step.py:norm_of_squares"  # of the last step of an epoch alone
     waits = [
         {place: times for place, times in each.items() if place != norms}
         for each in launched[-len(kernels.WAITS) :]

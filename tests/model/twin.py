@@ -18,9 +18,8 @@ from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.all_weights import settle
 from widenet.training.schedules import rates
-from widenet.training.step import Step, train_step
+from widenet.training.step import Step, settle, train_step
 
 CPU = torch.device("cpu")
 

@@ -16,10 +16,9 @@ from widenet.predict.top_k import Rules, top_k
 from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.all_weights import norm_of, norms_of_weights, settle
 from widenet.training.checkpoint import fingerprint
 from widenet.training.schedules import rates
-from widenet.training.step import Step, train_step
+from widenet.training.step import Step, norm_of, norms_of_weights, settle, train_step
 
 SHARDS, STEPS, EXAMPLES = 8, 2, 12
 SETTINGS = {

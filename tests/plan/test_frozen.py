@@ -19,9 +19,8 @@ from widenet.plan.layout import Job, Width
 from widenet.plan.memory import memory, work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.all_weights import regularization, settle
 from widenet.training.schedules import rates
-from widenet.training.step import Step, train_step
+from widenet.training.step import Step, regularization, settle, train_step
 
 PLAIN = {**LINEAR, "output": {}, "data": "ones", "noise": "none"}
 

@@ -22,7 +22,8 @@ def data(tmp_path_factory):
 
 def measured(data, **changes):
     network, training = SETTINGS["momentum"]
-    layout = check_training(NetworkSpec.of(network), TrainingSpec.of({**training, **changes}), data)
+    documents = NetworkSpec.of(network), TrainingSpec.of({**training, **changes})
+    layout = check_training(*documents, data.path, data.manifest)
     return measuring.measure(layout, data, "cpu")
 
 

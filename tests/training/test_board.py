@@ -22,10 +22,9 @@ def scalars(folder):
 
 
 def written(folder, epoch, *losses, say=no_word):
-    board = Board(folder, epoch, say)
+    board = Board(folder, epoch, {}, say)
     for number, loss in enumerate(losses):
         board.add({"epoch": epoch + number, "loss": loss, "arithmetic": 3})
-    board.close()
 
 
 def test_tensorboard_reads_every_number_by_epoch_and_drops_those_that_were_trained_again(tmp_path):
@@ -40,9 +39,8 @@ def test_tensorboard_reads_every_number_by_epoch_and_drops_those_that_were_train
 
 
 def test_tensorboard_shows_the_documents_as_text(tmp_path):
-    board = Board(tmp_path / "tensorboard", 1, no_word)
-    board.add_documents({"network.json": '{"name": "\u00fc"}', "training.json": "{}"}, 1)
-    board.close()
+    documents = {"network.json": '{"name": "\u00fc"}', "training.json": "{}"}
+    Board(tmp_path / "tensorboard", 1, documents, no_word)
     found = EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
     names = found.PluginTagToContent("text")

@@ -30,9 +30,8 @@ def data(tmp_path):
 
 def test_the_bias_towards_popular_items_decides_nothing(data):
     def check(metric):
-        return check_training(
-            NetworkSpec.of(NETWORK), TrainingSpec.of({"evaluation": {"metric": metric}}), data
-        )
+        documents = NetworkSpec.of(NETWORK), TrainingSpec.of({"evaluation": {"metric": metric}})
+        return check_training(*documents, data.path, data.manifest)
 
     for metric in ("ndcg@20", "coverage@7", "mrr@1"):
         assert check(metric).units["mid"] == 3

@@ -244,18 +244,6 @@ def test_a_training_that_ends_early_leaves_no_thread(error, data, tmp_path, monk
     assert batch_threads() == []
 
 
-def test_the_board_is_closed_whatever_happens(data, tmp_path, monkeypatch):
-    closed = []
-    monkeypatch.setattr(
-        loop.Board, "close", lambda board, close=loop.Board.close: (closed.append(1), close(board))
-    )
-    train(NETWORK, training(1), data, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(NETWORK, training(1), data, tmp_path / "cut", interrupted=lambda: True)
-    assert len(closed) == 2
-    assert list((tmp_path / "whole" / "tensorboard").glob("events.*"))
-
-
 def test_a_training_that_ends_far_above_its_start_says_so(data, tmp_path):
     for rate, says in ((0.5, False), (900.0, True)):
         run = tmp_path / f"run-{rate}"

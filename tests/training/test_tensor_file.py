@@ -8,10 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from widenet.errors import CapacityError
+from tests.mistakes import mistake
+from widenet.errors import CapacityError, CheckpointError
 from widenet.model.storage import Scratch, put_rows
 from widenet.training import checkpoint
-from widenet.training.checkpoint import read_into, write
+from widenet.training.checkpoint import Checkpoint, write
 
 TENSORS = {
     "weight": torch.randn(37, 5, generator=torch.Generator().manual_seed(0)),
@@ -28,6 +29,12 @@ TENSORS = {
 )
 def block_bytes(request, monkeypatch):
     monkeypatch.setattr(checkpoint, "_BLOCK_BYTES", request.param)
+
+
+def read_into(folder, tensors):
+    file = folder / "file"
+    entry = {"sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    Checkpoint(folder, {"file": entry}, {}).fill("file", tensors)
 
 
 def blank(tensors):
@@ -50,7 +57,7 @@ def test_what_is_written_is_what_the_library_reads_and_the_digest_is_that_of_the
 def test_what_the_library_writes_is_read(tmp_path):
     save_file(TENSORS, tmp_path / "file")
     found = blank(TENSORS)
-    assert read_into(tmp_path / "file", found) is None
+    read_into(tmp_path, found)
     assert_equal(found, TENSORS)
 
 
@@ -61,7 +68,9 @@ def test_what_the_library_writes_is_read(tmp_path):
 )
 def test_a_tensor_that_the_file_does_not_hold_is_named_and_left_alone(wanted, tmp_path):
     write(tmp_path / "file", TENSORS)
-    assert read_into(tmp_path / "file", wanted) == next(iter(wanted))
+    with mistake(CheckpointError) as caught:
+        read_into(tmp_path, wanted)
+    assert f"does not hold {next(iter(wanted))} " in caught.value.rule
     assert not next(iter(wanted.values())).any()
 
 

@@ -174,7 +174,7 @@ def _measured(
     from widenet.training.check import check_training
 
     dataset = Dataset.open(data)
-    layout = check_training(network, training, dataset)
+    layout = check_training(network, training, dataset.path, dataset.manifest)
     return asdict(measure(layout, dataset, device, weights_in, scratch))
 
 
@@ -203,11 +203,11 @@ def _facts(
     if data is not None:
         from widenet.data.manifest import Manifest
         from widenet.stores.fetch import readable
-        from widenet.training.check import check_planned
+        from widenet.training.check import check_training
 
         path = readable(data, "dataset")
         manifest = Manifest.read(path)
-        layout = check_planned(network, training, path, manifest)
+        layout = check_training(network, training, path, manifest)
         return layout, manifest.entries_per_example, manifest.num_examples
     from widenet.data.manifest import MAX_WIDTH
     from widenet.plan.binding import bind, sequences_of

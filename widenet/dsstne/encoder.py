@@ -80,7 +80,7 @@ def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
             {"seed": seed, "batch_size": batch_size, "optimizer": _PLAIN, "shuffle": False, "epochs": 1},
             str(config),
         )
-        layout = check_training(network, training, dataset)
+        layout = check_training(network, training, dataset.path, dataset.manifest)
         checks = _GradientChecks(layout, dataset)
         lines = []
         for name, (quotients, gradients) in checks.all():
@@ -113,7 +113,7 @@ class _GradientChecks:
             trunk.norm_limit = None
         stream = Stream(dataset, spec.fields, training.batch_size, training.seed, training.shuffle)
         self.batch = stream.batch(0, 0)
-        self.numbers = StepNumbers(1, rates(training, stream.steps_per_epoch))
+        self.rates = rates(training, stream.steps_per_epoch)
 
     def all(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
         """Yield finite differences and gradients of every weight that is not empty, flat float64 tensors."""
@@ -156,11 +156,8 @@ class _GradientChecks:
     def _loss(self, makes_step: bool = False) -> float:
         with torch.no_grad():
             prepared = self.network.prepare(self.batch.fields, (0, 0), self.batch.weights)
-        return train_step(
-            self.network,
-            self.rule,
-            Step(prepared, self.numbers, updates=makes_step),
-        )
+        numbers = StepNumbers(1, self.rates if makes_step else np.zeros_like(self.rates))
+        return train_step(self.network, self.rule, Step(prepared, numbers))
 
 
 def _flat(parts: list[Tensor]) -> Tensor:

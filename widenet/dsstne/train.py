@@ -88,7 +88,7 @@ def train(
         if resumes:
             leader_report.say(f"{run} exists; resuming.")
         elif initial is not None:
-            write_initial(check_training(network, training, dataset), dataset, initial)
+            write_initial(check_training(network, training, dataset.path, dataset.manifest), dataset, initial)
         kinds = {name: field.kind for name, field in dataset.fields.items()}
 
         def write_checkpoint(net: Network, epoch: int) -> None:

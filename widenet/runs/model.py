@@ -52,7 +52,6 @@ from widenet.spec.network import drawn
 from widenet.spec.training import TrainingSpec
 from widenet.stores import cache
 from widenet.stores.uri import shown
-from widenet.training.all_weights import settle
 from widenet.training.checkpoint import Checkpoint, fingerprint
 from widenet.training.environment import check_in_common, facts_of_checkpoint, facts_of_dataset
 from widenet.training.run_directory import (
@@ -64,6 +63,7 @@ from widenet.training.run_directory import (
 from widenet.training.run_log import log_curves
 from widenet.training.run_path import WHOLE, writing
 from widenet.training.schedules import rates
+from widenet.training.step import settle
 
 
 def warn_of_trained(

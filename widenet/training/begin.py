@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -94,14 +93,8 @@ def begun(
 
     def check() -> tuple[RunDirectory, Dataset]:
         run, data = RunDirectory.open(path), dataset_of_run(dataset, path)
-        if (run.path / "model").is_dir() and not run.checkpoints():
-            rule = "holds a model, but no checkpoint that its training could go on from"
-            raise CheckpointError(rule, place=path)
-        _check_documents(run, layout.network, layout.training)
-        run.check_dataset(data)
-        _check_descriptions(run, data, layout)
-        _check_start(run, start)
-        return replace(run, _bound=layout, mirror=mirror), data
+        _check_same(run, layout, data, start)
+        return replace(run, mirror=mirror), data
 
     leads = leads_folder(exchange, mirror)
     by_some(exchange, leads, begin, "run directory")
@@ -142,35 +135,28 @@ def _agents_and_processes(exchange: Exchange) -> tuple[list[str], list[str]]:
     return [*dict.fromkeys(filter(None, agents))], [*filter(None, processes)]
 
 
-def _check_documents(run: RunDirectory, network: NetworkSpec, training: TrainingSpec) -> None:
-    """Raise CheckpointError if a run was begun with other documents."""
-    for name, before, now in (("network", run.network, network), ("training", run.training, training)):
+def _check_same(run: RunDirectory, layout: Layout, dataset: Dataset, start: Path | None) -> None:
+    """Raise CheckpointError or FitError unless a run can go on, and was begun with all of this."""
+    can_resume = bool(run.checkpoints()) or not (run.path / "model").is_dir()
+    rule = "holds a model, but no checkpoint that its training could go on from"
+    CheckpointError.require(can_resume, rule, place=run.path)
+    for before, now in ((run.network, layout.network), (run.training, layout.training)):
         keys = (key for key in type(now).model_fields if key != "track")  # it reaches no number
         changed = [key for key in keys if getattr(before, key) != getattr(now, key)]
-        if changed:
-            rule = f"was begun with another {name}.json, which differs in {', '.join(changed)}"
-            raise CheckpointError(rule, place=run.path)
-
-
-def _check_descriptions(run: RunDirectory, dataset: Dataset, layout: Layout) -> None:
-    """Raise FitError if the rows of a described weight were begun with other attributes."""
-    for weight in layout.described.values():
-        field = layout.rows_field(weight)
-        before = run.fields[field].described_sha256
-        if before not in (None, record_of(dataset, field).described_sha256):
-            rule = f'describes the items of field "{field}" otherwise than when {run.path} was begun'
-            raise FitError(rule, place=dataset.path)
-
-
-def _check_start(run: RunDirectory, start: Path | None) -> None:
-    """Raise CheckpointError if a resumed run began with other weights than those of `start`."""
-    if start is None or start.resolve() == run.start:
-        return
-    # Each machine has its own copy of a run in a store, whose name holds the digest of the manifest.
-    if not cache.holds(start) or run.start is None or start.name != run.start.name:
-        before = "its initializers' weights" if run.start is None else f"those of {run.start}"
-        rule = f"must be that with which {run.path} was begun: {before}"
-        raise CheckpointError(rule, option="start_from", value=str(start))
+        rule = f"was begun with another {now.usual_name}, which differs in {', '.join(changed)}"
+        CheckpointError.require(not changed, rule, place=run.path)
+    run.check_dataset(dataset)
+    for field in map(layout.rows_field, layout.described.values()):
+        known = run.fields[field].described_sha256
+        is_same = known in (None, record_of(dataset, field).described_sha256)
+        rule = f'describes the items of field "{field}" otherwise than when {run.path} was begun'
+        FitError.require(is_same, rule, place=dataset.path)
+    if start is not None and start.resolve() != run.start:
+        # Each machine has its own copy of a run in a store, whose name holds the digest of the manifest.
+        is_copy = cache.holds(start) and run.start is not None and start.name == run.start.name
+        begun_with = "its initializers' weights" if run.start is None else f"those of {run.start}"
+        rule = f"must be that with which {run.path} was begun: {begun_with}"
+        CheckpointError.require(is_copy, rule, option="start_from", value=str(start))
 
 
 def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report: Report) -> LoopState:
@@ -193,13 +179,12 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
     check_agreement(network.exchange, {"checkpoints, newest first": names or "none"})
     for path in paths:
         try:
-            checkpoint = _read(run, network, dataset, path)
+            facts = _read(run, network, dataset, path)
         except CheckpointError as error:
             problem = problem or error
             continue
         if problem is not None:
             report.say(f"{problem} Resuming from {path.name} instead.")
-        facts = TrainingFacts.of(checkpoint.facts)
         state = facts.state
         changed = changes(facts.environment, network.device)
         if changed and not state.has_ended(run.training):
@@ -219,8 +204,8 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
     return state
 
 
-def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> Checkpoint:
-    """Read a checkpoint into a network after checking it; an error in one process is raised in all.
+def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> TrainingFacts:
+    """Read a checkpoint into a network, and its facts; an error in one process is raised in all.
 
     Raises:
         CheckpointError: The checkpoint cannot be read.
@@ -229,18 +214,16 @@ def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> 
     checkpoint = by_all(network.exchange, lambda: run.checkpoint(path), "checkpoint")
     check_agreement(network.exchange, facts_of_checkpoint(checkpoint))
     facts, now = TrainingFacts.of(checkpoint.facts), environment(network.device)
-    before = facts.environment
-    if facts.examples != dataset.digest:
-        rule = f"does not hold the examples that {run.path} was begun with"
-        raise FitError(rule, place=dataset.path)
-    if before["device"] != now["device"]:
-        rule = f'must be "{before["device"]}", on which {run.path} was begun'
-        raise OptionError(rule, option="device", value=now["device"])
-    if (before[COMPILED] == NOT_COMPILED) != (now[COMPILED] == NOT_COMPILED):
-        rule = f'was begun with compiled code "{before[COMPILED]}", which rounds in its own way'
-        raise FitError(rule, place=run.path, value=now[COMPILED])
+    before, device = facts.environment, now["device"]
+    rule = f"does not hold the examples that {run.path} was begun with"
+    FitError.require(facts.examples == dataset.digest, rule, place=dataset.path)
+    rule = f'must be "{before["device"]}", on which {run.path} was begun'
+    OptionError.require(before["device"] == device, rule, option="device", value=device)
+    is_same = (before[COMPILED] == NOT_COMPILED) == (now[COMPILED] == NOT_COMPILED)
+    rule = f'was begun with compiled code "{before[COMPILED]}", which rounds in its own way'
+    FitError.require(is_same, rule, place=run.path, value=now[COMPILED])
     checkpoint.load_into(network, with_state=True)
-    return checkpoint
+    return facts
 
 
 class RowCopy:
@@ -332,7 +315,7 @@ def _sizes(layout: Layout) -> dict[str, tuple[object, ...]]:
     for name, weight in layout.weights.items():
         has_field = weight.wide and not weight.split
         rows = layout.rows_field(weight) if has_field else weight.rows
-        columns = layout.field_of(weight.input) if weight.by_columns else weight.columns
+        columns = (layout.field_of(weight.input) if weight.by_columns else None), weight.columns
         if weight.describes is None:
             sizes[name] = rows, columns
     return sizes
@@ -412,39 +395,31 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
 
 def match_start(start: Path, layout: Layout, dataset: Dataset) -> Matched:
     """Find what a layout begins with of a run; raises as `load_start`."""
-    before = RunDirectory.open(start)
-    if not (before.path / "model").is_dir():
-        raise CheckpointError("holds no finished model to start from", place=start)
+    before, require = RunDirectory.open(start), CheckpointError.require
+    require((before.path / "model").is_dir(), "holds no finished model to start from", place=start)
     model = before.model()
-    before = with_network_of(before, model)
-    facts = WeightsFacts.of(model.facts)
-    if facts.in_8_bits:
-        raise CheckpointError("has weights in 8 bits, which are not trained further", place=start)
-    described = next((own for own in layout.weights.values() if own.describes is not None), None)
-    if described is not None:
-        rule = f'does not go with described_by of layer "{described.layer}"'
-        raise CheckpointError(rule, place=start, option="start_from")
+    before, facts = with_network_of(before, model), WeightsFacts.of(model.facts)
+    require(not facts.in_8_bits, "has weights in 8 bits, which are not trained further", place=start)
+    for own in layout.weights.values():
+        rule = f'does not go with described_by of layer "{own.layer}"'
+        require(own.describes is None, rule, place=start, option="start_from")
     old, new = _sizes(before.layout), _sizes(layout)
     names = [name for name, sizes in new.items() if old.get(name) == sizes]
     by_index = facts.imported is not None
-    fields = _fields_of(names, before.network, layout)
-    origins = {name: _origin(before, dataset, name, by_index) for name in fields}
-    names = [name for name in names if _has_same_columns(before, layout, name, origins)]
+    weights = {name: layout.weights[name] for name in names}
+    by_columns = {name: layout.field_of(each.input) for name, each in weights.items() if each.by_columns}
+    fields = [layout.rows_field(weight) for weight in weights.values() if weight.wide and not weight.split]
+    fields += [*by_columns.values(), *_damped(before.network, layout.network).values()]
+    fields += [output.field for output in outputs_near(before.network, layout.network)]
+    origins = {name: _origin(before, dataset, name, by_index) for name in dict.fromkeys(fields)}
+    # Columns are not matched by the ids of features: they are all the same, or the weight is not taken.
+    moved = {name for name, own in origins.items() if not np.array_equal(own, np.arange(len(own)))}
+    names = [name for name in names if by_columns.get(name) not in moved]
     left = [name for name in new if name not in names]
-    if left and not any(layout.weights[name].columns for name in names):
-        rule = f"has no weight of a name and sizes as here: {', '.join(left)}"
-        raise CheckpointError(rule, place=before.path)
+    has_matrix = any(layout.weights[name].columns for name in names)
+    rule = f"has no weight of a name and sizes as here: {', '.join(left)}"
+    require(has_matrix or not left, rule, place=before.path)
     return Matched(before, model, names, left, [name for name in old if name not in new], origins)
-
-
-def _fields_of(names: Sequence[str], before: NetworkSpec, layout: Layout) -> list[str]:
-    """Return the fields whose features are rows or columns of weights that are taken, damped, or near."""
-    weights = [layout.weights[name] for name in names]
-    of_rows = [layout.rows_field(weight) for weight in weights if weight.wide and not weight.split]
-    of_columns = [layout.field_of(weight.input) for weight in weights if weight.by_columns]
-    damped = _damped(before, layout.network).values()
-    near = [output.field for output in outputs_near(before, layout.network)]
-    return [*dict.fromkeys([*of_rows, *of_columns, *damped, *near])]
 
 
 def _damped(before: NetworkSpec, spec: NetworkSpec) -> dict[str, str]:
@@ -452,18 +427,6 @@ def _damped(before: NetworkSpec, spec: NetworkSpec) -> dict[str, str]:
     old = {(layer.name, layer.field) for layer in before.inputs if layer.popularity_damping}
     new = {layer.name: layer.field for layer in spec.inputs if layer.popularity_damping}
     return {name: field for name, field in new.items() if (name, field) in old}
-
-
-def _has_same_columns(
-    before: RunDirectory, layout: Layout, name: str, origins: Mapping[str, np.ndarray]
-) -> bool:
-    """Return whether a weight has no columns of a sparse input, or the same: these are not matched by ids."""
-    weight = layout.weights[name]
-    if not weight.by_columns:
-        return True
-    field = layout.field_of(weight.input)
-    is_same = np.array_equal(origins[field], np.arange(before.fields[field].width))
-    return is_same and before.layout.weights[name].columns == weight.columns
 
 
 def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) -> np.ndarray:
@@ -479,15 +442,13 @@ def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) 
     digests = old.vocabulary_digest, new.vocabulary_digest
     if old.width == new.width and (by_index or None in digests or digests[0] == digests[1]):
         return np.arange(new.width)
-    if None in digests:
-        rule = (
-            f'field "{field}" has {old.width:,} features in {before.path} and {new.width:,} here, and without'
-            " a vocabulary in both"
-        )
-        raise FitError(f"{rule} features cannot be matched", place=before.path)
+    rule = (
+        f'field "{field}" has {old.width:,} features in {before.path} and {new.width:,} here, and without'
+        " a vocabulary in both features cannot be matched"
+    )
+    FitError.require(None not in digests, rule, place=before.path)
     origin = before.vocabulary(field).indices_of(dataset.vocabulary(field))
-    if (origin < 0).all():
-        raise FitError(f'knows no feature of field "{field}"', place=before.path)
+    FitError.require((origin >= 0).any(), f'knows no feature of field "{field}"', place=before.path)
     return origin
 
 
@@ -600,21 +561,19 @@ def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Cal
         DataError: See `check_vectors`; or a file has changed since the run was begun.
         FitError: See `check_vectors`.
     """
-    begun_with = next(values(run.path / VECTORS), {})
+    begun_with, rule = next(values(run.path / VECTORS), {}), f"has changed since {run.path} was begun with it"
 
-    def load(name: str, vectors: FileVectors) -> None:
-        digest, known = _read_vectors(vectors, network.layout.weights[name].rows, dataset, network.wide[name])
-        if begun_with.get(name) not in (None, digest):
-            raise DataError(f"has changed since {run.path} was begun with it", place=vectors.spec.path)
-        width = dataset.field(vectors.field).width
-        rest = f"; {width - known:,} have none and begin as initialized" if known < width else ""
-        say(
-            f'{vectors.spec.path}: {known:,} of {width:,} features of field "{vectors.field}" begin with its'
-            f" vectors{rest}."
-        )
+    def load() -> None:
+        for name, vectors in file_vectors(network.layout).items():
+            rows, file = network.layout.weights[name].rows, vectors.spec.path
+            digest, known = _read_vectors(vectors, rows, dataset, network.wide[name])
+            DataError.require(begun_with.get(name) in (None, digest), rule, place=file)
+            width = dataset.field(vectors.field).width
+            rest = f"; {width - known:,} have none and begin as initialized" if known < width else ""
+            of_field = f'{known:,} of {width:,} features of field "{vectors.field}"'
+            say(f"{file}: {of_field} begin with its vectors{rest}.")
 
-    for name, vectors in file_vectors(network.layout).items():
-        by_all(network.exchange, partial(load, name, vectors), "vectors")
+    by_all(network.exchange, load, "vectors")
 
 
 def _read_vectors(
@@ -624,9 +583,8 @@ def _read_vectors(
     path = Path(vectors.spec.path)
     try:
         source = read_vectors([path])
-        if source.columns != vectors.columns:
-            rule = f"vectors must have {vectors.columns:,} numbers, as many as the layer"
-            raise FitError(rule, place=path, value=source.columns)
+        rule = f"vectors must have {vectors.columns:,} numbers, as many as the layer"
+        FitError.require(source.columns == vectors.columns, rule, place=path, value=source.columns)
         origin = _positions(vectors, source, rows, dataset)
         parts = {} if wide is None else {wide.shards.units(shard): part for shard, part in wide.parts.items()}
         copy = RowCopy((part.weight, origin[as_slice(units)]) for units, part in parts.items())
@@ -653,8 +611,8 @@ def _blocks(vectors: FileVectors, source: Source) -> Iterator[tuple[range, Tenso
 def _positions(vectors: FileVectors, source: Source, rows: int, dataset: Dataset) -> np.ndarray:
     """Return the position of each row's vector in a file, int64 [rows]; -1 for rows without one."""
     field = dataset.field(vectors.field)
-    if pc.count_distinct(source.keys).as_py() < len(source):
-        raise DataError("every key must be there once", place=vectors.spec.path)
+    is_unique = pc.count_distinct(source.keys).as_py() == len(source)
+    DataError.require(is_unique, "every key must be there once", place=vectors.spec.path)
     if field.vocabulary is None:
         ids = pa.array(np.arange(field.width)).cast(pa.string())
     else:
@@ -662,7 +620,6 @@ def _positions(vectors: FileVectors, source: Source, rows: int, dataset: Dataset
     found = pc.fill_null(pc.index_in(ids, value_set=source.keys), -1)
     origin = np.full(rows, -1)
     origin[: field.width] = found.to_numpy(zero_copy_only=False)
-    if (origin < 0).all():
-        rule = f'no key is the id of a feature of field "{vectors.field}"'
-        raise FitError(rule, place=vectors.spec.path)
+    rule = f'no key is the id of a feature of field "{vectors.field}"'
+    FitError.require((origin >= 0).any(), rule, place=vectors.spec.path)
     return origin

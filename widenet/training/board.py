@@ -4,9 +4,8 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
@@ -25,42 +24,21 @@ class Board:
     and writes nothing more.
     """
 
-    def __init__(self, folder: Path, epoch: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, epoch: int, documents: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
         """Begin a file.
 
         Args:
             folder: Folder of the file; made if it is missing.
             epoch: The first epoch to be written; TensorBoard drops it and later ones from earlier files.
+            documents: JSON of documents by name, for the page of texts.
             say: Called with a sentence if the file cannot be written.
         """
-        self.folder, self.say = folder, say
-        self.file: BinaryIO | None = None
         name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
-        try:
-            folder.mkdir(exist_ok=True)
-            self.file = (folder / name).open("xb")
-        except OSError as error:
-            self._give_up(error)
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        self._write(Event(wall_time=time.time(), step=epoch, session_log=SessionLog(status=SessionLog.START)))
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Write the numbers of an epoch, by name; "epoch" is its number."""
-        values = [
-            Summary.Value(tag=name, simple_value=value)
-            for name, value in numbers_of(record).items()
-            if name != "epoch"
-        ]
-        self._write(
-            *(
-                Event(wall_time=time.time(), step=record["epoch"], summary=Summary(value=[value]))
-                for value in values
-            )
-        )
-
-    def add_documents(self, documents: Mapping[str, str], epoch: int) -> None:
-        """Write the JSON of documents, by name, for the page of texts; `epoch` is where they stand."""
-        values = [
+        self.say, self.path = say, folder / name
+        self.is_whole = True
+        texts = [
             Summary.Value(
                 tag=name,
                 metadata=SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text")),
@@ -68,26 +46,25 @@ class Board:
             )
             for name, text in documents.items()
         ]
-        self._write(Event(wall_time=time.time(), step=epoch, summary=Summary(value=values)))
+        self._write(file_version="brain.Event:2")
+        self._write(step=epoch, session_log=SessionLog(status=SessionLog.START))
+        self._write(step=epoch, summary=Summary(value=texts))
 
-    def close(self) -> None:
-        """Close the file."""
-        if self.file is not None:
-            with suppress(OSError):  # every event has been flushed, except one that could not be written
-                self.file.close()
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Write the numbers of an epoch, by name; "epoch" is its number."""
+        numbers = {name: value for name, value in numbers_of(record).items() if name != "epoch"}
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+        self._write(step=record["epoch"], summary=Summary(value=values))
 
-    def _write(self, *events: Event) -> None:
-        if self.file is None:
+    def _write(self, **content: Any) -> None:
+        """Append an event with the time."""
+        if not self.is_whole:
             return
+        event = Event(wall_time=time.time(), **content).SerializeToString()
         try:
-            records = RecordWriter(self.file)
-            for event in events:
-                records.write(event.SerializeToString())
-            self.file.flush()
+            self.path.parent.mkdir(exist_ok=True)
+            with self.path.open("ab") as file:
+                RecordWriter(file).write(event)
         except OSError as error:
-            self._give_up(error)
-
-    def _give_up(self, error: OSError) -> None:
-        self.say(f"{unwritten(self.folder, error)} The training continues without TensorBoard.")
-        self.close()
-        self.file = None
+            self.is_whole = False
+            self.say(f"{unwritten(self.path.parent, error)} The training continues without TensorBoard.")

@@ -23,7 +23,7 @@ from torch import Tensor
 from widenet.data.manifest import sha256_of
 from widenet.errors import CheckpointError, damage_of
 from widenet.model.network import Network
-from widenet.model.storage import blocks as blocks_of
+from widenet.model.storage import blocks
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_some
 from widenet.stores.durable import force_to_disk, put_in_place
@@ -40,7 +40,6 @@ _LARGEST_NUMBER = 8
 _NAMES = {
     torch.float32: "F32",
     torch.float64: "F64",
-    torch.bfloat16: "BF16",
     torch.uint8: "U8",
     torch.int8: "I8",
     torch.int16: "I16",
@@ -85,13 +84,11 @@ class Checkpoint:
             raise CheckpointError(f"is not a checkpoint: it has no {MANIFEST}", place=path) from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(f"is damaged: {damage_of(error)}", place=path / MANIFEST) from None
-        if version != FORMAT_VERSION:
-            rule = f"must be of format version {FORMAT_VERSION}"
-            raise CheckpointError(rule, place=path / MANIFEST, value=version)
-        checkpoint = cls(path, files, facts)
-        if manifest.get("sha256") != checkpoint.digest:
-            rule = "is damaged: its checksum is not that of its contents"
-            raise CheckpointError(rule, place=path / MANIFEST)
+        checkpoint, require, place = cls(path, files, facts), CheckpointError.require, path / MANIFEST
+        rule = f"must be of format version {FORMAT_VERSION}"
+        require(version == FORMAT_VERSION, rule, place=place, value=version)
+        is_whole = manifest.get("sha256") == checkpoint.digest
+        require(is_whole, "is damaged: its checksum is not that of its contents", place=place)
         return checkpoint
 
     def load_into(self, network: Network, with_state: bool) -> None:
@@ -115,29 +112,40 @@ class Checkpoint:
     def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Fill tensors with those of a file, by name."""
         path = self._checked(name)
-        with _reading(path):
-            wrong = read_into(path, tensors)
-        if wrong is not None:
-            rule = f"does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network"
-            raise CheckpointError(rule, place=path)
+        with _reading(path), safe_open(path, framework="pt") as file:
+            names = set(file.keys())
+            for key, tensor in tensors.items():
+                shape, start = list(tensor.shape), 0
+                rule = f"does not hold {key} {shape}: it is of another network"
+                CheckpointError.require(key in names, rule, place=path)
+                stored = file.get_slice(key)
+                is_same = stored.get_shape() == shape and stored.get_dtype() == _NAMES[tensor.dtype]
+                CheckpointError.require(is_same, rule, place=path)
+                rows = blocks(tensor.detach(), _rows_of_a_block(tensor), writes=True)
+                for block in rows if tensor.numel() else ():
+                    block.copy_(stored[start : start + len(block)])
+                    start += len(block)
 
     def blocks(self, name: str, key: str) -> Iterator[tuple[int, Tensor]]:
         """Yield the rows of a file's tensor in blocks, each with the number of its first row."""
         path = self._checked(name)
-        with _reading(path):
-            yield from blocks(path, key)
+        with _reading(path), safe_open(path, framework="pt") as file:
+            stored = file.get_slice(key)
+            num_rows, *rest = stored.get_shape()
+            rows = max(1, _BLOCK_BYTES // (_LARGEST_NUMBER * max(math.prod(rest), 1)))
+            for start in range(0, num_rows, rows):
+                yield start, stored[start : start + rows]
 
     def _checked(self, name: str) -> Path:
         """Return the path of a file after verifying its checksum, once in the life of this object."""
         path = self.path / name
         if name in self.verified:
             return path
-        if name not in self.files:
-            raise CheckpointError(f"does not hold {name}: it is of another network", place=self.path)
+        rule = f"does not hold {name}: it is of another network"
+        CheckpointError.require(name in self.files, rule, place=self.path)
         with _reading(path):
-            digest = sha256_of(path)
-        if digest != self.files[name]["sha256"]:
-            raise CheckpointError("is damaged: its checksum is not that of the manifest", place=path)
+            is_whole = sha256_of(path) == self.files[name]["sha256"]
+        CheckpointError.require(is_whole, "is damaged: its checksum is not that of the manifest", place=path)
         self.verified.add(name)
         return path
 
@@ -154,13 +162,16 @@ def _reading(path: Path) -> Iterator[None]:
 def fingerprint(network: Network) -> str:
     """Return the SHA-256 of the weights alone, in hexadecimal: equal for equal weights, however computed."""
     digest = hashlib.sha256()
+
+    def add(name: str, tensors: Iterable[Tensor]) -> None:
+        digest.update(f"{name}\n".encode())
+        for tensor in tensors:
+            digest.update(_bytes(tensor))
+
     for name in sorted(network.wide):
-        digest.update(f"{name}\n".encode())
-        for _, rows in network.rows(name):
-            digest.update(_bytes(rows))
+        add(name, (rows for _, rows in network.rows(name)))
     for name in sorted(network.trunk):
-        digest.update(f"{name}\n".encode())
-        digest.update(_bytes(network.trunk[name].tensor.detach()))
+        add(name, [network.trunk[name].tensor.detach()])
     own = {
         file: [*map(digest_of, tensors.values())]
         for file, tensors in files_of(network, with_state=False)
@@ -175,8 +186,7 @@ def fingerprint(network: Network) -> str:
         for file, digests in sorted({file: files[file] for files in everyone for file in files}.items()):
             digest.update(f"{file}\n{digests}\n".encode())
     for name in sorted(network.damping):
-        digest.update(f"{name}\n".encode())
-        digest.update(_bytes(network.damping[name]))
+        add(name, [network.damping[name]])
     return digest.hexdigest()
 
 
@@ -376,54 +386,11 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             file.write(piece)
             digest.update(piece)
         for tensor in tensors.values():
-            for block in blocks_of(tensor.detach(), _rows_of_a_block(tensor)) if tensor.numel() else ():
+            for block in blocks(tensor.detach(), _rows_of_a_block(tensor)) if tensor.numel() else ():
                 data = block.reshape(-1).view(torch.uint8).cpu().numpy().data
                 file.write(data)
                 digest.update(data)
     return digest.hexdigest()
-
-
-def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
-    """Fill tensors from a file, which may hold more than these.
-
-    Returns:
-        The name of the first tensor that the file lacks in this shape and dtype; None if all were read.
-
-    Raises:
-        OSError: The file cannot be read.
-        SafetensorError: The file is not in safetensors' format.
-    """
-    with safe_open(path, framework="pt") as file:
-        names = set(file.keys())
-        for name, tensor in tensors.items():
-            if name not in names:
-                return name
-            stored = file.get_slice(name)
-            # float32 holds every number in bfloat16, in which models may be stored.
-            kinds = {_NAMES[tensor.dtype], "BF16" if tensor.dtype == torch.float32 else ""}
-            if stored.get_shape() != list(tensor.shape) or stored.get_dtype() not in kinds:
-                return name
-            if tensor.numel():
-                start = 0
-                for block in blocks_of(tensor.detach(), _rows_of_a_block(tensor), writes=True):
-                    block.copy_(stored[start : start + len(block)])
-                    start += len(block)
-    return None
-
-
-def blocks(path: Path, name: str) -> Iterator[tuple[int, Tensor]]:
-    """Yield the rows of a stored tensor in blocks, each with the number of its first row.
-
-    Raises:
-        OSError: The file cannot be read.
-        SafetensorError: The file is not in safetensors' format, or lacks the tensor.
-    """
-    with safe_open(path, framework="pt") as file:
-        stored = file.get_slice(name)
-        num_rows, *rest = stored.get_shape()
-        rows = max(1, _BLOCK_BYTES // (_LARGEST_NUMBER * max(math.prod(rest), 1)))
-        for start in range(0, num_rows, rows):
-            yield start, stored[start : start + rows]
 
 
 def _rows_of_a_block(tensor: Tensor) -> int:

@@ -45,8 +45,8 @@ def environment(device: torch.device) -> dict[str, str]:
         "arithmetic": str(ARITHMETIC),
         "torch": torch.__version__,
         "NumPy": np.__version__,
-        "MKL": _first(_MKL, built_with),
-        "oneDNN": _first(_ONEDNN, built_with),
+        "MKL": _first(_MKL, built_with, "none"),
+        "oneDNN": _first(_ONEDNN, built_with, "none"),
     }
     if device.type == "cuda":
         facts |= {"CUDA": str(torch.version.cuda), "GPU": torch.cuda.get_device_name(device)}
@@ -64,12 +64,14 @@ def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
 
 def machine(dataset: Dataset, device: torch.device) -> dict[str, Any]:
     """Return the contents of machine.json for a training in this process: for people, not compared."""
+    cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    processor = _first(_PROCESSOR, cpu, platform.machine())
     return {
         "widenet": _version("widenet"),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
         "processes": num_processes(),
         "threads": available_threads(),
         "data": str(dataset.path.resolve()),
@@ -88,16 +90,9 @@ def _version(distribution: str) -> str:
     return metadata.version(distribution)
 
 
-def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    if not cpuinfo.is_file():
-        return platform.machine()
-    model = _PROCESSOR.search(cpuinfo.read_text(encoding="utf-8", errors="replace"))
-    return model[1] if model else platform.machine()
-
-
-def _first(pattern: re.Pattern[str], text: str) -> str:
+def _first(pattern: re.Pattern[str], text: str, default: str) -> str:
     match = pattern.search(text)
-    return "none" if match is None else match[1]
+    return default if match is None else match[1]
 
 
 def check_in_common(

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
@@ -20,17 +20,9 @@ from torch import Tensor
 
 from widenet.data.stream import Stream, ahead
 from widenet.devices import Ahead, keep_to_one_thread
-from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.group import by_leader
-from widenet.training.all_weights import (
-    check_weights,
-    norm_of,
-    norms_of_weights,
-    regularization,
-    settle,
-)
 from widenet.training.board import Board
 from widenet.training.checkpoint import (
     NEIGHBOURHOOD,
@@ -46,7 +38,16 @@ from widenet.training.environment import environment
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Report
-from widenet.training.step import Gradients, Step, train_step
+from widenet.training.step import (
+    Gradients,
+    Step,
+    check_weights,
+    norm_of,
+    norms_of_weights,
+    regularization,
+    settle,
+    train_step,
+)
 
 Evaluate = Callable[[Network], dict[str, float]]
 AfterEpoch = Callable[[Network, int], bool | None]
@@ -131,41 +132,15 @@ class Training:
         In both cases the newest checkpoint holds the last step.
         """
         state, saving, exchange = self.state, self.saving, self.network.exchange
-        size, per_epoch = self.stream.batch_size, self.stream.steps_per_epoch
         self.report.start(state, self.spec.epochs, self.stream.num_examples)
-        with ExitStack() as stack:
-            stack.callback(saving.close)
-            board = stack.enter_context(closing(self._board())) if exchange.leads else None
+        documents = {spec.usual_name: spec.to_json() for spec in (self.run.network, self.spec)}
+        with closing(saving):
+            board = None
+            if exchange.leads:
+                board = Board(self.run.path / "tensorboard", state.epoch + 1, documents, self.report.say)
             while not state.has_ended(self.spec):
-                left = range(state.steps_made(per_epoch), (state.epoch + 1) * per_epoch)
-                steps = steps_ahead(self.network, self.stream, self.rates, left, self._observe)
-                with closing(steps):
-                    started = time.monotonic()
-                    for step, waited in steps:
-                        place = f"epoch {state.epoch + 1}, step {state.step + 1}"
-                        exchange.at(place)
-                        questions = [interrupted, saving.is_late, saving.is_writing]
-                        answers = exchange.start_any(questions, "interruption")
-                        try:
-                            loss = train_step(self.network, self.rule, step)
-                        except NumericsError as error:
-                            error.place = place
-                            raise
-                        now = time.monotonic()
-                        num_examples = min(size, self.stream.num_examples - state.step * size)
-                        state.add(loss, num_examples, now - started, waited)
-                        started = now
-                        self.report.advance(num_examples, loss)
-                        is_interrupted, is_late, is_writing = answers()
-                        if not is_writing:
-                            saving.advance()
-                        is_due = saving.is_due(step.numbers.number, is_late) and state.step < per_epoch
-                        if is_interrupted or is_due:
-                            self._check_weights()
-                            self._save(at_once=is_interrupted)
-                            started = time.monotonic()
-                        if is_interrupted:
-                            return False
+                if not self._train_epoch(interrupted):
+                    return False
                 record = self._end_epoch() | self._evaluation()
                 by_leader(exchange, partial(self.run.log, record), "log")
                 if board is not None:
@@ -182,13 +157,34 @@ class Training:
                     return False
         return True
 
-    def _board(self) -> Board:
-        epoch = self.state.epoch + 1
-        board = Board(self.run.path / "tensorboard", epoch, self.report.say)
-        if epoch == 1:
-            documents = {"network.json": self.run.network, "training.json": self.run.training}
-            board.add_documents({name: spec.to_json() for name, spec in documents.items()}, epoch)
-        return board
+    def _train_epoch(self, interrupted: Callable[[], bool]) -> bool:
+        """Make the steps that are left of an epoch; return False if `interrupted` became true, once saved."""
+        state, saving, exchange = self.state, self.saving, self.network.exchange
+        size, per_epoch = self.stream.batch_size, self.stream.steps_per_epoch
+        left = range(state.steps_made(per_epoch), (state.epoch + 1) * per_epoch)
+        with closing(steps_ahead(self.network, self.stream, self.rates, left, self._observe)) as steps:
+            started = time.monotonic()
+            for step, waited in steps:
+                exchange.at(f"epoch {state.epoch + 1}, step {state.step + 1}")
+                questions = [interrupted, saving.is_late, saving.is_writing]
+                answers = exchange.start_any(questions, "interruption")
+                loss = train_step(self.network, self.rule, step)
+                now = time.monotonic()
+                num_examples = min(size, self.stream.num_examples - state.step * size)
+                state.add(loss, num_examples, now - started, waited)
+                started = now
+                self.report.advance(num_examples, loss)
+                is_interrupted, is_late, is_writing = answers()
+                if not is_writing:
+                    saving.advance()
+                is_due = saving.is_due(step.numbers.number, is_late) and state.step < per_epoch
+                if is_interrupted or is_due:
+                    self._check_weights()
+                    self._save(at_once=is_interrupted)
+                    started = time.monotonic()
+                if is_interrupted:
+                    return False
+        return True
 
     def _is_checkpoint_due(self) -> bool:
         """Return whether a checkpoint is due at the end of this epoch, which is not the last.
@@ -261,7 +257,7 @@ class Training:
             state.best_epoch,
             state.waited,
         )
-        check_weights(self.network, repr(progress), f"epoch {state.epoch + 1}, step {state.step}")
+        check_weights(self.network, repr(progress))
 
 
 @contextmanager
@@ -411,10 +407,8 @@ def copied(network: Network, copies: dict[str, dict[str, Tensor]]) -> Iterable[t
     def copy(name: str, tensors: Mapping[str, Tensor]) -> None:
         own = copies.setdefault(name, {})
         for key, tensor in tensors.items():
-            if key not in own or own[key].shape != tensor.shape:
-                # With the tensor's own strides, so that copying it is one pass in order.
-                memory = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
-                own[key] = memory.pin_memory() if tensor.device.type == "cuda" else memory
+            if key not in own:
+                own[key] = torch.empty_like(tensor.detach(), device="cpu", pin_memory=tensor.is_cuda)
             own[key].copy_(tensor.detach(), non_blocking=True)
 
     def copy_shard(shard: int) -> None:

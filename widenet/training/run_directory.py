@@ -27,6 +27,7 @@ from widenet.plan.binding import bind
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.stores.durable import remove
 from widenet.stores.runs import RunMirror
 from widenet.training import run_path
 from widenet.training.checkpoint import Checkpoint, fingerprint, leads_folder, publish
@@ -81,37 +82,20 @@ _RECORDS = TypeAdapter(dict[str, FieldRecord])
 def record_of(dataset: Dataset, name: str) -> FieldRecord:
     """Return the record of a dataset's field."""
     stored = dataset.field(name)
-    record = FieldRecord(
-        kind=stored.kind,
-        width=stored.width,
-        min_value=stored.min_value,
-        max_value=stored.max_value,
-        vocabulary_digest=None,
-    )
+    facts: dict[str, Any] = {key: getattr(stored, key) for key in ("kind", "width", "min_value", "max_value")}
     if stored.vocabulary is None:
-        return record
+        return FieldRecord(**facts, vocabulary_digest=None)
     attributes, descriptions = dataset.attributes(name), dataset.manifest.files.get(described_file(name))
     names, whole = dataset.vocabulary(name), dataset.manifest.source.get(WHOLE_NUMBERS, [])
-    own = {
-        "vocabulary_digest": digest_of(names),
-        "vocabulary_sha256": sha256_of(names.path),
-        "whole_numbers": isinstance(whole, list) and name in whole,
-        "attributes_sha256": None if attributes is None else sha256_of(attributes.path),
-        "described": dict(stored.described),
-        "described_sha256": None if descriptions is None else descriptions.sha256,
-    }
-    return record.model_copy(update=own)
-
-
-def copy_names(dataset: Dataset, run: Path, records: Mapping[str, FieldRecord]) -> None:
-    """Copy the vocabularies and attributes of a run's fields into its directory; raises OSError."""
-    (run / "vocabulary").mkdir()
-    for name, record in records.items():
-        if record.vocabulary_digest is not None:
-            shutil.copyfile(dataset.vocabulary(name).path, run_vocabulary(run, name))
-        if (attributes := dataset.attributes(name)) is not None:
-            (run / "attributes").mkdir(exist_ok=True)
-            shutil.copyfile(attributes.path, run_attributes(run, name))
+    return FieldRecord(
+        **facts,
+        vocabulary_digest=digest_of(names),
+        vocabulary_sha256=sha256_of(names.path),
+        whole_numbers=isinstance(whole, list) and name in whole,
+        attributes_sha256=None if attributes is None else sha256_of(attributes.path),
+        described=dict(stored.described),
+        described_sha256=None if descriptions is None else descriptions.sha256,
+    )
 
 
 def digest_of(vocabulary: Vocabulary) -> str:
@@ -148,9 +132,8 @@ class TrainingFacts:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "TrainingFacts":
         """Read the facts of a checkpoint; raises CheckpointError if another version of widenet wrote them."""
-        if facts.get("version") != VERSION:
-            rule = f"a checkpoint must have facts of version {VERSION}"
-            raise CheckpointError(rule, value=facts.get("version"))
+        rule, version = f"a checkpoint must have facts of version {VERSION}", facts.get("version")
+        CheckpointError.require(version == VERSION, rule, value=version)
         return cls(**{**facts, "state": LoopState(**facts["state"])})
 
 
@@ -216,7 +199,6 @@ class RunDirectory:
     fields: dict[str, FieldRecord]
     digests: dict[str, str] = field(default_factory=dict)
     mirror: RunMirror | None = field(default=None, repr=False, compare=False)
-    _bound: Layout | None = field(default=None, repr=False, compare=False)
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
     _attributes: dict[str, Attributes] = field(default_factory=dict, repr=False, compare=False)
 
@@ -248,7 +230,13 @@ class RunDirectory:
                 (new / START).write_bytes(os.fsencode(start_from.resolve()))
             if vectors:
                 (new / VECTORS).write_text(json.dumps(vectors), encoding="utf-8")
-            copy_names(dataset, new, fields)
+            (new / "vocabulary").mkdir()
+            for name, record in fields.items():
+                if record.vocabulary_digest is not None:
+                    shutil.copyfile(dataset.vocabulary(name).path, run_vocabulary(new, name))
+                if (attributes := dataset.attributes(name)) is not None:
+                    (new / "attributes").mkdir(exist_ok=True)
+                    shutil.copyfile(attributes.path, run_attributes(new, name))
 
         with run_path.begun(path, fill, needed, overwrite, dataset.path, is_whole):
             yield cls.open(path)
@@ -263,8 +251,8 @@ class RunDirectory:
         except (OSError, ValueError) as error:
             raise CheckpointError(f"is damaged: {damage_of(error)}", place=path / RUN_FIELDS) from None
         for name in network.fields:
-            if name not in fields:
-                raise CheckpointError(f'lacks field "{name}" of network.json', place=path / RUN_FIELDS)
+            rule = f'lacks field "{name}" of network.json'
+            CheckpointError.require(name in fields, rule, place=path / RUN_FIELDS)
         return cls(path, network, training, fields, {name: sha256_of(path / name) for name in DOCUMENTS})
 
     @cached_property
@@ -274,7 +262,7 @@ class RunDirectory:
         Raises:
             FitError: The run's files were changed and no longer go together.
         """
-        return self._bound or bind(self.network, self.training, self.fields)
+        return bind(self.network, self.training, self.fields)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -290,15 +278,14 @@ class RunDirectory:
         for name, record in self.fields.items():
             new = record_of(dataset, name) if name in dataset.fields else None
             essential = ("kind", "width", "vocabulary_digest")
-            if any(getattr(new, fact, None) != getattr(record, fact) for fact in essential):
-                rule = f'field "{name}" must have the {record.width:,} features of {self.path} in their order'
-                raise FitError(rule, place=dataset.path)
+            is_same = all(getattr(new, fact, None) == getattr(record, fact) for fact in essential)
+            rule = f'field "{name}" must have the {record.width:,} features of {self.path} in their order'
+            FitError.require(is_same, rule, place=dataset.path)
 
     def vocabulary(self, field: str) -> Vocabulary:
         """Return the names of a field's features; raises FitError if the field has no vocabulary."""
         path = run_vocabulary(self.path, field)
-        if not path.exists():
-            raise FitError(f'field "{field}" has no vocabulary', place=self.path)
+        FitError.require(path.exists(), f'field "{field}" has no vocabulary', place=self.path)
         if field not in self._vocabularies:
             self._vocabularies[field] = Vocabulary.open(path, self.fields[field].vocabulary_sha256)
         return self._vocabularies[field]
@@ -327,7 +314,7 @@ class RunDirectory:
         checkpoints = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
         kept = [path for path in checkpoints if path.name <= name][-self.training.checkpoints.keep_last :]
         for path in (each for each in checkpoints if each not in kept):
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
         self.publish()
 
     def checkpoints(self) -> list[Path]:
@@ -350,8 +337,8 @@ class RunDirectory:
         checkpoint = Checkpoint.open(path)
         recorded = checkpoint.facts.get(RECORDED) or {}
         for name in documents:
-            if recorded.get(name) != self.digests[name]:
-                raise CheckpointError(f"has changed since {path} was trained", place=self.path / name)
+            is_same, rule = recorded.get(name) == self.digests[name], f"has changed since {path} was trained"
+            CheckpointError.require(is_same, rule, place=self.path / name)
         return checkpoint
 
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
@@ -381,8 +368,9 @@ class RunDirectory:
         path = self.path / "best"
         best = self.checkpoint(path)
         epoch = WeightsFacts.of(best.facts).epoch
-        if epoch != best_epoch and not (isinstance(epoch, int) and epoch > state_epoch):
-            raise CheckpointError(f"must hold the weights of epoch {best_epoch}", place=path, value=epoch)
+        is_right = epoch == best_epoch or (isinstance(epoch, int) and epoch > state_epoch)
+        rule = f"must hold the weights of epoch {best_epoch}"
+        CheckpointError.require(is_right, rule, place=path, value=epoch)
         return best
 
     def model(self) -> Checkpoint:
@@ -404,10 +392,11 @@ class RunDirectory:
     def start(self) -> Path | None:
         """The run whose weights this one begins with; None if it begins with its initializers'."""
         path = self.path / START
-        name = path.read_bytes() if path.is_file() else None
-        if name is not None and (not name or b"\0" in name):
-            raise CheckpointError("must hold the path of a run", place=path)
-        return None if name is None else Path(os.fsdecode(name))
+        if not path.is_file():
+            return None
+        name = path.read_bytes()
+        CheckpointError.require(name and b"\0" not in name, "must hold the path of a run", place=path)
+        return Path(os.fsdecode(name))
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
@@ -458,7 +447,7 @@ class RunDirectory:
 def with_network_of(run: RunDirectory, weights: Checkpoint) -> RunDirectory:
     """Return a run with the network of its weights; terms are fitted to the final ones alone."""
     spec = fitted_network(WeightsFacts.of(weights.facts))
-    return run if spec is None else replace(run, network=spec, _bound=None)
+    return run if spec is None else replace(run, network=spec)
 
 
 def fitted_network(facts: WeightsFacts) -> NetworkSpec | None:

@@ -1,11 +1,13 @@
-"""One training step: forward, loss, backward, update."""
+"""One training step: forward, loss, backward, update; and what all weights need between two steps."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,8 +22,12 @@ from widenet.model.preparation import Prepared
 from widenet.model.sample import Choice
 from widenet.model.weight import WHOLE, WideWeight
 from widenet.model.wide_loss import NativeStep, OutputStep, gradients_of_rows, output_step, sampled
+from widenet.parallel.group import check_agreement, num_processes
 from widenet.plan.tiles import LIMITED_ROWS, blocks
-from widenet.training.all_weights import norm_of, norm_of_squares
+from widenet.training.checkpoint import digest_of, replicas_of
+
+_NORM_ROWS = 4096
+"""Rows whose squares are added at once."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +37,12 @@ class Step:
     Attributes:
         prepared: The batch, from `Network.prepare`.
         numbers: The step's number, and the learning rates.
-        updates: Whether weights change; without, a step gives its loss alone.
         observe: Called with values of the inputs and hidden layers and the losses, by layer, and with
             the gradients before they are applied.
     """
 
     prepared: Prepared
     numbers: StepNumbers
-    updates: bool = True
     observe: "Callable[[Mapping[str, Tensor], Gradients], None] | None" = None
 
 
@@ -57,7 +61,8 @@ def train_step(network: Network, rule: Optimizer, step: Step) -> float:
     if not math.isfinite(loss):
         broken = (name for name, values in layers.items() if not bool(torch.isfinite(values).all()))
         where = next((f'layer "{name}"' for name in broken), "a penalty on sparseness")
-        raise NumericsError(f"the loss must be a finite number, first in {where}", value=loss)
+        reason = f"the loss must be a finite number, first in {where}"
+        raise NumericsError(reason, place=network.exchange.place, value=loss)
     return loss
 
 
@@ -83,7 +88,7 @@ def _launched(network: Network, rule: Optimizer, step: Step) -> tuple[Tensor, di
     with torch.no_grad():
         for name in vectors:
             own = _output_step(network, name, activity, vectors, rule, numbers)
-            moves = step.updates and limit is None and own.output.updates_at_once
+            moves = limit is None and own.output.updates_at_once
             pending.append(own.start((rule, numbers) if moves else None))
             if not moves:
                 waiting[name] = own
@@ -91,17 +96,13 @@ def _launched(network: Network, rule: Optimizer, step: Step) -> tuple[Tensor, di
     totals = [*(penalty.detach().double() for penalty in activity.penalties), *losses]
     layers = {name: values_EH.detach() for name, values_EH in activity.values.items()}
     layers |= dict(zip(vectors, losses, strict=True))
-    if step.updates:
-        _backward([*vectors.values(), *activity.penalties], gradients_EH)
-        with torch.no_grad():
-            gradients = Gradients(network, activity, waiting)
-            if step.observe is not None:
-                step.observe(layers, gradients)
-            gradients.apply(rule, numbers if limit is None else gradients.within(limit, numbers))
-            network.follow(activity)
-    else:
-        for name in touched:
-            network.wide[name].give_back()
+    _backward([*vectors.values(), *activity.penalties], gradients_EH)
+    with torch.no_grad():
+        gradients = Gradients(network, activity, waiting)
+        if step.observe is not None:
+            step.observe(layers, gradients)
+        gradients.apply(rule, numbers if limit is None else gradients.within(limit, numbers))
+        network.follow(activity)
     return sum(totals[1:], totals[0]), layers
 
 
@@ -265,14 +266,9 @@ class Gradients:
 
     def _squares(self, names: Sequence[str], where: str) -> dict[str, Tensor]:
         """Return the sum of squares of the gradient of each weight, exact over all shards, float64 []."""
-        exchange = self.network.exchange
-        terms = [exchange.each(self._square(name)) for name in names]
-        return dict(zip(names, exchange.start_sum(*terms, where=where)(), strict=True)) if terms else {}
 
-    def _square(self, name: str) -> Callable[[int], Tensor]:
-        share = self.network.share_of_gradient(name) ** 2
-
-        def of_shard(shard: int) -> Tensor:
+        def of_shard(name: str, shard: int) -> Tensor:
+            share = self.network.share_of_gradient(name) ** 2
             total = torch.zeros((), dtype=torch.float64, device=self.network.device)
             for _, _, gradient, biases in self._tiles(name, shard):
                 total += _square_sum(gradient) * share
@@ -280,7 +276,7 @@ class Gradients:
                     total += _square_sum(bias)
             return total
 
-        return of_shard
+        return _sums(self.network, names, of_shard, where)
 
     def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
         """Return the numbers of the step of a weight, of whose gradient its users may have a share."""
@@ -395,3 +391,125 @@ def _limit_columns(network: Network, name: str, limit: float, where: str) -> Non
     factor_H = shortening(squares_H.sqrt(), limit).float()
     if bool((factor_H < 1).any()):
         network.exchange.each(shorten)
+
+
+def settle(network: Network, rule: Optimizer, rates: np.ndarray, num_steps: int) -> None:
+    """Bring all weights up to date, before anybody reads them all.
+
+    Rows take the steps that they have skipped since a batch last touched them. Items that no step knows get
+    their biases.
+
+    Args:
+        network: The network.
+        rule: Its optimizer.
+        rates: Learning rates of all steps, float64 [steps + 1].
+        num_steps: Number of finished steps.
+    """
+    for weight in network.wide.values():
+        weight.catch_up_all(rule, StepNumbers(num_steps + 1, rates))
+    for output in network.outputs.values():
+        output.set_unknown_biases()
+
+
+def check_weights(network: Network, progress: str) -> None:
+    """Raise if a weight is not finite, or if the processes hold different copies; all must call this.
+
+    Args:
+        network: The network, between two steps.
+        progress: Further facts that must be equal, such as the sum of losses.
+
+    Raises:
+        NumericsError: A weight is infinite or undefined.
+        DisagreementError: The processes computed different numbers.
+    """
+    in_processes, place = network.exchange.collect(_broken(network), "weights"), network.exchange.place
+    for name in (*network.trunk, *network.wide):
+        rule = f'the weights of "{name}" must be finite numbers'
+        NumericsError.require(name not in in_processes, rule, place=place)
+    if num_processes() == 1:
+        return
+    copies = replicas_of(network)
+    digests = {name: digest_of(tensor) for name, tensor in copies.items()}
+    check_agreement(network.exchange, {**digests, "progress": progress}, place)
+
+
+def _broken(network: Network) -> str | None:
+    """Return the first weight with an infinity or NaN in this process; None if all are finite."""
+    trunk = {name: [weight.tensor] for name, weight in network.trunk.items()}
+    wide = {
+        name: (block for part in weight.parts.values() for block in part.blocks())
+        for name, weight in network.wide.items()
+    }
+    tensors: dict[str, Iterable[Tensor]] = {**trunk, **wide}
+    for name, parts in tensors.items():
+        if not all(bool(torch.isfinite(part).all()) for part in parts):
+            return name
+    return None
+
+
+def regularization(network: Network, l1: float, l2: float) -> float:
+    """Return the penalties on all trained weights: l2 w^2 / 2 + l1 |w|, and "bias_l2" b^2 / 2 for biases.
+
+    A weight that several layers share counts once. The shards are added in their order in float64, so the
+    result does not depend on the number of processes.
+    """
+    exchange = network.exchange
+    wide = exchange.gather(exchange.each(lambda shard: _of_shard(network, shard, l1, l2)), "regularization")
+    trunk = [
+        _penalty(weight.tensor.detach(), l1, l2)
+        for weight in network.trunk.values()
+        if weight.tensor.dim() > 1 and weight.trained
+    ]
+    return sum(float(penalty) for penalty in [*wide, *trunk])
+
+
+def _of_shard(network: Network, shard: int, l1: float, l2: float) -> Tensor:
+    total = torch.zeros((), dtype=torch.float64, device=network.device)
+    for weight in (wide for wide in network.wide.values() if wide.trained):
+        strengths = (0.0, weight.l2) if weight.is_bias else (l1, l2)
+        for block in weight.parts[shard].blocks() if any(strengths) else ():
+            total += _penalty(block, *strengths)
+    return total
+
+
+def _penalty(weight: Tensor, l1: float, l2: float) -> Tensor:
+    numbers = weight.double()
+    return l2 / 2 * numbers.square().sum() + l1 * numbers.abs().sum()
+
+
+def norms_of_weights(network: Network) -> dict[str, float | None]:
+    """Return the norms of all trained weights, by "weights/" and their names; all must call this."""
+    wide = [name for name, weight in network.wide.items() if weight.trained]
+    trunk = {name: weight.tensor.detach() for name, weight in network.trunk.items() if weight.trained}
+    squares = _sums(network, wide, partial(_squares, network), "norms")
+    norms = {name: norm_of_squares(square) for name, square in squares.items()}
+    norms |= {name: norm_of(tensor) for name, tensor in trunk.items()}
+    return {f"weights/{name}": norm for name, norm in norms.items()}
+
+
+def _squares(network: Network, name: str, shard: int) -> Tensor:
+    total = torch.zeros((), dtype=torch.float64, device=network.device)
+    for block in network.wide[name].parts[shard].blocks():
+        for start in range(0, len(block), _NORM_ROWS):  # a copy in float64 is larger than the block
+            total += block[start : start + _NORM_ROWS].double().square().sum()
+    return total
+
+
+def _sums(
+    network: Network, names: Sequence[str], of_shard: Callable[[str, int], Tensor], where: str
+) -> dict[str, Tensor]:
+    """Return sums over shards by the names of wide weights, exact, float64 []; all must call this."""
+    terms = [network.exchange.each(partial(of_shard, name)) for name in names]
+    totals = network.exchange.start_sum(*terms, where=where)() if terms else []
+    return dict(zip(names, totals, strict=True))
+
+
+def norm_of(tensor: Tensor) -> float | None:
+    """Return the square root of the sum of squares, in the order of a contiguous tensor; None: not finite."""
+    return norm_of_squares(tensor.contiguous().double().square().sum())
+
+
+def norm_of_squares(squares: Tensor) -> float | None:
+    """Return the square root of a sum of squares; None if it is not finite."""
+    norm = math.sqrt(float(squares))
+    return norm if math.isfinite(norm) else None

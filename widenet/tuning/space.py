@@ -114,7 +114,7 @@ def layout_of(space: SpaceSpec, dataset: Dataset, choose: Choose) -> Layout:
         DocumentError, FitError: They break a rule, or do not fit the dataset.
     """
     network, training = space.documents(choose)
-    return check_training(network.unfitted(), training, dataset)
+    return check_training(network.unfitted(), training, dataset.path, dataset.manifest)
 
 
 def _fixing(place: str, value: Any, random: np.random.Generator) -> Choose:

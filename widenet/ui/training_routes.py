@@ -135,7 +135,8 @@ class TrainingRoutes:
             network, training = (kind.parse(texts[name], kind.usual_name) for name, kind in _KINDS.items())
             assert isinstance(network, NetworkSpec)
             assert isinstance(training, TrainingSpec)
-            check_training(network, training, Dataset.open(draft.data))
+            dataset = Dataset.open(draft.data)
+            check_training(network, training, dataset.path, dataset.manifest)
             busy = next((name for name, run in known.runs.items() if is_locked(run.listed.path)), None)
             files = {f"{name}.json": text for name, text in texts.items()}
             self.trainings.start(draft.name, Path(draft.data), files, draft.processes, busy)
