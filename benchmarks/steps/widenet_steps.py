@@ -25,7 +25,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import fingerprint
 from widenet.training.schedules import rates
-from widenet.training.step import Step, train_step
+from widenet.training.step import train_step
 
 _EPOCHS = 10_000
 
@@ -118,8 +118,7 @@ def steps_of(
                 _, prepared = next(following)
                 waited += perf_counter() - begin
                 done += 1
-                step = Step(prepared, StepNumbers(done, table))
-                loss = train_step(network, rule, step)
+                loss = train_step(network, rule, prepared, StepNumbers(done, table))
                 if done == named_after:
                     kept["fingerprint"] = fingerprint(network)
         return {"loss": loss, "waiting": waited / (perf_counter() - started), **kept}

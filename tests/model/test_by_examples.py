@@ -11,7 +11,7 @@ from tests.parallel.split import DIVIDED, SIZES, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
 from widenet.model.optimizers import StepNumbers
 from widenet.spec.network import NetworkSpec
-from widenet.training.step import Step, train_step
+from widenet.training.step import train_step
 
 LAYERS, TRAINING = DIVIDED
 FACTS = {"items": sparse(23), "picture": dense_field(3 * 12 * 12)}
@@ -50,12 +50,8 @@ def test_the_gradients_that_a_run_records_are_those_of_the_dense_twin():
     _, gradients = assert_step_matches_twin({"layers": LAYERS}, FACTS, batch(9), {})
     real, observed = Real({"layers": LAYERS}, {}, FACTS), {}
     prepared = real.network.prepare(batch(9), real.place)
-    step = Step(
-        prepared,
-        StepNumbers(1, real.rates),
-        observe=lambda _, update: observed.update(update.norms()),
-    )
-    train_step(real.network, real.rule, step)
+    numbers = StepNumbers(1, real.rates)
+    train_step(real.network, real.rule, prepared, numbers, lambda _, update: observed.update(update.norms()))
     for name in ("edges/picture", "edges bias", "parts/best", "parts bias"):
         layer, _, end = name.replace(" ", "/").partition("/")
         expected = gradients[layer, end]

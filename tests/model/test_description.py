@@ -16,7 +16,7 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.schedules import rates
-from widenet.training.step import Step, settle, train_step
+from widenet.training.step import settle, train_step
 
 WIDTH, KNOWN, GENRES, UNITS, EXAMPLES, RATE = 23, 19, 5, 4, 6, 0.3
 BY = ["genre", "price"]
@@ -106,7 +106,7 @@ class Real:
         items = {"items": batch()}
         prepared = self.network.prepare(items, (2, 3))
         numbers = StepNumbers(number, self.rates)
-        loss = train_step(self.network, self.rule, Step(prepared, numbers))
+        loss = train_step(self.network, self.rule, prepared, numbers)
         settle(self.network, self.rule, self.rates, number)
         return loss
 

@@ -19,7 +19,7 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.schedules import rates
-from widenet.training.step import Step, settle, train_step
+from widenet.training.step import settle, train_step
 
 CPU = torch.device("cpu")
 
@@ -352,7 +352,7 @@ class Real:
     def step(self, batch, weights_E=None):
         """The loss; the network has made its first step, idle rows included."""
         prepared = self.network.prepare(batch, self.place, weights_E)
-        loss = train_step(self.network, self.rule, Step(prepared, StepNumbers(1, self.rates)))
+        loss = train_step(self.network, self.rule, prepared, StepNumbers(1, self.rates))
         settle(self.network, self.rule, self.rates, 1)
         return loss
 

@@ -18,7 +18,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import fingerprint
 from widenet.training.schedules import rates
-from widenet.training.step import Step, norm_of, norms_of_weights, settle, train_step
+from widenet.training.step import norm_of, norms_of_weights, settle, train_step
 
 SHARDS, STEPS, EXAMPLES = 8, 2, 12
 SETTINGS = {
@@ -353,8 +353,8 @@ def outcome_in(spec, training, data, exchange, elsewhere=None):
 
     for batch in stream.batches(0):
         prepared = network.prepare(batch.fields, (0, batch.step), batch.weights)
-        step = Step(prepared, StepNumbers(batch.step + 1, steps), observe=observe)
-        losses.append(train_step(network, rule, step))
+        numbers = StepNumbers(batch.step + 1, steps)
+        losses.append(train_step(network, rule, prepared, numbers, observe))
     settle(network, rule, steps, stream.steps_per_epoch)
     observed.append(norms_of_weights(network))
     fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}

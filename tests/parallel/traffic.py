@@ -17,7 +17,7 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.schedules import rates
-from widenet.training.step import Step, train_step
+from widenet.training.step import train_step
 
 EXAMPLES, HIDDEN = 16, 8
 
@@ -85,7 +85,7 @@ def sent(width, tied):
     )
     with counted() as bytes_sent:
         prepared = network.prepare({"items": batch}, (0, 0))
-        train_step(network, rule, Step(prepared, StepNumbers(1, rates(training, 1))))
+        train_step(network, rule, prepared, StepNumbers(1, rates(training, 1)))
     return sum(bytes_sent), len(bytes_sent)
 
 
@@ -103,7 +103,7 @@ def sent_and_planned(layers, plan, folder, entries=None):
     for number in (1, 2):
         with counted() as bytes_sent:
             prepared = network.prepare(batch.fields, (0, number), batch.weights)
-            train_step(network, rule, Step(prepared, StepNumbers(number, rates(training, 2))))
+            train_step(network, rule, prepared, StepNumbers(number, rates(training, 2)))
     job = Job(
         bind(spec, training, data.fields),
         entries,

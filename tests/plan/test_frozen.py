@@ -20,7 +20,7 @@ from widenet.plan.memory import memory, work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.schedules import rates
-from widenet.training.step import Step, regularization, settle, train_step
+from widenet.training.step import regularization, settle, train_step
 
 PLAIN = {**LINEAR, "output": {}, "data": "ones", "noise": "none"}
 
@@ -95,7 +95,7 @@ def stepped(network, dataset, most=4):
     for batch in list(stream.batches(0))[:most]:
         prepared = network.prepare(batch.fields, (0, batch.step), batch.weights)
         numbers = StepNumbers(batch.step + 1, steps)
-        train_step(network, rule, Step(prepared, numbers))
+        train_step(network, rule, prepared, numbers)
     settle(network, rule, steps, min(most, stream.steps_per_epoch))
 
 

@@ -19,7 +19,7 @@ from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.step import Step, train_step
+from widenet.training.step import train_step
 
 WIDTH, EXAMPLES, ENTRIES, RANDOM = 203, 6, 5, StepRandom(0, 0, 0)
 SAMPLE = {"sample": {"kind": "uniform", "units": 29}}
@@ -82,7 +82,7 @@ def counted(job, batch=None):
     with counter:
         numbers = StepNumbers(1, np.array([0.0, 0.1]))
         prepared = network.prepare({"items": batch}, (0, 0))
-        train_step(network, rule, Step(prepared, numbers))
+        train_step(network, rule, prepared, numbers)
     return counter.get_total_flops()
 
 

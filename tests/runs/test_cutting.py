@@ -166,8 +166,15 @@ def test_a_killed_run_leaves_its_dataset_to_a_training_on_it_alone(goes_on, book
         patch.setattr("widenet.runs.training.build", kill)
         with pytest.raises(Killed):
             trained(books, run)
-    begun(run / "data" if goes_on else other, run, training={"epochs": 1})
-    assert {"data", "validation.json"} & {*names(run)} == ({"data", "validation.json"} if goes_on else set())
+    if not goes_on:
+        begun(other, run, training={"epochs": 1})
+        assert {"data", "validation.json"}.isdisjoint(names(run))
+        return
+    before = inside(run / "data")
+    with mistake(CheckpointError):
+        widenet.train(None, {"epochs": 1}, run / "data", run, report=Silence())
+    begun(run / "data", run, resume=True)
+    assert inside(run / "data") == before
 
 
 def test_a_launch_cuts_again_for_its_own_run_alone(place, books, fingerprint, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from widenet.runs import train
 from widenet.spec.training import TrainingSpec
 from widenet.training import run_path
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import check, put, settle
+from widenet.training.run_path import check, settle
 
 OLD, NEW = TrainingSpec.of({"seed": 1, "shards": 1}), TrainingSpec.of({"seed": 2, "shards": 1})
 SECOND_EPOCH = "epoch-00002-step-000000000"
@@ -154,10 +154,11 @@ def test_a_second_attempt_keeps_the_run_that_waits(tmp_path, data, run):
         killed(run.path, data)
         assert inside(tmp_path / ".run.replaced") == before
     shutil.copytree(data.path, run.path / "data")
-    (tmp_path / "new").mkdir()
-    put(tmp_path / "new", run.path)
-    assert inside(tmp_path / ".run.replaced") == before
-    assert inside(run.path) == {}
+    with replaced(run.path, data) as new:
+        assert inside(tmp_path / ".run.replaced") == before
+        assert names(new.path) == names(run.path)
+        assert "data" not in names(new.path)
+    assert inside(run.path) == before
 
 
 @pytest.mark.parametrize("names_there", [("data",), ("data", ".lock"), (".lock",), ()])

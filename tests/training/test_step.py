@@ -18,7 +18,7 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.schedules import rates
-from widenet.training.step import Step, train_step
+from widenet.training.step import train_step
 
 TIED = {"weights": {"layer": "taste", "transposed": True}}
 
@@ -49,7 +49,7 @@ class Training:
     def step(self, items):
         self.number += 1
         prepared = self.network.prepare({"items": items}, (0, self.number))
-        return train_step(self.network, self.rule, Step(prepared, StepNumbers(self.number, self.rates)))
+        return train_step(self.network, self.rule, prepared, StepNumbers(self.number, self.rates))
 
     def fingerprint(self):
         """A hash over every weight and every optimizer state."""

@@ -31,7 +31,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
 from widenet.training.schedules import rates
 from widenet.training.state import Report
-from widenet.training.step import Step, train_step
+from widenet.training.step import train_step
 
 DELTA, THRESHOLD = 0.001, 0.02
 """Step of the central differences, and the largest error of a gradient; both are DSSTNE's."""
@@ -157,7 +157,7 @@ class _GradientChecks:
         with torch.no_grad():
             prepared = self.network.prepare(self.batch.fields, (0, 0), self.batch.weights)
         numbers = StepNumbers(1, self.rates if makes_step else np.zeros_like(self.rates))
-        return train_step(self.network, self.rule, Step(prepared, numbers))
+        return train_step(self.network, self.rule, prepared, numbers)
 
 
 def _flat(parts: list[Tensor]) -> Tensor:

@@ -136,8 +136,8 @@ def _step_seconds(network: Network, rule: Optimizer, dataset: Dataset) -> Iterat
     started = begun = time.monotonic()
     schedule = rates(training, stream.steps_per_epoch)
     with closing(steps_ahead(network, stream, schedule, numbers)) as steps:
-        for number, (step, _) in enumerate(steps, start=1):
-            train_step(network, rule, step)
+        for number, (batch, step, _) in enumerate(steps, start=1):
+            train_step(network, rule, batch, step)
             now = time.monotonic()
             yield now - begun
             if number >= _WARM_UP + _FEWEST and now - started > _SECONDS:

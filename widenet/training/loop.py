@@ -22,6 +22,7 @@ from widenet.data.stream import Stream, ahead
 from widenet.devices import Ahead, keep_to_one_thread
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
+from widenet.model.preparation import Prepared
 from widenet.parallel.group import by_leader
 from widenet.training.board import Board
 from widenet.training.checkpoint import (
@@ -40,7 +41,6 @@ from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Report
 from widenet.training.step import (
     Gradients,
-    Step,
     check_weights,
     norm_of,
     norms_of_weights,
@@ -57,38 +57,28 @@ the last of them as finished. If it returns true, which it must in all processes
 
 
 def steps_ahead(
-    network: Network,
-    stream: Stream,
-    learning_rates: np.ndarray,
-    numbers: range,
-    observe: Callable[[Mapping[str, Tensor], Gradients], None] | None = None,
-) -> Generator[tuple[Step, float], None, None]:
-    """Yield steps of a training, prepared ahead by a thread, each with the seconds of waiting for it.
+    network: Network, stream: Stream, learning_rates: np.ndarray, numbers: range
+) -> Generator[tuple[Prepared, StepNumbers, float], None, None]:
+    """Yield batches of a training, prepared ahead by a thread, with the seconds of waiting for each.
 
     Args:
         network: The network.
         stream: The batches.
         learning_rates: Learning rate of every step; see `rates`.
         numbers: The steps, counted from 0 in the whole training.
-        observe: Called with the gradients of the last step of an epoch.
     """
     beside = Ahead(network.device)
 
-    def prepared(number: int) -> Step:
+    def prepared(number: int) -> Prepared:
         epoch, step = divmod(number, stream.steps_per_epoch)
         batch = stream.batch(epoch, step)
         with torch.no_grad():
-            inputs = network.prepare(batch.fields, (epoch, step), batch.weights)
-        return Step(
-            inputs,
-            StepNumbers(number + 1, learning_rates),
-            observe=observe if step + 1 == stream.steps_per_epoch else None,
-        )
+            return network.prepare(batch.fields, (epoch, step), batch.weights)
 
     with closing(ahead(lambda number: beside.make(lambda: prepared(number)), numbers)) as made:
         started = time.monotonic()
-        for step in map(beside.take, made):
-            yield step, time.monotonic() - started
+        for number, batch in zip(numbers, map(beside.take, made), strict=True):
+            yield batch, StepNumbers(number + 1, learning_rates), time.monotonic() - started
             started = time.monotonic()
 
 
@@ -162,13 +152,14 @@ class Training:
         state, saving, exchange = self.state, self.saving, self.network.exchange
         size, per_epoch = self.stream.batch_size, self.stream.steps_per_epoch
         left = range(state.steps_made(per_epoch), (state.epoch + 1) * per_epoch)
-        with closing(steps_ahead(self.network, self.stream, self.rates, left, self._observe)) as steps:
+        with closing(steps_ahead(self.network, self.stream, self.rates, left)) as steps:
             started = time.monotonic()
-            for step, waited in steps:
+            for batch, numbers, waited in steps:
                 exchange.at(f"epoch {state.epoch + 1}, step {state.step + 1}")
                 questions = [interrupted, saving.is_late, saving.is_writing]
                 answers = exchange.start_any(questions, "interruption")
-                loss = train_step(self.network, self.rule, step)
+                observe = self._observe if state.step + 1 == per_epoch else None
+                loss = train_step(self.network, self.rule, batch, numbers, observe)
                 now = time.monotonic()
                 num_examples = min(size, self.stream.num_examples - state.step * size)
                 state.add(loss, num_examples, now - started, waited)
@@ -177,7 +168,7 @@ class Training:
                 is_interrupted, is_late, is_writing = answers()
                 if not is_writing:
                     saving.advance()
-                is_due = saving.is_due(step.numbers.number, is_late) and state.step < per_epoch
+                is_due = saving.is_due(numbers.number, is_late) and state.step < per_epoch
                 if is_interrupted or is_due:
                     self._check_weights()
                     self._save(at_once=is_interrupted)

@@ -238,7 +238,7 @@ class RunDirectory:
                     (new / "attributes").mkdir(exist_ok=True)
                     shutil.copyfile(attributes.path, run_attributes(new, name))
 
-        with run_path.begun(path, fill, needed, overwrite, dataset.path, is_whole):
+        with run_path.begun(path, fill, needed, overwrite, is_whole):
             yield cls.open(path)
 
     @classmethod

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -148,25 +149,24 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
 
 def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     """Raise CheckpointError unless a path is free, or a run with nothing else in its folder to overwrite."""
-    if is_free(path):
-        return
-    rule = "must be a new path, without resume and overwrite"
-    CheckpointError.require(overwrite, rule, place=path, option="out")
-    is_run, require = all((path / name).is_file() for name in DOCUMENTS), CheckpointError.require
-    require(is_run, "must replace a run that widenet made", place=path, option="overwrite")
-    other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
-    require(other is None, "must replace nothing but a run", place=path, option="overwrite", value=other)
-    if (path / DATA).exists():
-        from widenet.data.writer import check_replaceable  # loads Arrow
+    require = partial(CheckpointError.require, place=path, option="overwrite")
+    if not is_free(path):
+        rule = "must be a new path, without resume and overwrite"
+        require(overwrite, rule, option="out")
+        is_run = all((path / name).is_file() for name in DOCUMENTS)
+        require(is_run, "must replace a run that widenet made")
+        other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
+        require(other is None, "must replace nothing but a run", value=other)
+        if (path / DATA).exists():
+            from widenet.data.writer import check_replaceable  # loads Arrow
 
-        try:
-            check_replaceable(path / DATA)
-        except DataError as error:
-            raise CheckpointError(str(error)) from None
+            try:
+                check_replaceable(path / DATA)
+            except DataError as error:
+                raise CheckpointError(str(error)) from None
     for folder in needed:
         is_beside = not folder.resolve().is_relative_to(path.resolve())
-        rule = "must not replace what the new run reads"
-        require(is_beside, rule, place=path, option="overwrite", value=str(folder))
+        require(is_beside, "must not replace what the new run reads", value=str(folder))
 
 
 @contextmanager
@@ -175,7 +175,6 @@ def begun(
     fill: Callable[[Path], None],
     needed: Iterable[Path],
     overwrite: bool,
-    data: Path | None = None,
     is_whole: bool = False,
 ) -> Iterator[None]:
     """Make a run at a path, locked within the block.
@@ -186,25 +185,28 @@ def begun(
     Args:
         path: The path.
         fill: Called with the new folder, to put the run's first files there.
-        needed: See `check`.
+        needed: See `check`. A dataset in the folder of `hidden`, which the caller holds, becomes the run's.
         overwrite: See `check`.
-        data: The dataset of the new run: that in the folder of `hidden`, which becomes the run; or that of a
-            replaced run, which it keeps; or another one.
         is_whole: Whether nothing stays if the block fails, since nobody resumes the run.
 
     Raises:
         CheckpointError: The path is taken, or cannot be written.
     """
     check(path, needed, overwrite)
-    is_held, new = data == beside(path) / DATA, beside(path)
-    keeps_data = data is not None and data.resolve() == (path / DATA).resolve()
+    new = beside(path)
+    is_held = new in {folder.parent for folder in needed}
     with nullcontext() if is_held else hidden(path), ExitStack() as stack:  # its lock survives the renaming
         with writing(path):
             fill(new)
             force_all_to_disk(new)
             with locked(path) if path.exists() else nullcontext():
                 _check_free(path, needed, overwrite)  # another training may have begun and ended meanwhile
-                put(new, path, keeps_data)
+                if is_free(path) or waiting(path).exists():
+                    _discard(path, path)  # it has no weights, but that which waits has some
+                else:
+                    path.rename(waiting(path))
+                new.rename(path)
+                force_to_disk(path.parent)
         stack.callback(settle, path)
         try:
             yield
@@ -212,32 +214,6 @@ def begun(
             if is_whole:
                 remove(path)
             raise
-
-
-def put(new: Path, path: Path, keeps_data: bool = False) -> None:
-    """Move a new run to its path, where an earlier one goes to wait, unless it has no weights.
-
-    Args:
-        new: The new run.
-        path: Where it goes; the caller has checked and locked what is there.
-        keeps_data: Whether the new run trains on the dataset that was made together with an earlier one.
-
-    Raises:
-        OSError: The system refuses.
-    """
-    is_waiting = waiting(path).exists()
-    is_worthless = is_free(path) and not is_waiting
-    if is_waiting:
-        _discard(path, path)  # it has no weights, but that which waits has some
-    elif path.exists():
-        path.rename(waiting(path))
-    new.rename(path)
-    for name in (CUT, DATA) if keeps_data else ():  # in this order: a dataset beside `CUT` may be removed
-        if (waiting(path) / name).exists():
-            (waiting(path) / name).rename(path / name)
-    force_to_disk(path.parent)
-    if is_worthless:
-        drop(path)
 
 
 def waiting(path: Path) -> Path:
@@ -298,10 +274,8 @@ def recover(folder: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, run: Path | None = None) -> Iterator[IO[str]]:
+def locked(path: Path, run: Path | None = None) -> Iterator[None]:
     """Lock a run directory against other trainings; the lock ends with the process at the latest.
-
-    Yields the file that is locked.
 
     Args:
         path: The directory.
@@ -315,19 +289,13 @@ def locked(path: Path, run: Path | None = None) -> Iterator[IO[str]]:
             try:
                 file = stack.enter_context((path / LOCK).open("w"))
                 _lock(file)
+                # The directory may have been replaced meanwhile.
+                is_held = os.path.samestat(os.fstat(file.fileno()), (path / LOCK).stat())
             except (BlockingIOError, FileNotFoundError):
-                raise busy(run or path) from None
-        if not _holds(path, file):
+                is_held = False
+        if not is_held:
             raise busy(run or path)
-        yield file
-
-
-def _holds(path: Path, file: IO[str]) -> bool:
-    """Whether an open file is the lock that a directory has now."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), (path / LOCK).stat())
-    except OSError:
-        return False
+        yield
 
 
 def _lock(file: IO[str]) -> None:
@@ -361,7 +329,8 @@ def hidden(path: Path) -> Iterator[Path]:
     folder = beside(path)
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, path) as lock:
+    with locked(folder, path):
+        own = identity(folder)
         try:
             with writing(path):
                 for entry in folder.iterdir():
@@ -369,7 +338,7 @@ def hidden(path: Path) -> Iterator[Path]:
                         remove(entry)
             yield folder
         finally:
-            if _holds(folder, lock):
+            if identity(folder) == own:
                 remove(folder)
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeGuard
 
@@ -30,33 +30,36 @@ _NORM_ROWS = 4096
 """Rows whose squares are added at once."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """A batch, and the numbers of the step that it makes.
-
-    Attributes:
-        prepared: The batch, from `Network.prepare`.
-        numbers: The step's number, and the learning rates.
-        observe: Called with values of the inputs and hidden layers and the losses, by layer, and with
-            the gradients before they are applied.
-    """
-
-    prepared: Prepared
-    numbers: StepNumbers
-    observe: "Callable[[Mapping[str, Tensor], Gradients], None] | None" = None
+Observe = Callable[[Mapping[str, Tensor], "Gradients"], None]
+"""Called with the values of the inputs and hidden layers and the losses, by layer, and with the gradients
+before they are applied.
+"""
 
 
-def train_step(network: Network, rule: Optimizer, step: Step) -> float:
+def train_step(
+    network: Network,
+    rule: Optimizer,
+    prepared: Prepared,
+    numbers: StepNumbers,
+    observe: Observe | None = None,
+) -> float:
     """Train a network on a batch; return the batch's loss before the step.
 
     The loss includes "sparseness", but not l1, l2 and "bias_l2".
+
+    Args:
+        network: The network.
+        rule: Its optimizer.
+        prepared: The batch, from `Network.prepare`.
+        numbers: The step's number, and the learning rates.
+        observe: See `Observe`.
 
     Raises:
         NumericsError: The loss is not finite; the message names the layer that overflowed first.
     """
     is_tf32 = network.layout.training.precision == "tf32"
     with cuda_products(is_tf32) if network.device.type == "cuda" else nullcontext():
-        total, layers = _launched(network, rule, step)
+        total, layers = _launched(network, rule, prepared, numbers, observe)
     loss = float(total)  # only here the host waits for the device: nothing is left to launch
     if not math.isfinite(loss):
         broken = (name for name, values in layers.items() if not bool(torch.isfinite(values).all()))
@@ -66,14 +69,19 @@ def train_step(network: Network, rule: Optimizer, step: Step) -> float:
     return loss
 
 
-def _launched(network: Network, rule: Optimizer, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+def _launched(
+    network: Network,
+    rule: Optimizer,
+    prepared: Prepared,
+    numbers: StepNumbers,
+    observe: Observe | None,
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Train a network on a batch; the device may still be working on the step when this returns.
 
     Returns:
         The loss float64 [], and the values of the inputs, the hidden layers and the losses, in the order in
         which they were computed.
     """
-    prepared, numbers = step.prepared, step.numbers
     limit, touched = network.layout.training.gradient_norm_limit, prepared.touched
     assert touched is not None
     with torch.no_grad():
@@ -99,8 +107,8 @@ def _launched(network: Network, rule: Optimizer, step: Step) -> tuple[Tensor, di
     _backward([*vectors.values(), *activity.penalties], gradients_EH)
     with torch.no_grad():
         gradients = Gradients(network, activity, waiting)
-        if step.observe is not None:
-            step.observe(layers, gradients)
+        if observe is not None:
+            observe(layers, gradients)
         gradients.apply(rule, numbers if limit is None else gradients.within(limit, numbers))
         network.follow(activity)
     return sum(totals[1:], totals[0]), layers
