@@ -10,8 +10,8 @@ from tests.test_runs import After, log, outcome
 from tests.trainings import SETTINGS, STEPS, WIDTH, Heard, books
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.runs import train
+from widenet.training.begin import COMPILED, NOT_COMPILED
 from widenet.training.checkpoint import Checkpoint
-from widenet.training.environment import COMPILED, NOT_COMPILED
 from widenet.training.run_directory import RunDirectory
 
 
@@ -123,7 +123,7 @@ def test_resuming_by_compiled_code_what_was_begun_without_it_is_refused_and_the_
     begun, here, two_checkpoints, monkeypatch
 ):
     began_elsewhere(monkeypatch, **{COMPILED: begun})
-    monkeypatch.setattr("widenet.training.environment.is_compiled", lambda _: here)
+    monkeypatch.setattr("widenet.training.begin.is_compiled", lambda _: here)
     with mistake(FitError):
         train(*two_checkpoints, resume=True)
 

@@ -12,7 +12,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.kernels.native import instruction_sets
 from widenet.runs import train
-from widenet.training import environment
+from widenet.training import begin
 from widenet.training.run_directory import RunDirectory
 from widenet.training.state import ARITHMETIC
 
@@ -38,7 +38,7 @@ def resumed(run):
 
 def test_a_checkpoint_holds_what_decides_how_its_numbers_were_rounded(run):
     kept = RunDirectory.open(run).latest().facts["environment"]
-    assert kept == environment.environment(CPU)
+    assert kept == begin.environment(CPU)
     assert kept["torch"] == torch.__version__
     assert kept["arithmetic"] == str(ARITHMETIC)
     assert {
@@ -52,7 +52,7 @@ def test_a_training_that_resumes_on_other_libraries_or_processors_says_so_and_go
 ):
     undisturbed = train(UNTIED, TRAINING, tmp_path / "data", tmp_path / "undisturbed").fingerprint()
     sets = {**instruction_sets(), "mkl": "an older one"}
-    monkeypatch.setattr(environment, "instruction_sets", lambda: sets)
+    monkeypatch.setattr(begin, "instruction_sets", lambda: sets)
     monkeypatch.setattr(torch, "__version__", "2.8.0")
     before = RunDirectory.open(run).latest().facts["environment"]
     found, said = resumed(run)
@@ -67,9 +67,9 @@ def test_a_training_that_resumes_on_other_libraries_or_processors_says_so_and_go
 
 
 def test_nothing_is_said_where_nothing_is_known_to_have_changed(run):
-    assert environment.changes({}, CPU) == []
-    assert environment.changes({"arithmetic": "0"}, CPU) == [f"arithmetic {ARITHMETIC}, before 0"]
-    assert environment.changes(environment.environment(CPU), CPU) == []
+    assert begin.changes({}, CPU) == []
+    assert begin.changes({"arithmetic": "0"}, CPU) == [f"arithmetic {ARITHMETIC}, before 0"]
+    assert begin.changes(begin.environment(CPU), CPU) == []
     assert resumed(run)[1] == []
 
 
@@ -78,7 +78,7 @@ def test_machine_json_says_versions_device_and_the_place_of_the_data(tmp_path, m
     monkeypatch.chdir(tmp_path)
     dataset = Dataset.open("data")
     monkeypatch.setenv("WIDENET_THREADS", "3")
-    facts = environment.machine(dataset, torch.device("cpu"))
+    facts = begin.machine(dataset, torch.device("cpu"))
     assert (facts["torch"], facts["python"]) == (torch.__version__, platform.python_version())
     assert (facts["threads"], facts["processes"], facts["data"]) == (3, 1, str(tmp_path / "data"))
     assert facts["device"]

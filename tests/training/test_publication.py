@@ -234,7 +234,7 @@ def test_a_process_that_fails_alone_removes_nothing_of_what_the_leader_publishes
 
 
 def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinished(tmp_path):
-    for name in (".best.old", ".model.old", "model", ".model.123", "epoch-00001", ".git"):
+    for name in (".best.old", ".model.old", "model", ".model.123.partial", "epoch-00001", ".git"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
     (tmp_path / ".latest.0123abcd.partial").write_text("half")

@@ -49,8 +49,14 @@ from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.tracking.follow import check_tracker, followed
-from widenet.training.begin import begun, restored_state, started_again
-from widenet.training.environment import check_in_common, facts_of_options, machine
+from widenet.training.begin import (
+    begun,
+    check_in_common,
+    facts_of_options,
+    machine,
+    restored_state,
+    started_again,
+)
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_path import DATA, check, holds_work_of, identity, launch_note, writing

@@ -1,13 +1,20 @@
 """Begins or resumes a training: its run directory, its first weights, and the state of its loop.
 
-The first weights may be those of another run, or vectors from files, matched by the ids of features.
+What must be the same, in all processes and when a training resumes, is compared here. The first weights may
+be those of another run, or vectors from files, matched by the ids of features.
 """
 
+import hashlib
+import json
 import os
+import platform
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,23 +26,34 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import sha256_of
 from widenet.data.vectors import Source, read_vectors
 from widenet.errors import CheckpointError, DataError, FitError, OptionError
+from widenet.kernels.native import instruction_sets, sources
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
+from widenet.model.optimizers import is_compiled
 from widenet.model.storage import put_rows
 from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.group import by_all, by_leader, by_some, check_agreement
+from widenet.parallel.group import (
+    Facts,
+    by_all,
+    by_leader,
+    by_some,
+    check_agreement,
+    exchange_for,
+    num_processes,
+)
 from widenet.parallel.launch import identity, launch_id, restarted
 from widenet.plan.layout import Layout
+from widenet.plan.machine import available_threads
 from widenet.plan.tiles import as_slice
 from widenet.plan.weights import FileVectors, file_vectors
+from widenet.spec.document import Document, leaves_of
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores import cache
 from widenet.stores.runs import RunMirror
 from widenet.training.checkpoint import NEIGHBOURHOOD, TRUNK, Checkpoint, in_trunk, leads_folder, shard_file
-from widenet.training.environment import COMPILED, NOT_COMPILED, changes, environment, facts_of_checkpoint
 from widenet.training.run_directory import (
     RunDirectory,
     TrainingFacts,
@@ -44,7 +62,14 @@ from widenet.training.run_directory import (
     with_network_of,
 )
 from widenet.training.run_path import DATA, VECTORS, beside, launch_note, take, values, write_whole
-from widenet.training.state import LoopState, Report
+from widenet.training.state import ARITHMETIC, LoopState, Report
+
+_MKL = re.compile(r"Math Kernel Library Version (\S+)")
+_ONEDNN = re.compile(r"MKL-DNN v(\S+)")
+_PROCESSOR = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
+COMPILED, NOT_COMPILED = "compiled code", "none: torch alone"
+"""The name of the entry of compiled code, and its value without any."""
+_VERSION = metadata.version("widenet")
 
 
 def begun(
@@ -224,6 +249,118 @@ def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> 
     FitError.require(is_same, rule, place=run.path, value=now[COMPILED])
     checkpoint.load_into(network, with_state=True)
     return facts
+
+
+def environment(device: torch.device) -> dict[str, str]:
+    """Return everything that decides how numbers round in a training on a device, as text by name.
+
+    These are libraries with their versions, and the instruction set that each uses on this CPU; "none" if one
+    is absent.
+    """
+    maker = f"the native library {sources()[:12]}" if device.type == "cpu" else "Triton"
+    built_with = torch.__config__.show()
+    facts = {
+        "device": device.type,
+        COMPILED: f"by {maker}" if is_compiled(device.type) else NOT_COMPILED,
+        "widenet": _VERSION,
+        "arithmetic": str(ARITHMETIC),
+        "torch": torch.__version__,
+        "NumPy": np.__version__,
+        "MKL": _first(_MKL, built_with, "none"),
+        "oneDNN": _first(_ONEDNN, built_with, "none"),
+    }
+    if device.type == "cuda":
+        facts |= {"CUDA": str(torch.version.cuda), "GPU": torch.cuda.get_device_name(device)}
+    return facts | {f"instruction set ({library})": value for library, value in instruction_sets().items()}
+
+
+def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
+    """List what rounds in another way than in an earlier environment: "torch 2.11.0, before 2.8.0"."""
+    return [
+        f"{name} {value}, before {before[name]}"
+        for name, value in environment(device).items()
+        if name not in ("device", COMPILED, "widenet") and before.get(name, value) != value
+    ]
+
+
+def machine(dataset: Dataset, device: torch.device) -> dict[str, Any]:
+    """Return the contents of machine.json for a training in this process: for people, not compared."""
+    cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    processor = _first(_PROCESSOR, cpu, platform.machine())
+    return {
+        "widenet": _VERSION,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor,
+        "processes": num_processes(),
+        "threads": available_threads(),
+        "data": str(dataset.path.resolve()),
+    }
+
+
+def recorded_processes(facts: Mapping[str, Any]) -> int:
+    """Return how many processes machine.json names; 1 if it names no such number."""
+    number = facts.get("processes")
+    return number if type(number) is int and number >= 1 else 1
+
+
+def _first(pattern: re.Pattern[str], text: str, default: str) -> str:
+    match = pattern.search(text)
+    return default if match is None else match[1]
+
+
+def check_in_common(
+    device: torch.device, documents: Sequence[Document], dataset: Dataset | None, more: Facts
+) -> None:
+    """Check that the processes of the group have the same work and round in the same way.
+
+    All processes must call this, after joining the group and before any other collective: not even the number
+    of shards is certain yet.
+
+    Args:
+        device: The device of this process.
+        documents: The documents of the training or the run.
+        dataset: The dataset of the training; None outside training.
+        more: Other facts that must be equal.
+
+    Raises:
+        DisagreementError: They differ; all processes raise this.
+    """
+    if num_processes() == 1:
+        return
+    facts = {} if dataset is None else facts_of_dataset(dataset)
+    for document in documents:
+        leaves = leaves_of(document.model_dump(mode="json"))
+        facts |= {f"{document.usual_name} {place}": json.dumps(value) for place, value in leaves}
+    exchange = exchange_for(num_processes(), device)
+    check_agreement(exchange, {**facts, **more, **environment(device)})
+
+
+def facts_of_dataset(dataset: Dataset) -> dict[str, str]:
+    """Return the facts that identify a dataset: its examples, and its fields with their vocabularies."""
+    manifest = dataset.manifest
+    fields = [field.model_dump(mode="json") for field in manifest.fields.values()]
+    names = {name: file.sha256 for name, file in manifest.files.items() if name not in manifest.example_files}
+    digest = hashlib.sha256(json.dumps([fields, names], sort_keys=True).encode()).hexdigest()
+    return {"dataset digest": dataset.digest, "dataset fields": digest}
+
+
+def facts_of_checkpoint(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the facts that identify a checkpoint."""
+    return {"checkpoint": checkpoint.path.name, "checkpoint digest": checkpoint.digest}
+
+
+def facts_of_options(resume: bool, start: Path | None) -> dict[str, str]:
+    """Return the options of a training that must be equal in every process.
+
+    Args:
+        resume: Whether the training resumes.
+        start: Run whose weights it begins with; identified by their digest.
+    """
+    manifest = None if start is None else start / "model" / "manifest.json"
+    digest = sha256_of(manifest) if manifest is not None and manifest.is_file() else "none"
+    return {"resume": str(resume), "weights to start from": digest}
 
 
 class RowCopy:

@@ -8,8 +8,7 @@ and written in blocks, so that no large one is ever copied. The fingerprint of w
 import hashlib
 import json
 import math
-import os
-import shutil
+import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,8 +24,8 @@ from widenet.errors import CheckpointError, damage_of
 from widenet.model.network import Network
 from widenet.model.storage import blocks
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.group import by_all, by_some
-from widenet.stores.durable import force_to_disk, put_in_place
+from widenet.parallel.group import by_all
+from widenet.stores.durable import force_to_disk, put_in_place, remove
 from widenet.stores.runs import RunMirror
 from widenet.training.run_path import writing
 
@@ -291,16 +290,13 @@ def publishing(
         CheckpointError, StoreError: Writing or sending failed; the earlier checkpoint stays.
     """
     leads, path = leads_folder(exchange, mirror), checkpoint.path
-    beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
+    token = exchange.collect(secrets.token_hex(4), "checkpoint")[0]
+    beside = path.with_name(f".{path.name}.{token}.partial")
     own: dict[str, dict[str, Any]] = {}
-
-    def make_folder() -> None:
-        with writing(path):
-            shutil.rmtree(beside, ignore_errors=True)
-            beside.mkdir(parents=True)
 
     def write_files() -> None:
         with writing(path):
+            beside.mkdir(parents=True, exist_ok=True)
             for name, tensors in files:
                 digest = write(beside / name, tensors)
                 force_to_disk(beside / name)
@@ -322,7 +318,6 @@ def publishing(
         then()
 
     try:
-        by_some(exchange, leads, make_folder, "checkpoint")
         written = submit(write_files)
         yield
         by_all(exchange, written, "checkpoint")
@@ -333,7 +328,7 @@ def publishing(
         by_all(exchange, placed, "checkpoint")
     finally:
         if leads:
-            shutil.rmtree(beside, ignore_errors=True)
+            remove(beside)
 
 
 def publish(

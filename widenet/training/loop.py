@@ -24,6 +24,7 @@ from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.parallel.group import by_leader
+from widenet.training.begin import environment
 from widenet.training.board import Board
 from widenet.training.checkpoint import (
     NEIGHBOURHOOD,
@@ -35,7 +36,6 @@ from widenet.training.checkpoint import (
     publishing,
     replicas_of,
 )
-from widenet.training.environment import environment
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Report
@@ -238,16 +238,8 @@ class Training:
 
     def _check_weights(self) -> None:
         """Raise if weights are not finite or differ between processes, so that they are never saved."""
-        state = self.state
-        progress = (
-            state.epoch,
-            state.step,
-            state.loss_sum,
-            state.start_loss,
-            state.best,
-            state.best_epoch,
-            state.waited,
-        )
+        facts = asdict(self.state).items()
+        progress = {name: value for name, value in facts if "seconds" not in name}
         check_weights(self.network, repr(progress))
 
 
@@ -262,8 +254,7 @@ def interruption(interrupted: Callable[[], bool] | None) -> Iterator[Callable[[]
         return
     noticed = threading.Event()
 
-    def notice(number: int, frame: FrameType | None) -> None:
-        del frame
+    def notice(number: int, _: FrameType | None) -> None:
         if noticed.is_set():
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

@@ -76,7 +76,7 @@ _OWN = {
 }
 """The entries of a run directory, beside a dataset."""
 
-UNFINISHED = re.compile(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)")
+UNFINISHED = re.compile(r"\.(.+)\.(old|[0-9a-f]+\.partial)")
 """Names of files and folders that are being written or replaced."""
 
 

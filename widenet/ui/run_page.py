@@ -12,7 +12,7 @@ from widenet.report import several_runs as comparison
 from widenet.report.listing import ListedRun
 from widenet.report.several_runs import paired_differences
 from widenet.report.subject import Subject
-from widenet.training.environment import recorded_processes
+from widenet.training.begin import recorded_processes
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.ui.pages import link, live, page, strict
 
