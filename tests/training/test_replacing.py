@@ -62,7 +62,7 @@ def killed(path, data):
             pass
 
 
-def bring_back(path):
+def come_back(path):
     """Ask for a new run at a path, where the run that comes back is in the way."""
     with mistake(CheckpointError):
         check(path, (), overwrite=False)
@@ -122,7 +122,7 @@ def test_a_kill_at_any_moment_leaves_the_earlier_run_or_a_checkpoint_of_the_new_
                     checkpointed(new)
             except Killed:
                 outcomes.append(None)
-        bring_back(path)
+        come_back(path)
         is_new = RunDirectory.open(path).training == NEW
         assert (path / "checkpoints" / SECOND_EPOCH).exists() if is_new else inside(path) == before
         outcomes = [is_new if outcome is None else outcome for outcome in outcomes]
@@ -139,6 +139,17 @@ def test_the_next_training_of_the_path_brings_a_waiting_run_back(tmp_path, data,
     killed(run.path, data)
     with mistake(CheckpointError):
         begun(run.path, NEW, data)
+    assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
+
+
+def test_a_run_that_replaced_another_comes_back_itself_although_a_kill_has_left_the_other(
+    tmp_path, data, run
+):
+    shutil.copytree(run.path, tmp_path / ".run.replaced")
+    (run.path / "report.html").write_text("of the successor")
+    before = inside(run.path)
+    with replaced(run.path, data):
+        assert inside(tmp_path / ".run.replaced") == before
     assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
 
 
@@ -171,12 +182,12 @@ def test_a_dataset_at_the_path_of_a_waiting_run_is_never_removed_nor_is_the_run(
     for name in names_there:
         shutil.copytree(data.path, run.path / name) if name == "data" else (run.path / name).touch()
     if "data" in names_there:
-        bring_back(run.path)
+        come_back(run.path)
         settle(run.path)
         assert inside(run.path / "data") == of_data
         assert inside(tmp_path / ".run.replaced") == before
     else:
-        bring_back(run.path)
+        come_back(run.path)
         assert (inside(run.path), names(tmp_path)) == (before, ["data", "run"])
 
 
@@ -216,7 +227,7 @@ def test_a_stranger_at_the_path_of_a_waiting_run_stays(tmp_path, run):
     run.path.rename(tmp_path / ".run.replaced")
     run.path.mkdir()
     (run.path / "network.json").write_text("mine")
-    bring_back(run.path)
+    come_back(run.path)
     assert names(run.path) == ["network.json"]
     assert names(tmp_path) == [".run.replaced", "data", "run"]
 
@@ -234,6 +245,18 @@ def test_a_training_replaces_a_run_with_the_bits_of_any_other(tmp_path):
     assert RunDirectory.open(tmp_path / "run").training.seed == 77
     with mistake(CheckpointError):
         train(network, training, data, tmp_path / "run", overwrite=True, start_from=tmp_path / "run")
+
+
+def test_a_resumed_training_goes_on_with_the_run_that_came_back(tmp_path):
+    data = books(tmp_path / "books")
+    network, training = SETTINGS["momentum"]
+    expected = train(network, training, data, tmp_path / "whole").fingerprint()
+    with pytest.raises(KeyboardInterrupt):
+        train(network, training, data, tmp_path / "run", interrupted=After(9))
+    killed(tmp_path / "run", dataset_from_lists(tmp_path / "others", [[0, 1], [2]], titles=["A", "B", "C"]))
+    model = train(network, training, data, tmp_path / "run", resume=True)
+    assert model.run.records()[0]["epoch"] == 1
+    assert (model.fingerprint(), names(tmp_path)) == (expected, ["books", "others", "run", "whole"])
 
 
 def test_a_training_that_fails_at_once_gives_the_earlier_run_back(tmp_path):

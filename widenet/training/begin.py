@@ -61,7 +61,16 @@ from widenet.training.run_directory import (
     record_of,
     with_network_of,
 )
-from widenet.training.run_path import DATA, VECTORS, beside, launch_note, take, values, write_whole
+from widenet.training.run_path import (
+    DATA,
+    VECTORS,
+    beside,
+    bring_back,
+    launch_note,
+    take,
+    values,
+    write_whole,
+)
 from widenet.training.state import ARITHMETIC, LoopState, Report
 
 _MKL = re.compile(r"Math Kernel Library Version (\S+)")
@@ -107,6 +116,7 @@ def begun(
 
     def begin() -> None:
         if resume:
+            bring_back(path)
             stack.enter_context(RunDirectory.open(path).locked())
             if dataset.path.parent == beside(path):
                 take(path)  # made anew where the folder of the run was lost

@@ -140,11 +140,16 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     CheckpointError.require(not is_of_study, f"belongs to the study {study}", place=path, option="out")
     if path.is_dir() and is_locked(path):
         raise busy(path)
+    bring_back(path)
+    _check_free(path, needed, overwrite)
+
+
+def bring_back(path: Path) -> None:
+    """Bring a run back that waits without a successor; raises CheckpointError."""
     if waiting(path).exists() and is_free(path):
         path.mkdir(exist_ok=True)
         with locked(path):
             settle(path)
-    _check_free(path, needed, overwrite)
 
 
 def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
@@ -201,9 +206,10 @@ def begun(
             force_all_to_disk(new)
             with locked(path) if path.exists() else nullcontext():
                 _check_free(path, needed, overwrite)  # another training may have begun and ended meanwhile
-                if is_free(path) or waiting(path).exists():
-                    _discard(path, path)  # it has no weights, but that which waits has some
+                if is_free(path) or (waiting(path).exists() and not _has_weights(path)):
+                    _discard(path, path)  # worth nothing, or less than the run that waits
                 else:
+                    drop(path)
                     path.rename(waiting(path))
                 new.rename(path)
                 force_to_disk(path.parent)
