@@ -209,8 +209,8 @@ def test_a_circle_is_seen(back):
     assert set(circle(imports_between(both_ways))) == {"widenet.model.network", "widenet.model.step"}
 
 
-def test_one_table_decides_which_implementation_runs():
-    """Whether Triton is there is asked by the table alone."""
+def test_one_file_decides_which_implementation_runs():
+    """Whether Triton is there is asked nowhere else."""
     asked = {
         path
         for path in MODULES

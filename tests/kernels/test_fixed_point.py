@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.kernels import native
+from widenet.kernels import fixed_point
 from widenet.kernels.fixed_point import exact_sum, sum_by
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -127,7 +127,7 @@ def test_a_compiled_sum_has_torchs_bits_also_of_what_is_no_number(
     if is_vector:
         terms = [term[:, :1].reshape(-1) for term in terms]
     found = exact_sum(terms)
-    monkeypatch.setitem(native.TABLE, "exact_sum", ("torch",))
+    monkeypatch.setattr(fixed_point, "library_runs", lambda _: False)
     expected = exact_sum(terms)
     assert found.dtype == dtype
     assert torch.equal(found.isnan(), expected.isnan())

@@ -70,8 +70,8 @@ def test_the_means_have_the_bits_of_torch(weighted, monkeypatch):
     lists = NeighbourLists(range(2, 200, 3), *neighbours_of(rng, 200, size))
     for start, units in ((0, size), (5, 37), (size - 1, 1)):
         found = []
-        for runner in ("native", "torch"):
-            monkeypatch.setattr(neighbour_means, "runner", lambda *_, runner=runner: runner)
+        for is_native in (True, False):
+            monkeypatch.setattr(neighbour_means, "library_runs", lambda _, is_native=is_native: is_native)
             cell_N, mean_N = lists.means(history, weight_E, start, units)
             found.append(dict(zip(cell_N.tolist(), mean_N.tolist(), strict=True)))
         assert found[0] == found[1]

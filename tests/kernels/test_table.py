@@ -15,17 +15,16 @@ def _everything_is_there(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
 
-def runners(device):
-    return {operation: native.runner(operation, device) for operation in native.TABLE}
-
-
 def test_without_libraries_torch_runs_everything(monkeypatch):
     monkeypatch.setattr(native, "library", lambda: None)
     monkeypatch.setattr(native, "has_triton", lambda: False)
-    assert {*runners(CPU).values(), *runners(CUDA).values()} == {"torch"}
+    assert not any(
+        runs(device) for runs in (native.library_runs, native.triton_runs) for device in (CPU, CUDA)
+    )
 
 
 def test_the_library_is_for_cpus_and_triton_for_cuda():
-    assert native.runner("cut", CPU) == "native"
-    assert native.runner("cut", CUDA) == "torch"
-    assert native.runner("fixed_sum", CUDA) == "triton"
+    assert native.library_runs(CPU)
+    assert native.triton_runs(CUDA)
+    assert not native.library_runs(CUDA)
+    assert not native.triton_runs(CPU)

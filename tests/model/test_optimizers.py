@@ -7,7 +7,7 @@ import torch
 from tests.mistakes import mistake
 from tests.rows import all_rows, dense_rows
 from widenet.errors import DocumentError
-from widenet.kernels import native, reference
+from widenet.kernels import reference, steps
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.weight import Part, WideWeight
@@ -38,7 +38,7 @@ OURS |= {name: name for name in ("momentum", "weight_decay")}
 def implementation(request, monkeypatch):
     """Each test holds for the native steps and for those of torch, which take their place."""
     if request.param == "torch":
-        monkeypatch.setitem(native.TABLE, "row_update", ("torch",))
+        monkeypatch.setattr(steps, "library_runs", lambda _: False)
     return request.param
 
 
@@ -325,8 +325,8 @@ def test_steps_by_rows_have_the_same_bits_in_tiles_of_any_size_and_by_touched_ro
 def test_the_library_and_torch_add_the_squares_of_a_row_in_one_order(monkeypatch):
     """So they agree to the bit in the state."""
     start, gradient, found = numbers(9, 133), numbers(9, 133, seed=1), []
-    for runners in (("native", "torch"), ("torch",)):
-        monkeypatch.setitem(native.TABLE, "row_update", runners)
+    for is_native in (True, False):
+        monkeypatch.setattr(steps, "library_runs", lambda _, is_native=is_native: is_native)
         wide = vectors_of(start.clone())
         wide.update_tile(0, 0, 9, gradient.clone(), by_rows(), StepNumbers(1, rates_of(1)))
         found.append(wide.parts[0].state["square_sum"])

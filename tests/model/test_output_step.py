@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tests.model.test_wide_loss import PAIRS, document, name_of, targets_of
-from widenet.kernels import native, reference
+from widenet.kernels import reference
+from widenet.model import wide_loss
 from widenet.model.layers.output import WideOutput
 from widenet.model.targets import Targets
 from widenet.model.weight import Part, WideWeight
@@ -60,9 +61,9 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     return loss, gradient_EH, gradient_LH, gradient_L
 
 
-@pytest.mark.parametrize("runner", ["torch", "native"])
+@pytest.mark.parametrize("is_native", [False, True])
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
 @pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
-def test_a_step_is_its_definition(loss, activation, kind, runner, monkeypatch):
-    monkeypatch.setitem(native.TABLE, "tile", (runner, "torch"))
+def test_a_step_is_its_definition(loss, activation, kind, is_native, monkeypatch):
+    monkeypatch.setattr(wide_loss, "library_runs", lambda _: is_native)
     assert_is_the_definition(loss, activation, kind)

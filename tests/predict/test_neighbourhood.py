@@ -153,11 +153,11 @@ def term_in_order(histories, popularity, order):
     return TERM["weight"] * np.log1p(np.array(means) / TERM["floor"])
 
 
-@pytest.mark.parametrize(("order", "runner"), [("use", "native"), ("use", "torch"), ("forward", "native")])
+@pytest.mark.parametrize(("order", "is_native"), [("use", True), ("use", False), ("forward", True)])
 def test_in_order_near_pairs_and_new_features_count_most(
-    order, runner, clicks, plain_along, tmp_path, monkeypatch
+    order, is_native, clicks, plain_along, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(module, "runner", lambda *_: runner)
+    monkeypatch.setattr(module, "library_runs", lambda _: is_native)
     expected = term_in_order(HISTORIES, 0.5, order)
     assert np.abs(expected - term_of([row for row in ROWS if row], 0.5)).max() > 1
     model = train(along(**TERM, order=order), TRAINING, clicks, tmp_path / "run")

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, check_dtype, packed, runner
+from widenet.kernels.native import call, check_dtype, library_runs, packed, triton_runs
 from widenet.sparse import SparseBatch, indptr_of, stacked
 
 
@@ -17,7 +17,7 @@ def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         The sorted keys, int64 [Z], and the former position of each, int64 [Z].
     """
-    if runner("stable_sort", keys_Z.device) == "torch":
+    if not library_runs(keys_Z.device):
         sorted_Z, order_Z = torch.sort(keys_Z, stable=True)
         return sorted_Z.long(), order_Z
     # Separate tensors, so that the half used as workspace is freed earlier than the result.
@@ -35,7 +35,7 @@ def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         position of each entry, int64 [Z].
     """
     sorted_Z, order_Z = stable_sort(keys_Z)
-    if runner("stable_sort", keys_Z.device) == "torch":
+    if not library_runs(keys_Z.device):
         keys_U, counts_U = torch.unique_consecutive(sorted_Z, return_counts=True)
         return keys_U, indptr_of(counts_U), order_Z
     keys_U, indptr = torch.empty_like(sorted_Z), torch.empty(len(sorted_Z) + 1, dtype=torch.int64)
@@ -55,7 +55,7 @@ def cut(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
         shards [Z]; and the former position of every entry, int64 [Z].
     """
     num = batch.num_examples
-    if runner("cut", batch.indices.device) == "torch":
+    if not library_runs(batch.indices.device):
         shard_Z, units_Z = batch.indices % num_shards, batch.indices // num_shards
         counts = torch.bincount(shard_Z * num + batch.example_of_entry(), minlength=num_shards * num)
         order_Z = stable_sort(shard_Z)[1]
@@ -84,7 +84,7 @@ def split(batch: SparseBatch, num_shards: int) -> list[SparseBatch]:
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     """See `reference.gather_sum`."""
-    if runner("gather_sum", weight_FH.device) == "triton":
+    if triton_runs(weight_FH.device):
         from widenet.kernels.triton.gather_sum import gather_sum as launched
 
         return launched(batch, weight_FH)
@@ -104,7 +104,7 @@ def gather_sums(
     """
     # NumPy's zeros take no memory until they are written: those of shards elsewhere never are.
     sum_SEH = torch.from_numpy(np.zeros((len(shards), len(batch.indptr) - 1, columns), np.float32))
-    if runner("gather_sum", sum_SEH.device) != "native":
+    if triton_runs(sum_SEH.device) or not library_runs(sum_SEH.device):
         for own_EH, part, weight_RH in zip(sum_SEH, split(batch, len(shards)), shards, strict=True):
             if weight_RH is not None:
                 own_EH.copy_(gather_sum(part, weight_RH))
@@ -212,7 +212,7 @@ def _by_feature(features_Z: Tensor, examples_Z: Tensor, values_Z: Tensor | None)
 
 def _bag_sum(batch: SparseBatch, rows: Tensor) -> Tensor:
     """Return `gather_sum` where Triton does not compute it."""
-    if runner("gather_sum", rows.device) == "native" and rows.dtype == torch.float32:
+    if library_runs(rows.device) and rows.dtype == torch.float32:
         batch = SparseBatch(batch.indptr.contiguous(), batch.indices.contiguous(), batch.values)
         return gather_sums(batch, [rows.contiguous()], rows.shape[1], 1)[0]
     if batch.num_entries == 0:

@@ -14,7 +14,16 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import reference
-from widenet.kernels.native import NARROW, Packed, call, check_dtype, chosen_bits, packed, runner
+from widenet.kernels.native import (
+    NARROW,
+    Packed,
+    call,
+    check_dtype,
+    chosen_bits,
+    library_runs,
+    packed,
+    triton_runs,
+)
 from widenet.sparse import SparseBatch
 
 _BESIDE = 64
@@ -141,14 +150,13 @@ def running_top_k(k: int, floor_E: Tensor) -> reference.RunningTopK:
             different units share it, and each may raise it. When another search sees the change affects how
             many units it keeps, but not the final result.
     """
-    match runner("running_top_k", floor_E.device):
-        case "triton":
-            from widenet.kernels.triton import running_top_k as launched
+    if triton_runs(floor_E.device):
+        from widenet.kernels.triton import running_top_k as launched
 
-            if k <= launched.LARGEST:
-                return launched.RunningTopK(k, floor_E)
-        case "native":
-            return NativeTopK(k, floor_E)
+        if k <= launched.LARGEST:
+            return launched.RunningTopK(k, floor_E)
+    elif library_runs(floor_E.device):
+        return NativeTopK(k, floor_E)
     return reference.RunningTopK(k, floor_E)
 
 
@@ -206,7 +214,7 @@ def add_softmax_sum(logits_ET: Tensor, peak_E: Tensor, total_E: Tensor) -> None:
         peak_E: The largest logit so far, float32; -inf at first.
         total_E: The sum of exp(logit - largest) so far, float64.
     """
-    if runner("ranking", logits_ET.device) == "torch":
+    if not library_runs(logits_ET.device):
         reference.add_softmax_sum(logits_ET, peak_E, total_E)
         return
     check_dtype(torch.float32, logits_ET, peak_E)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, pointers, runner
+from widenet.kernels.native import call, library_runs, pointers, triton_runs
 
 Terms = Sequence[Tensor] | Tensor
 """Tensors of one shape, in a sequence or stacked in one tensor."""
@@ -53,7 +53,7 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
 
 def common_peaks(terms: Terms) -> Tensor:
     """Return the largest of the terms' `peaks_of`."""
-    if runner("fixed_sum", terms[0].device) == "triton":
+    if triton_runs(terms[0].device):
         from widenet.kernels.triton.fixed_point import common_peaks as launched
 
         return launched(_stacked(terms))
@@ -64,15 +64,14 @@ def common_peaks(terms: Terms) -> Tensor:
 
 def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
     """Return the sum of equally shaped terms as multiples of 1 / `scales_for(peaks, num_terms)`, int64."""
-    chosen = runner("fixed_sum", terms[0].device)
-    if chosen == "triton":
+    if triton_runs(terms[0].device):
         from widenet.kernels.triton.fixed_point import fixed_sum as launched
 
         return launched(_stacked(terms), peaks, num_terms)
     scales = scales_for(peaks, num_terms)
     if terms[0].dim() < 2:
         return to_fixed(_stacked(terms), scales).sum(dim=0)
-    if chosen == "torch" or terms[0].dim() > 2:
+    if terms[0].dim() > 2 or not library_runs(terms[0].device):
         total = to_fixed(terms[0], scales)
         for term in terms[1:]:
             total += to_fixed(term, scales)
@@ -86,7 +85,7 @@ def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
 
 def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
     """Return the numbers that a total of `fixed_sum` represents; NaN where the peak is infinite."""
-    if runner("fixed_sum", total.device) == "triton":
+    if triton_runs(total.device):
         from widenet.kernels.triton.fixed_point import rounded as launched
 
         return launched(total, peaks, num_terms, dtype)
@@ -133,12 +132,11 @@ def exact_sum(terms: Terms) -> Tensor:
     terms' type. A row with an infinity or NaN in any term becomes NaN.
     """
     first = terms[0]
-    chosen = runner("exact_sum", first.device)
-    if chosen == "triton":
+    if triton_runs(first.device):
         from widenet.kernels.triton.fixed_point import exact_sum as launched
 
         return launched(_stacked(terms))
-    if first.dim() <= 2 and chosen == "native":
+    if first.dim() <= 2 and library_runs(first.device):
         total = torch.empty(first.shape, dtype=first.dtype)
         rows = pointers(terms.contiguous()) if isinstance(terms, Tensor) else _alike(terms)
         shape = total.shape if total.dim() == 2 else (total.numel(), 1)

@@ -1,8 +1,8 @@
 """What computes here: the native library, torch or Triton, and the instruction sets on which bits depend.
 
-The library is passes over arrays in C++, which the package's build compiles from native/. `TABLE` says which
-implementation of an operation runs on a device; nothing else decides that. Under portable bits all x86-64
-processors with AVX2 round alike.
+The library is passes over arrays in C++, which the package's build compiles from native/. On a CPU it runs
+what it has, on CUDA Triton does, and torch runs all else. Under portable bits all x86-64 processors with AVX2
+round alike.
 """
 
 import ctypes
@@ -349,66 +349,20 @@ def _of_onednn() -> str:
     return best if limit is None else f"{best}, at most {limit}"
 
 
-Runner = Literal["triton", "native", "torch"]
-"""Triton's kernels, the native library, or torch's operations."""
-Operation = Literal[
-    "gather_sum",
-    "row_update",
-    "tile",
-    "fixed_sum",
-    "exact_sum",
-    "running_top_k",
-    "ranking",
-    "neighbour_means",
-    "cut",
-    "stable_sort",
-]
-
-TABLE: dict[Operation, tuple[Runner, ...]] = {
-    "gather_sum": ("triton", "native", "torch"),
-    "row_update": ("triton", "native", "torch"),
-    "tile": ("native", "torch"),
-    "fixed_sum": ("triton", "native", "torch"),
-    "exact_sum": ("triton", "native", "torch"),
-    "running_top_k": ("triton", "native", "torch"),
-    "ranking": ("native", "torch"),
-    "neighbour_means": ("native", "torch"),
-    "cut": ("native", "torch"),
-    "stable_sort": ("native", "torch"),
-}
-"""The implementations of every operation, the fastest first: the first that the device runs is taken.
-
-gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: a step of an
-output. ranking: logits outside training, their best units, and the divisors of a softmax.
-neighbour_means: similarities of units to the features of examples. cut: entries by shard. stable_sort: also
-`grouped`.
-"""
+def library_runs(device: torch.device) -> bool:
+    """Return whether the native library runs what it has of the operations on a device."""
+    return device.type == "cpu" and library() is not None
 
 
-def runner(operation: Operation, device: torch.device) -> Runner:
-    """Return what runs an operation on a device."""
-    return next(candidate for candidate in TABLE[operation] if _runs(candidate, device))
+def triton_runs(device: torch.device) -> bool:
+    """Return whether Triton runs the kernels that there are on a device.
+
+    With TRITON_INTERPRET=1 a CPU runs them too, through Triton's interpreter: slow, for tests.
+    """
+    return has_triton() and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
 
 
 @cache
 def has_triton() -> bool:
     """Return whether Triton can be imported."""
     return find_spec("triton") is not None
-
-
-def is_interpreted() -> bool:
-    """Return whether Triton's interpreter runs its kernels."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def _runs(candidate: Runner, device: torch.device) -> bool:
-    """Whether a device runs an implementation.
-
-    With TRITON_INTERPRET=1 a CPU runs Triton's too, through its interpreter: slow, for tests.
-    """
-    match candidate:
-        case "triton":
-            return has_triton() and (device.type == "cuda" or is_interpreted())
-        case "native":
-            return device.type == "cpu" and library() is not None
-    return True

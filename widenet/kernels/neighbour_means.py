@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, check_dtype, runner
+from widenet.kernels.native import call, check_dtype, library_runs
 from widenet.sparse import SparseBatch
 
 FRACTION_BITS = 40
@@ -73,7 +73,7 @@ class NeighbourLists:
         Returns:
             Example x `num_units` + unit, int64 [N], and the means, float64 [N].
         """
-        if runner("neighbour_means", self.key_Z.device) != "native":
+        if not library_runs(self.key_Z.device):
             sums = self._sums(history, start, num_units)
             cell_N = sums.nonzero()[:, 0]
             mean_N = sums[cell_N].double().mul_(2.0**-FRACTION_BITS)

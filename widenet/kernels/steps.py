@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.native import Packed, Runner, call, check_dtype, packed, runner
+from widenet.kernels.native import Packed, call, check_dtype, library_runs, packed, triton_runs
 from widenet.kernels.rows import copied
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, OfMoments, Optimizer, Rmsprop
@@ -139,13 +140,13 @@ class OptimizerStep:
     l1: float = 0.0
     keep: float = 1.0
 
-    def runner(self, weight: Tensor, states: Mapping[str, Tensor]) -> Runner:
+    def runner(self, weight: Tensor, states: Mapping[str, Tensor]) -> Literal["triton", "native", "torch"]:
         """Return what makes the step of a weight: Triton only with states of the weight's shape."""
         if weight.dtype != torch.float32 or self.kind not in KINDS:
             return "torch"
-        chosen = runner("row_update", weight.device)
-        is_whole = all(state.shape == weight.shape for state in states.values())
-        return chosen if is_whole or chosen != "triton" else "torch"
+        if triton_runs(weight.device):
+            return "triton" if all(state.shape == weight.shape for state in states.values()) else "torch"
+        return "native" if library_runs(weight.device) else "torch"
 
     def tile(self, weight: Tensor, gradient: Tensor, states: Mapping[str, Tensor]) -> None:
         """Make the step of a contiguous weight, in place; may overwrite the gradient.

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 from widenet.devices import sent_together
 from widenet.kernels.bags import Touched, split
-from widenet.kernels.native import runner
+from widenet.kernels.native import library_runs
 from widenet.model import preparation
 from widenet.model.by_examples import divided
 from widenet.model.convolution import convolution
@@ -190,8 +190,7 @@ class Network:
         Where not all products are the native library's, or along a sequence, blocks are filled up, too.
         """
         rows = PREDICTED_ROWS[self.device.type]
-        is_native = runner("ranking", self.device) == "native"
-        if not is_native or any(layer.kind not in ALONE for layer in self.spec.hidden):
+        if not library_runs(self.device) or any(layer.kind not in ALONE for layer in self.spec.hidden):
             return rows
         dense = [layer for layer in self.spec.inputs if self.layout.fields[layer.field].kind == "dense"]
         return rows // gcd(rows, *(self.layout.units[layer.name] for layer in (*dense, *self.spec.hidden)))

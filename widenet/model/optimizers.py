@@ -9,7 +9,7 @@ from torch import Tensor
 
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.native import runner
+from widenet.kernels.native import library_runs, triton_runs
 from widenet.kernels.powers import powers
 from widenet.kernels.steps import OptimizerStep, constants, multiply_rows
 from widenet.model.storage import Scratch, Store, zeros
@@ -38,7 +38,7 @@ class StepNumbers:
 
 def is_compiled(device: str) -> bool:
     """Whether the steps on a kind of device are the library's or Triton's; torch rounds elsewhere."""
-    return runner("row_update", torch.device(device)) != "torch"
+    return library_runs(torch.device(device)) or triton_runs(torch.device(device))
 
 
 class Optimizer:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.best_units import Query, Units, logits
-from widenet.kernels.native import runner
+from widenet.kernels.native import library_runs
 from widenet.model.operands import fill_product, filled, matrix_product, rounded, wide_enough
 from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
@@ -55,7 +55,7 @@ class Blocks:
         The native library's blocks are not filled up.
         """
         device = left_RK.device
-        is_native = self.predicts and runner("ranking", device) == "native"
+        is_native = self.predicts and library_runs(device)
         if self.predicts and not is_native:
             left_RK, right_KC = filled(left_RK, PREDICTED_ROWS[device.type]), wide_enough(right_KC)
         (rows, inner), columns = left_RK.shape, right_KC.shape[1]

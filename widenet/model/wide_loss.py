@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.fixed_point import exact_sum, sum_by
-from widenet.kernels.native import runner
+from widenet.kernels.native import library_runs
 from widenet.kernels.passes import (
     Gradients,
     OutputBatch,
@@ -574,7 +574,7 @@ def output_step(
     spec, is_plain = output.spec, stands is None and output.features is None and not output.spec.weightless
     is_plain &= spec.others == "use" and spec.delta_boost is None and spec.delta_norm is None
     is_known = output.is_closed or (spec.activation.kind, spec.loss.kind) == ("sigmoid", "cross_entropy")
-    kind = NativeStep if is_plain and is_known and runner("tile", device) == "native" else OutputStep
+    kind = NativeStep if is_plain and is_known and library_runs(device) else OutputStep
     return kind(
         output=output,
         direct_EH=output.operand(direct_EH),

@@ -149,11 +149,11 @@ def _known_format(path: Path, file_format: str | None) -> str:
     if not is_uri(path) and path.is_dir():
         raise OptionError("must be a file; got a directory", place=path)
     check_choice("file_format", file_format, [*_FORMATS])
-    extension = path.suffix.lower()
-    if file_format is None and extension not in _EXTENSIONS:
-        known = ", ".join(_EXTENSIONS)
-        raise OptionError(f"the extension must be one of {known}", place=path, value=extension)
-    return file_format or _EXTENSIONS[extension]
+    chosen = file_format or path.suffix.lower().removeprefix(".")
+    if chosen not in _FORMATS:
+        rule = f"the extension must be one of {', '.join(f'.{name}' for name in _FORMATS)}"
+        raise OptionError(rule, place=path, value=path.suffix.lower())
+    return chosen
 
 
 def _is_of_recommendations(path: Path) -> bool:
@@ -242,4 +242,3 @@ _FORMATS: dict[str, Callable[[Path, Block, pa.Table], str] | None] = {
     "dsstne": _dsstne,
 }
 """What makes text of a block of recommendations, by format."""
-_EXTENSIONS = {f".{name}": name for name in _FORMATS}

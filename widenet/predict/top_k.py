@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from widenet.kernels import best_units
 from widenet.kernels.best_units import running_top_k
-from widenet.kernels.native import runner
+from widenet.kernels.native import library_runs
 from widenet.kernels.reference import MISSING, unpacked
 from widenet.model.activations import activate, rises
 from widenet.model.layers.output import WideOutput
@@ -72,7 +72,7 @@ class Tiles:
         self.rows, self.terms = PREDICTED_ROWS[direct_EH.device.type], terms_of(output, history)
         self.multiplies = output.features is None and not output.spec.weightless
         self.query: best_units.Query | None = None
-        if self.multiplies and runner("ranking", direct_EH.device) == "native":
+        if self.multiplies and library_runs(direct_EH.device):
             self.query = best_units.Query.of(direct_EH[:num], output.weight.in_8_bits)
 
     @cached_property

@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
-from widenet.kernels import fixed_point, native
+from widenet.kernels import fixed_point
 
 SHAPES = [(), (0, 3), (4, 0), (13,), (5, 211), (1031, 2), (3, 1500), (2, 3, 7)]
 
 
 def by_definition(terms, monkeypatch):
     with monkeypatch.context() as patch:
-        for operation in ("exact_sum", "fixed_sum"):
-            patch.setitem(native.TABLE, operation, ("torch",))
+        patch.setattr(fixed_point, "triton_runs", lambda _: False)
+        patch.setattr(fixed_point, "library_runs", lambda _: False)
         return fixed_point.exact_sum(terms)
 
 

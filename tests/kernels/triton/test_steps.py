@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.rows import dense_rows
-from widenet.kernels import native, steps
+from widenet.kernels import steps
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.sparse import SparseBatch
@@ -44,8 +44,9 @@ def near(found, plain, exact):
 @pytest.fixture
 def triton(monkeypatch):
     """Turns the steps over to Triton; until then they are torch's."""
-    monkeypatch.setitem(native.TABLE, "row_update", ("torch",))
-    return lambda: monkeypatch.setitem(native.TABLE, "row_update", ("triton",))
+    monkeypatch.setattr(steps, "library_runs", lambda _: False)
+    monkeypatch.setattr(steps, "triton_runs", lambda _: False)
+    return lambda: monkeypatch.setattr(steps, "triton_runs", lambda _: True)
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (1031,)], ids=str)

@@ -1,4 +1,4 @@
 """The kernels in Triton, one per file with its launcher.
 
-Nothing here is imported unless `table.runner` chooses it.
+Nothing here is imported unless `native.triton_runs` says so.
 """
