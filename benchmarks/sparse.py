@@ -91,8 +91,7 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
     from torch.nn.functional import embedding_bag
 
     from benchmarks.synthetic import draw_histories
-    from widenet.kernels.bags import Touched, gather_sums, split
-    from widenet.kernels.rows import roomy
+    from widenet.kernels.bags import Touched, gather_sums, roomy, split
     from widenet.model.optimizers import Optimizer, StepNumbers
     from widenet.model.weight import Part, WideWeight
     from widenet.parallel.exchange import Exchange, one_thread_an_operation

@@ -42,7 +42,7 @@ print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in 
 """
 OWN = """
 import numpy as np
-from widenet.kernels.powers import power, powers
+from widenet.kernels.fixed_point import power, powers
 from widenet.model.preparation import damping
 from widenet.model.sample import Sampler
 from widenet.plan.tiles import Shards

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from widenet.kernels.powers import power, powers
+from widenet.kernels.fixed_point import power, powers
 
 NUMBERS = torch.arange(1, 100_003, dtype=torch.float64)
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from widenet.kernels.rows import copied
+from widenet.kernels.bags import copied
 
 
 def test_rows_take_the_place_of_those_that_were_copied_and_no_others_move():

@@ -1,6 +1,7 @@
-"""Sparse inputs: sums of weight rows in storage order, and their gradients; sorts, and cuts by shard."""
+"""Rows of wide weights: memory, copies, sums in storage order and their gradients; sorts, cuts by shard."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,40 @@ from torch import Tensor
 
 from widenet.kernels.native import call, check_dtype, library_runs, packed, triton_runs
 from widenet.sparse import SparseBatch, indptr_of, stacked
+
+
+def roomy(
+    shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> Tensor:
+    """Return zeros; on a CPU in large pages if the system has them.
+
+    A step touches rows all over a wide weight, and looking up a row in small pages takes long. NumPy asks the
+    system for large pages, torch does not.
+    """
+    if torch.device(device).type != "cpu":
+        return torch.zeros(*shape, dtype=dtype, device=device)
+    if dtype == torch.bfloat16:  # NumPy has none
+        return roomy(shape, torch.int16).view(dtype)
+    return torch.from_numpy(np.zeros(tuple(shape), dtype=str(dtype).removeprefix("torch.")))
+
+
+@contextmanager
+def copied(
+    weight_RH: Tensor, state: Mapping[str, Tensor], rows_U: Tensor
+) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    """Give copies of some rows [U, H] of a weight and its state; write them back after the block.
+
+    Args:
+        weight_RH: The weight.
+        state: Tensors [R, H] by name.
+        rows_U: int64, without repeats.
+    """
+    weight_UH = weight_RH.index_select(0, rows_U)
+    state_of_rows = {name: tensor.index_select(0, rows_U) for name, tensor in state.items()}
+    yield weight_UH, state_of_rows
+    weight_RH.index_copy_(0, rows_U, weight_UH)
+    for name, tensor in state_of_rows.items():
+        state[name].index_copy_(0, rows_U, tensor)
 
 
 def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from widenet.devices import sent
-from widenet.kernels.bags import RowGradient
+from widenet.kernels.bags import RowGradient, copied
 from widenet.kernels.native import Packed, call, check_dtype, library_runs, packed, triton_runs
-from widenet.kernels.rows import copied
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, OfMoments, Optimizer, Rmsprop
 

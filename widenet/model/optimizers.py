@@ -9,8 +9,8 @@ from torch import Tensor
 
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient
+from widenet.kernels.fixed_point import powers
 from widenet.kernels.native import library_runs, triton_runs
-from widenet.kernels.powers import powers
 from widenet.kernels.steps import OptimizerStep, constants, multiply_rows
 from widenet.model.storage import Scratch, Store, zeros
 from widenet.spec.optimizers import Optimizer as OptimizerSpec

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels.fixed_point import sum_by
-from widenet.kernels.powers import power
+from widenet.kernels.fixed_point import power, sum_by
 from widenet.model.dropout import masked
 from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions

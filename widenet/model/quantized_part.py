@@ -8,9 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from widenet.kernels.bags import gather_sum
+from widenet.kernels.bags import gather_sum, roomy
 from widenet.kernels.best_units import MOST_COLUMNS, dequantized, quantized
-from widenet.kernels.rows import roomy
 from widenet.model.operands import SHORTEST
 from widenet.model.weight import Part
 from widenet.plan.layout import Weight

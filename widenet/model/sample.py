@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import split
-from widenet.kernels.powers import power
+from widenet.kernels.fixed_point import power
 from widenet.model.targets import Targets
 from widenet.plan.tiles import Shards, as_slice
 from widenet.randomness import StepRandom

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from widenet.errors import CapacityError, OptionError
-from widenet.kernels.rows import roomy
+from widenet.kernels.bags import roomy
 from widenet.plan import tiles
 
 _THREADS = 24

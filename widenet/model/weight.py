@@ -8,10 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from widenet.kernels.bags import RowGradient, Touched, gather_sum, gather_sums, split
+from widenet.kernels.bags import RowGradient, Touched, copied, gather_sum, gather_sums, roomy, split
 from widenet.kernels.fixed_point import Terms
 from widenet.kernels.native import Packed
-from widenet.kernels.rows import copied, roomy
 from widenet.model import storage
 from widenet.model.limits import shorten_rows
 from widenet.model.optimizers import Optimizer, StepNumbers

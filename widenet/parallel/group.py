@@ -28,6 +28,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
     TCPStore,
 )
 
+from widenet.arguments import check_choice
 from widenet.errors import DisagreementError, GroupError, OptionError, WidenetError
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.launch import (
@@ -118,18 +119,12 @@ def device_for(name: str | None) -> torch.device:
     Raises:
         OptionError: The name is unknown, or there is no CUDA device.
     """
-    check_device(name)
+    check_choice("device", name, ("cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
         raise OptionError("must be a device that torch sees", option="device", value=name)
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", _number("LOCAL_RANK", "0") % torch.cuda.device_count())
-
-
-def check_device(name: str | None) -> None:
-    """Raise OptionError for a device that no machine has."""
-    if name not in (None, "cpu", "cuda"):
-        raise OptionError('must be "cpu" or "cuda"', option="device", value=name)
 
 
 def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bool = False) -> Job:

@@ -12,8 +12,8 @@ from widenet.data.together import Neighbours, neighbours
 from widenet.devices import sent_together
 from widenet.errors import FitError
 from widenet.kernels.bags import split
+from widenet.kernels.fixed_point import power
 from widenet.kernels.neighbour_means import FRACTION_BITS, NeighbourLists
-from widenet.kernels.powers import power
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST

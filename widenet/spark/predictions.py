@@ -13,13 +13,13 @@ from pyspark import Broadcast, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 its usual name
 
+from widenet.arguments import check_choice
 from widenet.data.ingest_arguments import Duplicates
 from widenet.data.manifest import value_column
 from widenet.data.options import Options, check
 from widenet.errors import CheckpointError, DataError, FitError
 from widenet.metrics.ranking import checked_k
 from widenet.parallel.exchange import fixed_arithmetic
-from widenet.parallel.group import check_device
 from widenet.parallel.launch import leave_launcher
 from widenet.predict.files import table_of
 from widenet.predict.restrictions import Restrictions
@@ -157,7 +157,7 @@ def predict(
     spark, place = session_of(df), shared_place("run", run)
     directory = RunDirectory.open(Path(place))
     field, version = _only_field(directory), directory.model().digest
-    check_device(device)
+    check_choice("device", device, ("cpu", "cuda"))
     ranked = output_layer(directory, output)
     restrictions = restrictions_of(directory, ranked, arguments)
     wanted = _Wanted(ranked.name, checked_k(k), exclude_seen, restrictions)
