@@ -1,8 +1,8 @@
 """Moving tensors to a device ahead of their use, so that neither the device nor the host waits."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -75,17 +75,8 @@ def _moved(value: Any, move: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class Made(Generic[T]):
-    """A value that was made ahead.
-
-    Attributes:
-        value: The result, perhaps still being computed on the device.
-        event: Recorded when the device has finished it; None if it is finished.
-    """
-
-    value: T
-    event: "torch.cuda.Event | None"
+Made = tuple[T, "torch.cuda.Event | None"]
+"""What was made ahead, perhaps still computed on the device, and the event of its end; None: it has ended."""
 
 
 class Ahead:
@@ -103,19 +94,20 @@ class Ahead:
     def make(self, work: Callable[[], T]) -> Made[T]:
         """Start some work and return its result; any thread may call this."""
         if self.stream is None:
-            return Made(work(), None)
+            return work(), None
         with torch.cuda.stream(self.stream):
-            return Made(work(), self.stream.record_event())
+            return work(), self.stream.record_event()
 
     def take(self, made: Made[T]) -> T:
         """Return the value for use in this thread's current stream, which waits for it; the host does not."""
-        if made.event is not None and self.stream is not None:
+        value, event = made
+        if event is not None and self.stream is not None:
             computing = torch.cuda.current_stream(self.stream.device)
-            computing.wait_event(made.event)
-            for tensor in tensors_of(made.value):
+            computing.wait_event(event)
+            for tensor in tensors_of(value):
                 if tensor.is_cuda:
                     tensor.record_stream(computing)
-        return made.value
+        return value
 
 
 def tensors_of(value: Any) -> Iterator[Tensor]:

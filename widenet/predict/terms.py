@@ -20,7 +20,7 @@ from widenet.model.operands import SHORTEST
 from widenet.model.preparation import scaled
 from widenet.model.targets import ByUnit
 from widenet.plan.tiles import as_slice
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, from_rows, stacked
 from widenet.spec.layers import Neighbourhood
 from widenet.spec.network import NetworkSpec
 
@@ -216,11 +216,8 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     layer = network.spec.inputs[0]
     if layer.values == "ignore":
         example = example.with_values(None)
-    # The whole example, each of its features alone, and none.
-    indptr = torch.cat([torch.tensor([0]), example.num_entries + torch.arange(example.num_entries + 1)])
-    indptr = torch.cat([indptr, indptr[-1:]])
-    values = None if example.values is None else example.values.repeat(2)
-    batch = SparseBatch(indptr, example.indices.repeat(2), values)
+    features = SparseBatch(torch.arange(example.num_entries + 1), example.indices, example.values)
+    batch = stacked([example, features, from_rows([[]])])
     activity = network.forward(network.prepare({layer.field: batch}))
     output, factors = network.output_for(output_name, activity), network.damping.get(layer.name)
     factors_F = None if factors is None else factors.cpu()

@@ -37,10 +37,7 @@ def in_blocks(network: Network, fields: Mapping[str, Values]) -> dict[str, Value
 def _filled(values: Values, rows: int) -> Values:
     if not isinstance(values, SparseBatch):
         return filled(values, rows)
-    missing = -values.num_examples % rows
-    if not missing:
-        return values
-    ends = values.indptr[-1:].expand(missing)
+    ends = values.indptr[-1:].expand(-values.num_examples % rows)
     return SparseBatch(torch.cat([values.indptr, ends]), values.indices, values.values)
 
 
