@@ -170,19 +170,24 @@ def unwritten(path: object, error: OSError | RuntimeError) -> str:
     return f"{path} cannot be written: {getattr(error, 'strerror', None) or error}."
 
 
+_DAMAGES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
+    (UnicodeDecodeError, "it is no UTF-8 text"),
+    (json.JSONDecodeError, "it is no JSON"),
+    (RecursionError, "it is nested too deeply"),
+    (
+        (ValueError, LookupError, TypeError, AttributeError, OverflowError),
+        "a value is missing or of another kind",
+    ),
+)
+"""Errors of reading a file, the first that fits, and what is then wrong with the file."""
+
+
 def damage_of(error: BaseException) -> str:
     """Return why a file that only programs write cannot be read, in words to be put in a sentence."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, UnicodeDecodeError):
-        return "it is no UTF-8 text"
-    if isinstance(error, json.JSONDecodeError):
-        return "it is no JSON"
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if isinstance(error, ValueError | LookupError | TypeError | AttributeError | OverflowError):
-        return "a value is missing or of another kind"
-    return reason_of(error)
+    found = (damage for kinds, damage in _DAMAGES if isinstance(error, kinds))
+    return next(found, None) or reason_of(error)
 
 
 def alike(text: str, known: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:

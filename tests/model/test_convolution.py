@@ -16,7 +16,7 @@ from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import windows_of
 from widenet.plan.tiles import UNFOLDED_NUMBERS
 from widenet.sparse import SparseBatch
-from widenet.spec.spatial import ConvolutionLayer
+from widenet.spec.layers import ConvolutionLayer
 
 CONVOLVE = (functional.conv1d, functional.conv2d, functional.conv3d)
 PLACES = ((9,), (7, 6), (5, 4, 3))

@@ -4,7 +4,7 @@ import pytest
 
 from widenet.plan.binding import windows_of
 from widenet.plan.layout import Axis
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+from widenet.spec.layers import ConvolutionLayer, PoolingLayer
 
 
 def windows(source, **settings):

@@ -18,9 +18,8 @@ from widenet.dsstne.model_file import (
 from widenet.dsstne.spec.layers import INITIALIZERS
 from widenet.plan.layout import Shape, Windows
 from widenet.spec.activations import WINDOWED
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
+from widenet.spec.layers import ConvolutionLayer, HiddenLayer, InputLayer, Layer, OutputLayer, PoolingLayer
 from widenet.spec.network import NetworkSpec
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 LOSSES = {
     "l1": "L1",

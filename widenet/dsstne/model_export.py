@@ -29,10 +29,16 @@ from widenet.parallel.group import by_all
 from widenet.plan.layout import Link
 from widenet.runs import Model
 from widenet.spec.activations import LocalResponseNormalization
-from widenet.spec.layers import DeltaBoost, HiddenLayer, InputLayer, OutputLayer
+from widenet.spec.layers import (
+    ConvolutionLayer,
+    DeltaBoost,
+    HiddenLayer,
+    InputLayer,
+    OutputLayer,
+    PoolingLayer,
+)
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import InverseSchedule
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.training import TrainingSpec
 
 _SIDES = ("width", "height", "length", "depth", "breadth")

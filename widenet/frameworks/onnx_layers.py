@@ -17,9 +17,16 @@ from widenet.model.operands import SHORTEST
 from widenet.plan.layout import Layout, Shape, Windows
 from widenet.plan.weights import FOLLOWING, TRAINED
 from widenet.spec.activations import LocalResponseNormalization
-from widenet.spec.layers import HiddenLayer, InputLayer, Neighbourhood, OutputLayer
-from widenet.spec.sequential import AttentionLayer, RecurrentLayer
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+from widenet.spec.layers import (
+    AttentionLayer,
+    ConvolutionLayer,
+    HiddenLayer,
+    InputLayer,
+    Neighbourhood,
+    OutputLayer,
+    PoolingLayer,
+    RecurrentLayer,
+)
 
 _NORMALIZATION = (*TRAINED, *FOLLOWING)
 

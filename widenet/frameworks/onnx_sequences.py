@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from widenet.frameworks.onnx_graph import END, Graph, weight_name
 from widenet.model.layers.attention import EPSILON
-from widenet.spec.sequential import AttentionLayer, RecurrentLayer
+from widenet.spec.layers import AttentionLayer, RecurrentLayer
 
 _FLOAT = TensorProto.FLOAT
 

@@ -57,7 +57,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Recur:
-    """A GRU or an LSTM over a sequence, with the formulas of `spec.sequential`, and its final state.
+    """A GRU or an LSTM over a sequence, with the formulas of `spec.layers`, and its final state.
 
     Attributes:
         name: Name of the operation.

@@ -25,11 +25,18 @@ from widenet.plan.weights import (
     weights_of,
 )
 from widenet.spec.document import Rules
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Trunk
+from widenet.spec.layers import (
+    AttentionLayer,
+    ConvolutionLayer,
+    HiddenLayer,
+    InputLayer,
+    Layer,
+    OutputLayer,
+    PoolingLayer,
+    Trunk,
+)
 from widenet.spec.network import NetworkSpec
 from widenet.spec.rules import feeding, in_order
-from widenet.spec.sequential import AttentionLayer
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.training import TrainingSpec
 
 

@@ -362,18 +362,16 @@ class Job:
         return min(entries, self.layout.newest(source)) if source in self.layout.along else entries
 
     def vectors(self, layer: str) -> int:
-        """Return the number of a layer's vectors in a step: one per example, or position of a sequence."""
-        along = self.layout.along.get(layer)
-        spec = self.network.layer(layer)
+        """Return the number of a layer's vectors that a process computes in a step, at most.
+
+        They are one per example, or position of a sequence; of layers divided by examples, those of its own.
+        """
+        along, spec = self.layout.along.get(layer), self.network.layer(layer)
+        if layer in self.layout.by_examples:
+            return -(-self.num_examples * self.num_held(0) // self.training.shards)
         if along is None or (isinstance(spec, OutputLayer) and spec.predict != "next"):
             return self.num_examples
         return max(1, round(self.num_examples * self.entries_of(along)))
-
-    def own_vectors(self, layer: str) -> int:
-        """Return how many of a layer's vectors a process computes at most: its examples, or all vectors."""
-        if layer in self.layout.by_examples:
-            return -(-self.num_examples * self.num_held(0) // self.training.shards)
-        return self.vectors(layer)
 
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
         """Return the number of an output's units that a process computes in a step.

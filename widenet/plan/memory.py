@@ -16,9 +16,8 @@ from widenet.plan import tiles
 from widenet.plan.layout import BATCHES_AHEAD, Job, Weight
 from widenet.plan.numbers import amount
 from widenet.plan.weights import ends_of, fields_by_examples, matrices, weights_by_examples
-from widenet.spec.layers import InputLayer, OutputLayer
+from widenet.spec.layers import AttentionLayer, InputLayer, OutputLayer, RecurrentLayer
 from widenet.spec.losses import PopularitySample
-from widenet.spec.sequential import AttentionLayer, RecurrentLayer
 from widenet.spec.training import MOST_SHARDS
 
 PROGRAM_BYTES = {"cpu": 390_000_000, "cuda": 1_000_000_000}
@@ -163,7 +162,7 @@ def _activations(job: Job, process: int) -> int:
     layout, total, divided = job.layout, 0.0, fields_by_examples(job.layout)
     ends: list[InputLayer | OutputLayer] = [*job.network.inputs, *job.network.outputs]
     for field in job.network.fields:
-        num = job.own_vectors(layout.by_examples[0]) if field in divided else job.num_examples
+        num = job.vectors(layout.by_examples[0]) if field in divided else job.num_examples
         copies = 1 + sum(layer.field == field for layer in ends)
         dense, sparse = 4 * layout.fields[field].width, _ENTRY_BYTES * copies
         total += (1 + BATCHES_AHEAD) * num * (sparse * job.entries[field] if field in job.entries else dense)
@@ -175,7 +174,7 @@ def _activations(job: Job, process: int) -> int:
             kept = 12 * (units + layer.sums)
         elif isinstance(layer, AttentionLayer):
             kept = 20 * units + 2 * layer.heads * layout.newest(layer.name)
-        total += 4 * job.own_vectors(layer.name) * kept
+        total += 4 * job.vectors(layer.name) * kept
     for weight in layout.weights.values():
         copies = weight.trained + (job.training.precision == "bfloat16")
         is_here = weight.split or not weight.wide
@@ -196,8 +195,7 @@ def _workspace(job: Job, process: int) -> int:
             numbers = max(tiles.UNFOLDED_NUMBERS[job.device], windows.inputs * prod(windows.positions))
             at_once = max(at_once, 4 * (2 * threads * numbers + (job.training.shards + 1) * weight.numbers))
         elif weight.wide:
-            columns = weight.row_length if source else weight.incoming
-            summed = columns * (4 * num_held + _EXACT_BYTES) + 12 * weight.rows * weight.split
+            summed = weight.incoming * (4 * num_held + _EXACT_BYTES) + 12 * weight.rows * weight.split
             at_once = max(at_once, job.vectors(layer) * summed)
     by_examples = sum(layout.weights[name].numbers for name in weights_by_examples(layout))
     outputs = sum(_of_output(job, layer, process, threads) for layer in job.network.outputs)
@@ -327,7 +325,7 @@ def _operations(job: Job, process: int) -> int:
             rows = job.units_at_work(outputs[layer], process)
         columns: float = weight.row_length
         if windows is not None:
-            vectors, rows, columns = job.own_vectors(layer), layout.units[layer], windows.inputs
+            rows, columns = layout.units[layer], windows.inputs
         elif weight.by_columns:
             columns = job.entries_of(weight.input or "")
         elif source in inputs and weight.rows_are_features:
@@ -359,12 +357,12 @@ def exchanges(job: Job) -> Iterator[tuple[Literal["sum", "gather"], int]]:
         weight, vectors = layout.weights[link.weight], job.vectors(layer)
         is_last = weight.split and isinstance(job.network.layer(source), InputLayer)
         if weight.wide and not is_last:
-            yield "sum", 8 * vectors * (1 + (weight.row_length if source else weight.incoming))
+            yield "sum", 8 * vectors * (1 + weight.incoming)
         if source and weight.split:
             yield "gather", 4 * vectors * layout.shards(weight.rows).size(0) * job.num_held(0)
     yield "sum", 8 * sum(layout.weights[name].numbers for name in weights_by_examples(layout))
     for end in ends_of(layout):
-        yield "gather", 4 * layout.units[end] * job.own_vectors(end)
+        yield "gather", 4 * layout.units[end] * job.vectors(end)
     for output in job.network.outputs:
         if output.is_row_wise:  # statistics, or the logits themselves
             units = layout.shards(layout.units[output.name]).size(0)

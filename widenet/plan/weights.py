@@ -11,12 +11,19 @@ from math import prod
 from widenet.errors import FitError, nearest
 from widenet.plan.layout import Key, Layout, Link, Shape, Weight, is_sparse_input, place_of, times
 from widenet.spec.initializers import FromFile
-from widenet.spec.layers import HiddenLayer, Layer, OutputLayer, Trunk
+from widenet.spec.layers import (
+    AttentionLayer,
+    ConvolutionLayer,
+    HiddenLayer,
+    Layer,
+    OutputLayer,
+    PoolingLayer,
+    RecurrentLayer,
+    Trunk,
+)
 from widenet.spec.network import NetworkSpec
 from widenet.spec.parts import Share
 from widenet.spec.rules import feeding
-from widenet.spec.sequential import AttentionLayer, RecurrentLayer
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 TRAINED, FOLLOWING = ("scale", "shift"), ("mean", "variance")
 """Tensors of a batch normalization: weights and running statistics."""

@@ -163,8 +163,9 @@ class Document(Spec, metaclass=_DocumentMeta):
     @typed
     def of(cls, values: Any, where: str = "document") -> Self:
         """Make a document from plain values, or specs: dictionaries, lists, numbers, text."""
-        if not isinstance(values, dict):
-            raise DocumentError("must be a JSON object with named fields", place=where, value=values)
+        DocumentError.require(
+            isinstance(values, dict), "must be a JSON object with named fields", place=where, value=values
+        )
         try:
             document = cls.model_validate(values)
         except ValidationError as error:

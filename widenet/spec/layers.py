@@ -1,12 +1,19 @@
-"""Layers: inputs, hidden layers and outputs, as the network document describes them."""
+"""Layers: inputs, layers between, and outputs, as the network document describes them."""
 
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args
 
 from pydantic import Discriminator, Field, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
 
-from widenet.spec.activations import ROW_WISE, ActivationField, PlainActivation
-from widenet.spec.document import Positive, Spec, kinds
+from widenet.spec.activations import (
+    COMPARING,
+    ROW_WISE,
+    WINDOWED,
+    ActivationField,
+    PlainActivation,
+    PoolingField,
+)
+from widenet.spec.document import Positive, Rules, Spec, kinds
 from widenet.spec.initializers import InitializerField, Scaled
 from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy, LossField, SampleField
 from widenet.spec.parts import (
@@ -18,9 +25,8 @@ from widenet.spec.parts import (
     Sources,
     SourcesOrNone,
     SummingLayer,
+    TrunkLayer,
 )
-from widenet.spec.sequential import AttentionLayer, RecurrentLayer
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 AutoUnits = Count | Literal["auto"]
 NEWEST = 50
@@ -99,8 +105,213 @@ class HiddenLayer(SummingLayer):
 
     def why_not_linear(self) -> str:
         """Return the activation as the reason, unless it is linear."""
-        kind = self.activation.kind
-        return "" if kind == "linear" else f"has the activation {kind}"
+        return "" if self.activation.kind == "linear" else f"has the activation {self.activation.kind}"
+
+
+def _form(value: object) -> str:
+    return next(
+        (name for kind, name in ((list | tuple, "list"), (str, "word")) if isinstance(value, kind)), "number"
+    )
+
+
+_Size = Annotated[int, Field(ge=1, le=2**20)]
+_Room = Annotated[int, Field(ge=0, le=2**20)]
+_Sizes = Annotated[tuple[_Size, ...], Field(min_length=1, max_length=3, strict=False)]
+_Rooms = Annotated[tuple[_Room, ...], Field(min_length=1, max_length=3, strict=False)]
+_Word = Literal["same", "valid", "dsstne"]
+PerAxis = Annotated[
+    Annotated[_Size, Tag("number")] | Annotated[_Sizes, Tag("list")] | Annotated[_Size, Tag("word")],
+    Discriminator(_form),
+]
+Padding = Annotated[
+    Annotated[_Room, Tag("number")] | Annotated[_Rooms, Tag("list")] | Annotated[_Word, Tag("word")],
+    Discriminator(_form),
+]
+
+
+class ConvolutionLayer(SummingLayer):
+    """Filters moved over the places of a source: activation(sum over sources of x * w, plus a bias).
+
+    The filters are not flipped, as everywhere in deep learning.
+    Its units are the filters, each at every position: all positions of the first filter, then those of the
+    second. The source has channels and one, two or three axes of places: it is an input layer with a `shape`,
+    a convolution or a pooling layer. A flat source counts as one channel of as many places where `kernel` is
+    a list of one, and is refused elsewhere.
+    """
+
+    shares_with: ClassVar[str] = "convolution"
+
+    kind: Literal["convolution"]
+    """Its kind."""
+    filters: Count
+    """Number of filters, the channels of what it gives."""
+    kernel: PerAxis
+    """Size of a filter along each axis, slowest first; one number: along all axes of the source."""
+    stride: PerAxis = 1
+    """Places from one position of a filter to the next, along each axis or along all."""
+    padding: Padding = "same"
+    """Zeros around the places. same: so many that every stride-th place has a position; valid: none; or how
+    many on each side of each axis.
+
+    dsstne: along an axis no longer than the kernel one position, at stride 1 as of same, else none.
+    """
+    split: bool | None = None
+    """Divide the examples of the network's first layers among the shards in a training step, so that each
+    process computes and keeps its own; their gradients are added exactly.
+
+    These are all convolutions and pooling layers from the dense inputs on, up to a convolution with dropout,
+    normalization, sparseness, delta_norm, shared weights or false here. True needs this layer among them, and
+    divides them all. Unset: divide them if their units in a batch take 64 MiB or more, and 8 bytes or more
+    for each weight.
+    """
+
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rules of its axes too."""
+        return super().rules(num_sources) + _of_axes(self)
+
+
+class PoolingLayer(TrunkLayer):
+    """A layer without weights.
+
+    It gives the largest or the mean unit of a window, a normalization across channels, or a comparison of
+    sources.
+    """
+
+    kind: Literal["pooling"]
+    """Its kind."""
+    function: PoolingField
+    """Function of the source."""
+    kernel: PerAxis | None = None
+    """Size of the window along each axis, slowest first; one number: along all axes of the source (max and
+    average only).
+    """
+    stride: PerAxis | None = None
+    """Places from one window to the next, along each axis or along all; unset: the kernel, so that windows
+    lie side by side.
+    """
+    padding: Padding = "same"
+    """Positions beyond the edges that windows may cover; they never count. As for a
+    [convolution](#convolution-layers).
+    """
+
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rules by which sources and windows go with the function."""
+        function = self.function.kind
+        is_right, wanted = num_sources == 1, "one layer"
+        if function in COMPARING:
+            is_right, wanted = num_sources >= 2, "at least two layers"
+        rules: Rules = [("source", not is_right, f'must name {wanted} for "{function}"', num_sources)]
+        if function not in WINDOWED:
+            fields, rule = type(self).model_fields, "belongs to the functions max and average"
+            keys = ("kernel", "stride", "padding")
+            return rules + [(key, getattr(self, key) != fields[key].default, rule, function) for key in keys]
+        rules.append(("kernel", self.kernel is None, f'is missing for "{function}"'))
+        return rules if self.kernel is None else rules + _of_axes(self)
+
+
+def _of_axes(layer: ConvolutionLayer | PoolingLayer) -> Rules:
+    """Return the rules by which lists have one length, and windows cover more than padding."""
+    written = {"kernel": layer.kernel, "stride": layer.stride, "padding": layer.padding}
+    num = next((len(value) for value in written.values() if isinstance(value, tuple)), 1)
+    by_axis: dict[str, tuple[Any, ...]] = {
+        key: value if isinstance(value, tuple) else (value,) * num for key, value in written.items()
+    }
+    one = f"must have one number an axis, {num} as others here"
+    rules: Rules = [(key, len(values) != num, one, len(values)) for key, values in by_axis.items()]
+    for size, room in zip(by_axis["kernel"], by_axis["padding"], strict=False):
+        is_more = not isinstance(room, str) and room >= size
+        rules.append(("padding", is_more, f"must be less than the kernel, {size}", room))
+    return rules
+
+
+class RecurrentLayer(TrunkLayer):
+    """A layer along a sequence: each position's state follows from the state before and the position's input.
+
+    All its sources go along one sequence.
+    gru: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine
+    translation", EMNLP 2014, with the reset gate behind the product, as cuDNN and torch have it. lstm:
+    Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997, with forget gates,
+    whose biases start with 1.
+    """
+
+    takes_features: ClassVar[bool] = True
+    goes_along: ClassVar[bool] = True
+
+    kind: Literal["recurrent"]
+    """Its kind."""
+    cell: Literal["gru", "lstm"] = "gru"
+    """Kind of the step from one state to the next. Its activations are sigmoid and tanh."""
+    units: Count
+    """Numbers in its state."""
+    bias: bool = True
+    """Add learned biases."""
+    initializer: InitializerField = Scaled(kind="xavier")
+    """Initial weights of the sources and of the previous state; `out` counts the units."""
+    frozen: bool = False
+    """Leave all weights of the layer as the training begins with them, to the bit."""
+    dropout: Probability = 0.0
+    """Share of the state's numbers set to zero in the output in each training step, the others rescaled.
+
+    The next state uses all numbers.
+    """
+    split: bool | None = None
+    """Cut the weights of the gates into shards of rows, so that each process holds and updates only its
+    share; the cells are computed in every process.
+
+    Unset: weights of 16 MiB or more are cut if they and their state take at least the bytes that a step of
+    `last` positions in each example then sends. Weights from sparse inputs are always cut, by features.
+    """
+
+    @property
+    def sums(self) -> int:
+        """Numbers that its sources are multiplied into: one a gate and unit."""
+        return self.units * {"gru": 3, "lstm": 4}[self.cell]
+
+    @property
+    def biases(self) -> int:
+        """Number of its biases: of a GRU, the candidate has one for its sources and one for its state."""
+        return 4 * self.units
+
+
+class AttentionLayer(TrunkLayer):
+    """A block of causal self-attention: each position reads its source at its own and at earlier positions.
+
+    x + dropout(attention(normalized x)), then the same around two fully connected layers at each position.
+    It has as many units as its source. Kang and McAuley, "Self-attentive sequential recommendation", ICDM
+    2018, section III.
+    """
+
+    goes_along: ClassVar[bool] = True
+
+    kind: Literal["attention"]
+    """Its kind."""
+    heads: Count = 1
+    """Parts of the units that attend to positions by themselves; it divides the number of units."""
+    positions: Literal["relative", "absolute", "none"] = "relative"
+    """How the block tells positions apart, by learned vectors of which each head has its part.
+
+    relative: one for each distance, added to the keys of the positions so far back. absolute: one for each
+    position, counted from the oldest that is read and added to the source, as the first of several blocks has
+    them. none: not at all.
+    """
+    feed_forward: Count | None = None
+    """Units of the first of the two fully connected layers; unset: as many as the block has."""
+    activation: ActivationField = PlainActivation(kind="relu")
+    """Activation of these units."""
+    dropout: Probability = 0.0
+    """Share of the numbers set to zero in each training step, of what attention and what the fully connected
+    layers add to the source; the others are rescaled.
+    """
+    normalize_output: bool = False
+    """Normalize the output too, as after the last of several blocks."""
+    initializer: InitializerField = Scaled(kind="xavier")
+    """Initial weights and vectors of positions."""
+    frozen: bool = False
+    """Leave all weights of the layer as the training begins with them, to the bit."""
+
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rule by which it has one source."""
+        return [("source", num_sources != 1, "of an attention layer must be one layer", num_sources)]
 
 
 class Cosine(Spec):

@@ -101,8 +101,6 @@ class LayerBase(Spec):
     """Whether its sources must go along a sequence."""
     shares_with: ClassVar[str] = ""
     """The layers that may share their weights with it: those that say the same; empty: none may."""
-    transposes: ClassVar[bool] = True
-    """Whether shared weights may be transposed."""
 
     kind: str
     """Its kind."""
@@ -124,13 +122,13 @@ class LayerBase(Spec):
         """The kind with its article, for messages: "a hidden layer", "an output layer"."""
         return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind} layer"
 
-    def rules(self, num_sources: int) -> Rules:
-        """Return the rules that concern this layer alone."""
-        return []
-
     def why_not_linear(self) -> str:
         """Return why a trained layer is no linear map, after its name in a message; empty if it is one."""
         return f"is {self.kind}"
+
+    def rules(self, num_sources: int) -> Rules:
+        """Return the rules that concern this layer alone."""
+        return []
 
 
 class TrunkLayer(LayerBase):

@@ -191,8 +191,9 @@ def _of_share(key: str, layer: Layer, share: Share, layers: Sequence[Layer]) -> 
         return [(f"{key}.layer", True, f"{rule}{did_you_mean(share.layer, owners)}")]
     owner = owners[share.layer]
     is_limited = getattr(layer, "weight_norm", None) is not None
+    is_turned = share.transposed and layer.kind == "convolution"
     rules: Rules = [
-        (f"{key}.transposed", share.transposed and not layer.transposes, f"must be false for a {layer.kind}"),
+        (f"{key}.transposed", is_turned, "must be false for a convolution"),
         (f"{key}.layer", owner.shares, f'must own its weights; "{owner.name}" shares them'),
         ("weight_norm", is_limited, f'belongs to the layer that owns the weights, "{owner.name}"'),
     ]

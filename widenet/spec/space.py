@@ -110,8 +110,7 @@ class SpaceSpec(Document):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.choices:
-            raise DocumentError("must leave a value open, as from or between")
+        DocumentError.require(self.choices, "must leave a value open, as from or between")
         rules = (
             (place, place.startswith(FIXED), "must be the same in every trial") for place in self.choices
         )

@@ -116,9 +116,11 @@ class TrainingSpec(Document):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.evaluation is None and self.keep == "best":
-            raise DocumentError('"best" needs an evaluation', place="keep")
-        if self.optimizer.kind == "sgd" and self.optimizer.learning_rate * self.l2 >= 1:
-            rule, rate = "times l2 must be less than 1", self.optimizer.learning_rate
-            raise DocumentError(rule, place="optimizer.learning_rate", value=rate)
+        rate, needs = self.optimizer.learning_rate, '"best" needs an evaluation'
+        is_fast = self.optimizer.kind == "sgd" and rate * self.l2 >= 1
+        DocumentError.refuse(
+            str,
+            ("keep", self.evaluation is None and self.keep == "best", needs),
+            ("optimizer.learning_rate", is_fast, "times l2 must be less than 1", rate),
+        )
         return self

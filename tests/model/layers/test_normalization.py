@@ -5,7 +5,7 @@ import torch
 from tests.model.flows import flow
 from widenet.model.layers.hidden import forward
 from widenet.randomness import StepRandom
-from widenet.spec.spatial import ConvolutionLayer
+from widenet.spec.layers import ConvolutionLayer
 
 LAYER = ConvolutionLayer(
     kind="convolution",

@@ -7,7 +7,7 @@ from torch.nn import functional
 from tests.model.flows import flow
 from widenet.model.layers.pooling import forward
 from widenet.plan.binding import windows_of
-from widenet.spec.spatial import PoolingLayer
+from widenet.spec.layers import PoolingLayer
 
 PLACES = ((9,), (7, 6), (5, 4, 3))
 LARGEST = (functional.max_pool1d, functional.max_pool2d, functional.max_pool3d)

@@ -9,7 +9,7 @@ from widenet.model.dropout import masked
 from widenet.model.flow import Flow
 from widenet.model.positions import Positions
 from widenet.model.product import Factor, product
-from widenet.spec.sequential import AttentionLayer
+from widenet.spec.layers import AttentionLayer
 
 EPSILON = 1e-8
 """Added to variances, as in the published code of SASRec."""

@@ -10,9 +10,8 @@ from widenet.model.dropout import at_rest, kept, masked
 from widenet.model.flow import Flow
 from widenet.model.limits import shortened
 from widenet.plan.weights import FOLLOWING, TRAINED
-from widenet.spec.layers import HiddenLayer
+from widenet.spec.layers import ConvolutionLayer, HiddenLayer
 from widenet.spec.parts import Sparseness
-from widenet.spec.spatial import ConvolutionLayer
 
 _FLOOR = 1e-6
 """Mean activations are kept this far from 0 and 1, where the sparseness penalty is infinite."""

@@ -13,7 +13,7 @@ from widenet.model.convolution import cropped, padded, reached, scattered
 from widenet.model.flow import Flow
 from widenet.plan.layout import Windows
 from widenet.spec.activations import LocalResponseNormalization
-from widenet.spec.spatial import PoolingLayer
+from widenet.spec.layers import PoolingLayer
 
 _LENGTH_FLOOR = 1e-8
 """Added to each length under "cosine", as DSSTNE does."""

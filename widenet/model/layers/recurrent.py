@@ -8,7 +8,7 @@ from torch import Tensor
 from widenet.model.dropout import masked
 from widenet.model.flow import Flow
 from widenet.model.product import Factor
-from widenet.spec.sequential import RecurrentLayer
+from widenet.spec.layers import RecurrentLayer
 
 Numbers = tuple[Tensor, ...]
 """The state [B, H] that a cell passes to the next position, and for an lstm its memory [B, H]."""
