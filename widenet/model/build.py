@@ -135,7 +135,7 @@ def build(
     for layer in layout.network.inputs:
         if layer.popularity_damping:
             of_field = None if counts is None else counts[layer.field]
-            factors[layer.name] = damping(layer, of_field, layout.units[layer.name]).to(device)
+            factors[layer.name] = damping(layer, of_field, layout.units[layer.name])
     if counts is not None:
         _forget_unknown(layout, wide, outputs, counts)
         for output in outputs.values():

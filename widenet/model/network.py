@@ -1,11 +1,10 @@
 """A network: its weights, shard by shard, and the forward pass."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ from widenet.model.flow import Flow
 from widenet.model.layers import ALONE, FORWARD
 from widenet.model.layers.output import WideOutput
 from widenet.model.optimizers import Optimizer
-from widenet.model.preparation import Ends, Prepared, Values
+from widenet.model.preparation import Prepared, Values
 from widenet.model.product import Blocks, Factor, leaves_of, product
 from widenet.model.targets import joined
 from widenet.model.weight import WHOLE, TouchedRows, TrunkWeight, WideWeight
@@ -67,16 +66,6 @@ class Activity:
         return self.prepared.random is None
 
 
-class Node(NamedTuple):
-    """A layer between inputs and outputs, and what it reads: the same in every step."""
-
-    layer: Trunk
-    sources: tuple[str, ...]
-    """The layers that it takes."""
-    keys: list[Key]
-    """The layer with each source that it multiplies by a weight."""
-
-
 @dataclass
 class Network:
     """A network: a layout, and tensors that hold its weights.
@@ -91,7 +80,7 @@ class Network:
         trunk: All other weights.
         outputs: Its outputs, by name.
         descriptions: In training, the descriptions of weights, by name.
-        damping: Factors of an input's features, by layer.
+        damping: Factors of an input's features in the host's memory, by layer.
     """
 
     layout: Layout
@@ -125,7 +114,8 @@ class Network:
             weights_E: See `Prepared`.
         """
         random = None if place is None else StepRandom(self.layout.training.seed, *place)
-        prepared = preparation.prepared(self._ends, fields, random, PREDICTED_ROWS[self.device.type])
+        together = PREDICTED_ROWS[self.device.type]
+        prepared = preparation.prepared(self.layout, self.outputs, self.damping, fields, random, together)
         prepared.weights_E = weights_E
         is_cpu, exchange = self.device.type == "cpu", self.exchange
         needs_rows = random is not None or any(weight.store is not None for weight in self.wide.values())
@@ -169,18 +159,6 @@ class Network:
         if self.device.type == "cpu" or self.layout.training.gradient_norm_limit is not None:
             return set()
         return {*self.uses} - {self.layout.links[output, ""].weight for output in self.outputs}
-
-    @cached_property
-    def _ends(self) -> Ends:
-        inputs = {layer.name for layer in self.spec.inputs}
-        standing: dict[str, list[str]] = {}
-        for name, output in self.outputs.items():
-            sources = self.spec.sources(output.spec)
-            if len(sources) == 1 and sources[0] in inputs:
-                standing.setdefault(sources[0], []).append(name)
-        gathered = {source for _, source in self.layout.links if source in inputs}
-        damping = {name: factors.cpu() for name, factors in self.damping.items()}
-        return Ends(self.spec.inputs, self.outputs, gathered, standing, self.layout.along, damping)
 
     @cached_property
     def filled_rows(self) -> int:
@@ -238,30 +216,24 @@ class Network:
                 self.wide[name].give_back()
         divided = () if activity.predicts else self.layout.by_examples
         if divided:
-            self._compute_divided([node for node in self._nodes if node.layer.name in divided], activity)
-        self._compute([node for node in self._nodes if node.layer.name not in divided], activity)
+            self._compute_divided([layer for layer in self._hidden if layer.name in divided], activity)
+        self._compute([layer for layer in self._hidden if layer.name not in divided], activity)
         return activity
 
     @cached_property
-    def _nodes(self) -> list[Node]:
+    def _hidden(self) -> tuple[Trunk, ...]:
         """The layers between inputs and outputs, each after those that feed it."""
-        nodes = []
-        for layer in self.spec.hidden:
-            sources = self.spec.sources(layer)
-            keys = [(layer.name, source) for source in sources if (layer.name, source) in self.layout.links]
-            nodes.append(Node(layer, sources, keys))
-        return nodes
+        return self.spec.hidden
+
+    @cached_property
+    def _sources(self) -> dict[str, tuple[str, ...]]:
+        """The names of the layers that each layer takes."""
+        return {layer.name: self.spec.sources(layer) for layer in self.spec.layers}
 
     def share_of_gradient(self, weight: str) -> float:
         """Factor on the gradients of a weight's users: 1, or 1 / their number for their mean."""
-        return self._shares.get(weight, 1.0)
-
-    @cached_property
-    def _shares(self) -> dict[str, float]:
-        if self.spec.shared_gradient == "sum":
-            return {}
-        users = Counter(link.weight for link in self.layout.links.values())
-        return {weight: 1 / number for weight, number in users.items()}
+        is_sum = self.spec.shared_gradient == "sum"
+        return 1.0 if is_sum else 1 / max(self.layout.users(weight), 1)
 
     def follow(self, activity: Activity) -> None:
         """Update the running statistics of batch normalizations with those of a batch."""
@@ -281,15 +253,11 @@ class Network:
         prepared, name = activity.prepared, output.spec.name
         if name in prepared.features:
             return torch.zeros(prepared.features[name].num_examples, 0, device=self.device)
-        sources = [activity.values[source] for source in self._output_sources[name]]
+        sources = [activity.values[source] for source in self._sources[name]]
         hidden_EH = sources[0] if len(sources) == 1 else torch.cat(sources, dim=1)
         if (taken := prepared.taken.get(name)) is not None:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
         return output.direct(hidden_EH, activity.predicts)
-
-    @cached_property
-    def _output_sources(self) -> dict[str, tuple[str, ...]]:
-        return {name: self.spec.sources(output.spec) for name, output in self.outputs.items()}
 
     def output_for(self, name: str, activity: Activity) -> WideOutput:
         """Return an output for a batch: with the batch's features if it reads a sparse input."""
@@ -334,35 +302,34 @@ class Network:
             first = start * shards.count
             yield first, torch.stack(found, dim=1).flatten(0, 1)[: shards.width - first]
 
-    def _compute(self, nodes: Sequence[Node], activity: Activity) -> None:
+    def _compute(self, layers: Sequence[Trunk], activity: Activity) -> None:
         """Compute some hidden layers, each after those that feed it."""
-        for node in nodes:
-            flow = self._flow(node, activity)
-            activity.values[node.layer.name] = FORWARD[node.layer.kind](node.layer, flow)
+        for layer in layers:
+            activity.values[layer.name] = FORWARD[layer.kind](layer, self._flow(layer, activity))
 
-    def _compute_divided(self, nodes: Sequence[Node], activity: Activity) -> None:
+    def _compute_divided(self, layers: Sequence[Trunk], activity: Activity) -> None:
         """Compute the layers whose examples are divided among shards, and keep what others read of them."""
         prepared, alone = activity.prepared, replace(self, exchange=Exchange(1))
 
         def compute(part: slice, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             own = Activity(prepared, {name: values[part] for name, values in prepared.dense.items()})
             trunk = self.trunk | {name: TrunkWeight(weight) for name, weight in weights.items()}
-            replace(alone, trunk=trunk)._compute(nodes, own)
+            replace(alone, trunk=trunk)._compute(layers, own)
             return own.values
 
         num_examples = len(next(iter(prepared.dense.values())))
         weights = {name: self.trunk[name].tensor for name in weights_by_examples(self.layout)}
         activity.values |= divided(self.exchange, compute, ends_of(self.layout), num_examples, weights)
 
-    def _flow(self, node: Node, activity: Activity) -> Flow:
+    def _flow(self, layer: Trunk, activity: Activity) -> Flow:
         """Return everything that a layer reads in a step."""
-        layer, prepared = node.layer, activity.prepared
-        own = layer.name, layer.name
+        prepared, sources, own = activity.prepared, self._sources[layer.name], (layer.name, layer.name)
+        keys = [(layer.name, name) for name in sources if (layer.name, name) in self.layout.links]
         return Flow(
             layout=self.layout,
             trunk=self.trunk,
-            sources=[activity.values[name] for name in node.sources if name in activity.values],
-            sums=[self._product(key, activity) for key in node.keys],
+            sources=[activity.values[name] for name in sources if name in activity.values],
+            sums=[self._product(key, activity) for key in keys],
             skips=[activity.values[name] for name in layer.skip or ()],
             random=prepared.random,
             positions=prepared.positions.get(self.layout.along.get(layer.name, "")),

@@ -1,7 +1,7 @@
 """Prepares a batch for a network: everything that needs no weights and can run ahead of a step."""
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from widenet.model.positions import Positions
 from widenet.model.sample import Choice
 from widenet.model.targets import Targets
 from widenet.model.weight import TouchedRows
+from widenet.plan.layout import Layout
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
@@ -115,31 +116,17 @@ class Prepared:
     weights_E: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class Ends:
-    """The inputs and outputs of a network.
-
-    Attributes:
-        inputs: Input layers.
-        outputs: Outputs, by name.
-        gathered: Inputs whose weight rows are gathered.
-        standing: For every input, the outputs that read it directly.
-        along: For every layer along a sequence, the input of the sequence.
-        damping: Factors of an input's features, by layer, in the host's memory.
-    """
-
-    inputs: Sequence[InputLayer]
-    outputs: Mapping[str, WideOutput]
-    gathered: Set[str]
-    standing: Mapping[str, Sequence[str]]
-    along: Mapping[str, str]
-    damping: Mapping[str, Tensor]
-
-
-def prepared(ends: Ends, fields: Mapping[str, Values], random: StepRandom | None, together: int) -> Prepared:
+def prepared(
+    layout: Layout,
+    outputs: Mapping[str, WideOutput],
+    damping: Mapping[str, Tensor],
+    fields: Mapping[str, Values],
+    random: StepRandom | None,
+    together: int,
+) -> Prepared:
     """See `Network.prepare`; for `together`, which counts outside training, see `Positions`."""
     batch, hidden = Prepared({}, {}, {}, random=random), dict[str, SparseBatch]()
-    for layer in ends.inputs:
+    for layer in layout.network.inputs:
         values = fields[layer.field]
         if isinstance(values, Tensor):
             batch.dense[layer.name] = scaled_dense(layer, values, random)
@@ -148,47 +135,29 @@ def prepared(ends: Ends, fields: Mapping[str, Values], random: StepRandom | None
             values, hidden[layer.field] = hide(layer, values, random)
         elif layer.values == "ignore":
             values = values.with_values(None)
-        _add_sparse(ends, layer, values, random is not None, batch, together)
-    for name, output in ends.outputs.items():
-        positions = batch.positions.get(ends.along.get(name, ""))
-        predicts_next = random is not None and output.spec.predict == "next"
-        if positions is not None:
-            batch.taken[name] = positions.asking_M if predicts_next else positions.ends_E
+        if layer.name in layout.along:
+            asking = [output for name, output in outputs.items() if layout.along.get(name) == layer.name]
+            # Nobody reads the end of a sequence if all predict the next feature.
+            ends_ask = random is not None and all(output.spec.predict == "next" for output in asking)
+            positions = Positions.of(values, layer.newest, ends_ask, together if random is None else 1)
+            batch.positions[layer.name], values = positions, positions.features
+        batch.sparse[layer.name] = scaled(layer, values, damping.get(layer.name), random is not None)
+    for name, output in outputs.items():
+        weight, spec = layout.of_output(name), output.spec
+        if weight.by_columns and weight.input is not None:
+            batch.features[name] = batch.sparse[weight.input]
+        own = batch.positions.get(layout.along.get(name, ""))
+        predicts_next = random is not None and spec.predict == "next"
+        if own is not None:
+            batch.taken[name] = own.asking_M if predicts_next else own.ends_E
         if random is not None:
-            values = (
-                hidden[output.spec.field] if output.spec.predict == "hidden" else fields[output.spec.field]
-            )
+            given = hidden[spec.field] if spec.predict == "hidden" else fields[spec.field]
             batch.targets[name] = _targets(
-                output, positions.next if positions is not None and predicts_next else values, random
+                output, given if own is None or not predicts_next else own.next, random
             )
+    gathered = {source for _, source in layout.links}
+    batch.sparse = {name: own for name, own in batch.sparse.items() if name in gathered}
     return batch
-
-
-def _add_sparse(
-    ends: Ends, layer: InputLayer, values: SparseBatch, in_training: bool, batch: Prepared, together: int
-) -> None:
-    """Add the sparse field of an input layer to a prepared batch."""
-    if layer.name in ends.along:
-        batch.positions[layer.name] = Positions.of(
-            values,
-            layer.newest,
-            in_training and _all_predict_next(ends, layer),
-            1 if in_training else together,
-        )
-        values = batch.positions[layer.name].features
-    features = scaled(layer, values, ends.damping.get(layer.name), in_training)
-    batch.features |= dict.fromkeys(ends.standing.get(layer.name, ()), features)
-    if layer.name in ends.gathered:
-        batch.sparse[layer.name] = features
-
-
-def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:
-    """Return whether all outputs along a sequence predict the next feature, so that none reads its end."""
-    return all(
-        output.spec.predict == "next"
-        for name, output in ends.outputs.items()
-        if ends.along.get(name) == layer.name
-    )
 
 
 def _targets(output: WideOutput, values: Values, random: StepRandom) -> Choice | Targets:

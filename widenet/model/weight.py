@@ -1,8 +1,8 @@
 """Weights: wide ones, whose rows are cut into shards, and those of hidden layers, whole in every process."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -78,17 +78,25 @@ class Part:
             return gather_sum(batch, self.weight)
         return gather_sum(renumbered(batch, self.brought.rows_U), self.brought.part.weight)
 
-    def bring(self, rows_U: Tensor, writes: bool) -> None:
-        """Copy some rows, int64 [U], ascending, from a store; with their state if they may change."""
-        self.give_back()
-        if self.store is not None:
-            copies = {
-                name: self.store.select(tensor, rows_U)
-                for name, tensor in self.tensors().items()
-                if writes or name == "weight"
-            }
-            state = {name: copies[f"state.{name}"] for name in self.state if writes}
-            self.brought = Brought(rows_U, Part(copies["weight"], state, copies.get("moved")), writes)
+    def bring(self, rows_U: Tensor, writes: bool = True) -> tuple["Part", Tensor]:
+        """Return a part that holds some rows where they are computed, and their places in it, int64 [U].
+
+        Those of a store are copies, at hand until they are given back.
+
+        Args:
+            rows_U: The rows, int64, ascending.
+            writes: Whether they may change; then their state comes along.
+        """
+        if self.store is None:
+            return self, rows_U
+        if self.brought is None or self.brought.rows_U is not rows_U or not self.brought.writes:
+            self.give_back()
+            select = partial(self.store.select, rows_U=rows_U)
+            state = {name: select(tensor) for name, tensor in self.state.items() if writes}
+            moved = None if self.moved is None or not writes else select(self.moved)
+            self.brought = Brought(rows_U, Part(select(self.weight), state, moved), writes)
+        part = self.brought.part
+        return part, torch.arange(len(rows_U), device=part.weight.device)
 
     def give_back(self) -> None:
         """Write the rows that `bring` has copied to their store if they may have changed."""
@@ -96,26 +104,6 @@ class Part:
         if own is not None and own.writes and self.store is not None:
             for tensor, copies in zip(self.tensors().values(), own.part.tensors().values(), strict=True):
                 self.store.put(tensor, own.rows_U, copies)
-
-    @contextmanager
-    def at_hand(self, rows_U: Tensor) -> Iterator[tuple["Part", Tensor]]:
-        """Give a part that holds some rows where they are computed, and their places in it.
-
-        Args:
-            rows_U: The rows, int64, ascending. They may change.
-        """
-        if self.store is None:
-            yield self, rows_U
-            return
-        own = self.brought
-        is_at_hand = own is not None and own.rows_U is rows_U and own.writes
-        if not is_at_hand:
-            self.bring(rows_U, writes=True)
-        assert self.brought is not None
-        part = self.brought.part
-        yield part, torch.arange(len(rows_U), device=part.weight.device)
-        if not is_at_hand:
-            self.give_back()
 
     def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Return views of weight and state whose rows are what a batch touches.
@@ -315,30 +303,30 @@ class WideWeight:
 
         If only the optimizer's state changes without a gradient, it catches up here.
         """
-        with self.part(shard).at_hand(touched.features_U) as (part, rows_U):
-            weight_RH, state = part.by_rows()
-            own = replace(touched, features_U=rows_U)
-            rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
+        part, rows_U = self.part(shard).bring(touched.features_U)
+        weight_RH, state = part.by_rows()
+        own = replace(touched, features_U=rows_U)
+        rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Optimizer, step: StepNumbers) -> None:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
         if self.part(shard).moved is None:
             return
-        with self.part(shard).at_hand(rows_U) as (part, own_U):
-            weight_RH, state = part.by_rows()
-            assert part.moved is not None
-            for start, stop in blocks(len(own_U), weight_RH.shape[1], weight_RH.device.type):
-                block_U = own_U[start:stop]
-                with copied(weight_RH, state, block_U) as (weight_UH, state_of_rows):
-                    rule.idle(
-                        weight_UH,
-                        state_of_rows,
-                        part.moved.index_select(0, block_U),
-                        step.number - 1,
-                        step.rates,
-                        self.is_bias,
-                    )
-                part.moved.index_fill_(0, block_U, step.number - 1)
+        part, own_U = self.part(shard).bring(rows_U)
+        weight_RH, state = part.by_rows()
+        assert part.moved is not None
+        for start, stop in blocks(len(own_U), weight_RH.shape[1], weight_RH.device.type):
+            block_U = own_U[start:stop]
+            with copied(weight_RH, state, block_U) as (weight_UH, state_of_rows):
+                rule.idle(
+                    weight_UH,
+                    state_of_rows,
+                    part.moved.index_select(0, block_U),
+                    step.number - 1,
+                    step.rates,
+                    self.is_bias,
+                )
+            part.moved.index_fill_(0, block_U, step.number - 1)
 
     def give_back(self) -> None:
         """Write the rows that parts have brought to where they lie if they may have changed."""
@@ -387,6 +375,7 @@ class WideWeight:
             for start in range(0, count, _ROWS_AT_ONCE):
                 rows = torch.arange(start, min(start + _ROWS_AT_ONCE, count), device=part.weight.device)
                 self.catch_up(shard, rows, rule, step)
+            part.give_back()
 
 
 @dataclass
