@@ -44,7 +44,7 @@ OWN = """
 import numpy as np
 from widenet.kernels.fixed_point import power, powers
 from widenet.model.preparation import damping
-from widenet.model.sample import Sampler
+from widenet.model.targets import Sampler
 from widenet.plan.tiles import Shards
 from widenet.spec.layers import InputLayer
 from widenet.spec.losses import PopularitySample

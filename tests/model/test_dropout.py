@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from widenet.model.dropout import at_rest
+from widenet.model.activations import at_rest
 from widenet.model.layers.hidden import penalty
 from widenet.spec.network import NetworkSpec
 from widenet.spec.parts import Sparseness

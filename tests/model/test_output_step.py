@@ -5,6 +5,7 @@ import torch
 
 from tests.model.test_wide_loss import PAIRS, document, name_of, targets_of
 from widenet.kernels import reference
+from widenet.kernels.bags import split
 from widenet.model import wide_loss
 from widenet.model.layers.output import WideOutput
 from widenet.model.targets import Targets
@@ -51,7 +52,9 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     wide = WideOutput(output, weight, bias, Exchange(3, 1), shards)
     gradient_LH, gradient_L = torch.zeros_like(weight_LH), torch.zeros_like(bias_L)
     is_dense = isinstance(batch, torch.Tensor)
-    targets = Targets.of_dense(batch, shards) if is_dense else Targets.of_sparse(batch, shards)
+    targets = (
+        Targets.of_dense(batch, shards) if is_dense else Targets.of_parts(batch, split(batch, shards.count))
+    )
     step = output_step(wide, direct_EH, targets, weight_E)
     loss, gradient_EH = step.start(None)()
     for shard, rows in enumerate(cut):

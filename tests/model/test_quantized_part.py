@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from widenet.kernels import reference
-from widenet.model.quantized_part import QuantizedPart, quantized_row_bytes
-from widenet.model.weight import Part
+from widenet.model.weight import Part, QuantizedPart, quantized_row_bytes
 from widenet.sparse import SparseBatch
 
 

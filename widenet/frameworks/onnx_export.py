@@ -31,7 +31,7 @@ from widenet.kernels.best_units import quantized
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
-from widenet.model.quantized_part import directions
+from widenet.model.weight import directions
 from widenet.predict.terms import table_of
 from widenet.regular_files import check_new
 from widenet.runs import Model

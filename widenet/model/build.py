@@ -13,10 +13,9 @@ from widenet.model.description import Description
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.preparation import damping
-from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
-from widenet.model.sample import Sampler
 from widenet.model.storage import Store, blocks, zeros
-from widenet.model.weight import Part, TrunkWeight, WideWeight
+from widenet.model.targets import Sampler
+from widenet.model.weight import Part, QuantizedPart, TrunkWeight, WideWeight, fits_in_8_bits
 from widenet.parallel.exchange import Exchange, Workers
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads

@@ -31,7 +31,7 @@ from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.plan.weights import FOLLOWING, ends_of, weights_by_examples
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch, stacked
-from widenet.spec.layers import Trunk
+from widenet.spec.layers import InputLayer, Trunk
 from widenet.spec.network import NetworkSpec
 
 _BLOCK_NUMBERS = 2**22
@@ -114,8 +114,15 @@ class Network:
             weights_E: See `Prepared`.
         """
         random = None if place is None else StepRandom(self.layout.training.seed, *place)
-        together = PREDICTED_ROWS[self.device.type]
-        prepared = preparation.prepared(self.layout, self.outputs, self.damping, fields, random, together)
+        prepared = preparation.prepared(
+            self.layout,
+            self._inputs,
+            self.outputs,
+            self.damping,
+            fields,
+            random,
+            PREDICTED_ROWS[self.device.type],
+        )
         prepared.weights_E = weights_E
         is_cpu, exchange = self.device.type == "cpu", self.exchange
         needs_rows = random is not None or any(weight.store is not None for weight in self.wide.values())
@@ -219,6 +226,10 @@ class Network:
             self._compute_divided([layer for layer in self._hidden if layer.name in divided], activity)
         self._compute([layer for layer in self._hidden if layer.name not in divided], activity)
         return activity
+
+    @cached_property
+    def _inputs(self) -> tuple[InputLayer, ...]:
+        return self.spec.inputs
 
     @cached_property
     def _hidden(self) -> tuple[Trunk, ...]:

@@ -1,7 +1,7 @@
 """Prepares a batch for a network: everything that needs no weights and can run ahead of a step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widenet.kernels.bags import split
 from widenet.kernels.fixed_point import power, sum_by
-from widenet.model.dropout import masked
+from widenet.model.activations import masked
 from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
-from widenet.model.sample import Choice
-from widenet.model.targets import Targets
+from widenet.model.targets import Choice, Targets
 from widenet.model.weight import TouchedRows
 from widenet.plan.layout import Layout
 from widenet.randomness import StepRandom
@@ -118,6 +118,7 @@ class Prepared:
 
 def prepared(
     layout: Layout,
+    inputs: Sequence[InputLayer],
     outputs: Mapping[str, WideOutput],
     damping: Mapping[str, Tensor],
     fields: Mapping[str, Values],
@@ -126,7 +127,7 @@ def prepared(
 ) -> Prepared:
     """See `Network.prepare`; for `together`, which counts outside training, see `Positions`."""
     batch, hidden = Prepared({}, {}, {}, random=random), dict[str, SparseBatch]()
-    for layer in layout.network.inputs:
+    for layer in inputs:
         values = fields[layer.field]
         if isinstance(values, Tensor):
             batch.dense[layer.name] = scaled_dense(layer, values, random)
@@ -143,7 +144,7 @@ def prepared(
             batch.positions[layer.name], values = positions, positions.features
         batch.sparse[layer.name] = scaled(layer, values, damping.get(layer.name), random is not None)
     for name, output in outputs.items():
-        weight, spec = layout.of_output(name), output.spec
+        weight, spec = layout.weights[layout.links[name, ""].weight], output.spec
         if weight.by_columns and weight.input is not None:
             batch.features[name] = batch.sparse[weight.input]
         own = batch.positions.get(layout.along.get(name, ""))
@@ -168,4 +169,4 @@ def _targets(output: WideOutput, values: Values, random: StepRandom) -> Choice |
         values = values.with_values(None)
     if output.sampler is not None:
         return output.sampler.choice(values, random)
-    return Targets.of_sparse(values, output.weight.shards)
+    return Targets.of_parts(values, split(values, output.weight.shards.count))

@@ -34,8 +34,7 @@ from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.limits import shortening
 from widenet.model.operands import filled_columns
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.sample import Choice
-from widenet.model.targets import Entries, Targets
+from widenet.model.targets import Choice, Entries, Targets
 from widenet.model.weight import Part, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.tiles import GRADIENT_NUMBERS, are_kept, as_slice, tile_units
@@ -43,7 +42,7 @@ from widenet.plan.tiles import GRADIENT_NUMBERS, are_kept, as_slice, tile_units
 
 @dataclass
 class RowSum:
-    """A shard's part of the divisors of E examples, or those of S shards, [S, E].
+    """A shard's part of the divisors of E examples.
 
     Attributes:
         kind: Kind of the activation.
@@ -60,12 +59,6 @@ class RowSum:
         """Return the sum over no units."""
         peak_E = torch.full((num_examples,), -torch.inf, device=device)
         return cls(kind, peak_E, torch.zeros_like(peak_E, dtype=torch.float64))
-
-    @classmethod
-    def stacked(cls, sums: Sequence["RowSum"]) -> "RowSum":
-        """Return the sums of shards as one."""
-        peaks, totals = [own.peak_E for own in sums], [own.sum_E for own in sums]
-        return cls(sums[0].kind, torch.stack(peaks), torch.stack(totals))
 
     def add(self, logits_ET: Tensor, columns: int = 1) -> None:
         """Add a tile's logits, with columns after them that add nothing, up to a multiple of `columns`."""
@@ -85,11 +78,11 @@ class RowSum:
         self.peak_E = higher_E
 
 
-def over_shards(own: RowSum, exchange: Exchange, where: str) -> Tensor:
+def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tensor:
     """Return the divisors, or a softmax's logarithms of them, from the sums of this process's shards: [E]."""
-    if own.kind != "softmax":
-        return exact_sum(exchange.gather(own.sum_E.unbind(), where)).float()
-    both = torch.stack((own.peak_E.double(), own.sum_E), dim=1).unbind()
+    if sums[0].kind != "softmax":
+        return exact_sum(exchange.gather([own.sum_E for own in sums], where)).float()
+    both = [torch.stack((own.peak_E.double(), own.sum_E)) for own in sums]
     both_S2E = torch.stack(exchange.gather(both, where))
     peak_SE, total_SE = both_S2E[:, 0].float(), both_S2E[:, 1]
     peak_E = peak_SE.amax(dim=0)
@@ -363,7 +356,7 @@ def _of_closed_softmax(step: OutputStep) -> Slopes:
         return total, logits_Z
 
     output, found = step.output, step.output.exchange.each(of_shard)
-    total_E = over_shards(RowSum.stacked([total for total, _ in found]), output.exchange, output.where)
+    total_E = over_shards([total for total, _ in found], output.exchange, output.where)
     values, pulls, coupling_E = step.pulls(total_E, [logits_Z for _, logits_Z in found])
     of_targets = dict(zip(output.weight.parts, zip(values, pulls, strict=True), strict=True))
 
@@ -437,7 +430,7 @@ class NativeStep(OutputStep):
         steps = dict.fromkeys(parts, Gradients()) if update is None else self._steps(*update, update[1], {})
         if is_softmax:
             self._over(add_shares)
-            total_E = over_shards(RowSum.stacked(sums), output.exchange, output.where)
+            total_E = over_shards(sums, output.exchange, output.where)
             totals, pulls, coupling_E = self.pulls(total_E, logits)
             for shard, pull_Z in zip(parts, pulls, strict=True):
                 self._shards[shard] = replace(self._shards[shard], of_target_Z=pull_Z)

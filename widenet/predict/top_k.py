@@ -152,9 +152,9 @@ class Tiles:
         """
         if self.activation.kind not in ROW_WISE:
             return None
-        return self.summed(RowSum.stacked(self.output.exchange.each(self._sum_of)))
+        return self.summed(self.output.exchange.each(self._sum_of))
 
-    def summed(self, sums: RowSum) -> Tensor:
+    def summed(self, sums: Sequence[RowSum]) -> Tensor:
         """As `total`, from the sums over each of this process's shards."""
         return over_shards(sums, self.output.exchange, self.output.where)[:, None]
 
@@ -374,7 +374,7 @@ def ranked(
             return running.result(), summed
 
         best = output.exchange.each(search)
-        keys, sums = [keys_EK for keys_EK, _ in best], RowSum.stacked([summed for _, summed in best])
+        keys, sums = [keys_EK for keys_EK, _ in best], [summed for _, summed in best]
     if adds_up:
         total_E1 = tiles.summed(sums)
     keys_EN = torch.cat(output.exchange.gather(keys, output.where), dim=1)
@@ -415,7 +415,7 @@ def _swept(
     excluded: SparseBatch | None,
     banned_L: Tensor | None,
     adds_up: bool,
-) -> tuple[list[Tensor], RowSum]:
+) -> tuple[list[Tensor], list[RowSum]]:
     """Return keys int64 [E, k] for every shard, ranked whole by the native library, and the sums over them.
 
     All keys together hold the best units. A thread takes its search from shard to shard, because few units of
@@ -431,7 +431,7 @@ def _swept(
     own = (peak_SE, sum_SE) if adds_up else ()
     best_units.rank(tiles.query, shards, searches, hidden, banned_L, *own)
     keys = [*(search.result() for search in searches), *[missing_Ek] * (len(shards) - threads)]
-    return keys, RowSum("softmax", peak_SE, sum_SE)
+    return keys, [RowSum("softmax", *own) for own in zip(peak_SE, sum_SE, strict=True)]
 
 
 def _ascending(batch: SparseBatch) -> SparseBatch:

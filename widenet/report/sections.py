@@ -3,7 +3,7 @@
 from itertools import chain
 
 from widenet.errors import WidenetError
-from widenet.model.quantized_part import fits_in_8_bits, quantized_row_bytes
+from widenet.model.weight import fits_in_8_bits, quantized_row_bytes
 from widenet.pictures.curves import bars, curves
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.plan.layout import Weight

@@ -23,7 +23,7 @@ from widenet.data.together import Neighbours
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
-from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
+from widenet.model.weight import QuantizedPart, fits_in_8_bits
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader
 from widenet.predict.terms import counted, take_neighbours

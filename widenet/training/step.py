@@ -19,7 +19,7 @@ from widenet.model.limits import shortening
 from widenet.model.network import Activity, Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
-from widenet.model.sample import Choice
+from widenet.model.targets import Choice
 from widenet.model.weight import WHOLE, WideWeight
 from widenet.model.wide_loss import NativeStep, OutputStep, gradients_of_rows, output_step, sampled
 from widenet.parallel.group import check_agreement, num_processes

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, pad
 
-from widenet.model.activations import activate
-from widenet.model.dropout import masked
+from widenet.model.activations import activate, masked
 from widenet.model.flow import Flow
 from widenet.model.positions import Positions
 from widenet.model.product import Factor, product

@@ -5,8 +5,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from widenet.model.activations import activate
-from widenet.model.dropout import at_rest, kept, masked
+from widenet.model.activations import activate, at_rest, kept, masked
 from widenet.model.flow import Flow
 from widenet.model.limits import shortened
 from widenet.plan.weights import FOLLOWING, TRAINED

@@ -12,9 +12,8 @@ from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.best_units import Units
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
-from widenet.model.quantized_part import QuantizedPart
-from widenet.model.sample import Sampler
-from widenet.model.weight import Part, WideWeight
+from widenet.model.targets import Sampler
+from widenet.model.weight import Part, QuantizedPart, WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.tiles import PREDICTED_COLUMNS, Shards, as_slice
 from widenet.sparse import SparseBatch

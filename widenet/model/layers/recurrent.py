@@ -5,7 +5,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from widenet.model.dropout import masked
+from widenet.model.activations import masked
 from widenet.model.flow import Flow
 from widenet.model.product import Factor
 from widenet.spec.layers import RecurrentLayer
