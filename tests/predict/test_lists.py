@@ -58,7 +58,7 @@ def limit(categories, most):
     """A limit of categories, int64 [WIDTH] or [WIDTH, M]; -1 is none."""
     last = int(categories.max(initial=-1)) + 1
     filled = np.where(categories < 0, last, categories).reshape(WIDTH, -1)
-    return Limit(torch.from_numpy(filled), last + 1, most)
+    return Limit(filled, last + 1, most)
 
 
 def random_limits(random):

@@ -123,15 +123,13 @@ def ordered_history(
     Raises:
         OptionError: There are values for a sequence.
     """
-    if is_sequence:
-        if numbers is not None:
-            raise OptionError("do not go with a network that reads a sequence", option="values")
-        return list(indices), None
     if numbers is None:
-        return sorted(set(indices)), None
-    last_position = {index: position for position, index in enumerate(indices)}
-    distinct = sorted(last_position)
-    return distinct, [numbers[last_position[index]] for index in distinct]
+        return list(indices) if is_sequence else sorted(set(indices)), None
+    if is_sequence:
+        raise OptionError("do not go with a network that reads a sequence", option="values")
+    value_of = dict(zip(indices, numbers, strict=True))
+    distinct = sorted(value_of)
+    return distinct, [value_of[index] for index in distinct]
 
 
 def check_weighable(output: OutputLayer) -> None:
@@ -398,7 +396,7 @@ def rules_of(
             )
         categories, number = existing(attributes, "at_most").categories(name)
         category_LM = np.pad(categories, ((0, width - len(categories)), (0, 0)), constant_values=number - 1)
-        limits.append(Limit(torch.from_numpy(category_LM), number, most))
+        limits.append(Limit(category_LM, number, most))
     return replace(rules, limits=limits)
 
 

@@ -215,7 +215,7 @@ class Limit:
         most: The largest number of items of each category.
     """
 
-    category_LM: Tensor
+    category_LM: np.ndarray
     num_categories: int
     most: int
 
@@ -457,7 +457,6 @@ def _lists(
     """Return the lists of some examples: scores float32 [E, k] and units int64 [E, k]."""
     scores_Ek, units_Ek = np.full((tiles.num, k), -np.inf, np.float32), np.full((tiles.num, k), -1)
     number_E, pending = np.zeros(tiles.num, np.int64), np.arange(tiles.num)
-    categories = [limit.category_LM.numpy() for limit in rules.limits]
     counts = [np.zeros((tiles.num, limit.num_categories), np.int32) for limit in rules.limits]
     while len(pending):
         own, before = torch.from_numpy(pending), number_E[pending]
@@ -483,8 +482,8 @@ def _lists(
                 np.maximum(nearest_EP, cosine_EP, out=nearest_EP, where=(before > place)[:, None])
         while True:
             fits_EP = open_EP & (number_E[pending] < k)[:, None]
-            for limit, category_LM, count_EC in zip(rules.limits, categories, counts, strict=True):
-                count_EPM = count_EC[pending[:, None, None], category_LM[units_EP]]
+            for limit, count_EC in zip(rules.limits, counts, strict=True):
+                count_EPM = count_EC[pending[:, None, None], limit.category_LM[units_EP]]
                 fits_EP &= (count_EPM < limit.most).all(axis=2)
             going = np.flatnonzero(fits_EP.any(axis=1))
             if not len(going):
@@ -496,8 +495,8 @@ def _lists(
             scores_Ek[rows, number_E[rows]], units_Ek[rows, number_E[rows]] = scores_EP[going, best], chosen
             number_E[rows] += 1
             open_EP[going, best] = False
-            for category_LM, count_EC in zip(categories, counts, strict=True):
-                np.add.at(count_EC, (rows[:, None], category_LM[chosen]), 1)
+            for limit, count_EC in zip(rules.limits, counts, strict=True):
+                np.add.at(count_EC, (rows[:, None], limit.category_LM[chosen]), 1)
                 count_EC[:, -1] = 0
             if rules.diversity:
                 cosine = (vectors_EPH[going] * vectors_EPH[going, best][:, None]).sum(axis=-1)
@@ -512,9 +511,10 @@ def _closed(tiles: Tiles, rules: Rules, counts: Sequence[np.ndarray]) -> Iterato
     """Yield the terms that leave out the units of categories of which lists have the largest number."""
     device = tiles.direct_EH.device
     for limit, count_EC in zip(rules.limits, counts, strict=True):
-        full_EC = torch.from_numpy(count_EC >= limit.most)
+        full_EC = count_EC >= limit.most
         if full_EC.any():
-            yield of_units(tiles.output, limit.category_LM.to(device), partial(_close, full_EC.to(device)))
+            close = partial(_close, torch.from_numpy(full_EC).to(device))
+            yield of_units(tiles.output, torch.from_numpy(limit.category_LM).to(device), close)
 
 
 def _close(full_EC: Tensor, scores_ET: Tensor, category_TM: Tensor) -> Tensor:

@@ -167,9 +167,19 @@ def restrictions_of(
     """
     names, attributes = run.vocabulary(output.field), run.attributes(output.field)
     width, notes = run.layout.units[output.name], list[str]()
-    options = ("never", "only", "weights", "where", "at_most", "diversity")
-    given = {option: getattr(arguments, option) for option in options}
-    rules = rules_of(output, width, names, attributes, notes, **given)
+    rules = rules_of(
+        output,
+        width,
+        names,
+        attributes,
+        notes,
+        never=arguments.never,
+        only=arguments.only,
+        weights=arguments.weights,
+        where=arguments.where,
+        at_most=arguments.at_most,
+        diversity=arguments.diversity,
+    )
     never_for, only_for = (
         None if lists is None else PerUser(lists, names, notes, option)
         for option, lists in (("never_for", arguments.never_for), ("only_for", arguments.only_for))
