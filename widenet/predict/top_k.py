@@ -321,17 +321,8 @@ def top_k(
         most = [tiles.num, *(_COUNTS // limit.num_categories for limit in rules.limits)]
         if rules.diversity:
             most.append(_VECTOR_NUMBERS // (rules.pool(k) * max(1, tiles.direct_EH.shape[1])))
-        lists = [
-            _lists(
-                tiles.of_rows(rows),
-                k,
-                rules,
-                _taken(excluded, rows),
-                _taken(factors, rows),
-                None if only is None else only.take(rows),
-            )
-            for rows in torch.split(torch.arange(tiles.num), max(1, min(most)))
-        ]
+        blocks = torch.split(torch.arange(tiles.num), max(1, min(most)))
+        lists = [_lists(tiles, rows, k, rules, excluded, factors, only) for rows in blocks]
         scores_Ek, units_Ek = zip(*lists, strict=True)
         return torch.cat(scores_Ek), torch.cat(units_Ek)
 
@@ -442,31 +433,29 @@ def _ascending(batch: SparseBatch) -> SparseBatch:
     return batch.distinct() if is_mixed else SparseBatch(batch.indptr, unit_Z)
 
 
-def _taken(batch: SparseBatch | None, rows: Tensor) -> SparseBatch | None:
-    return None if batch is None else batch.to("cpu").take(rows)
-
-
 def _lists(
     tiles: Tiles,
+    examples: Tensor,
     k: int,
     rules: Rules,
     excluded: SparseBatch | None,
     factors: SparseBatch | None,
     only: Only | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the lists of some examples: scores float32 [E, k] and units int64 [E, k]."""
-    scores_Ek, units_Ek = np.full((tiles.num, k), -np.inf, np.float32), np.full((tiles.num, k), -1)
-    number_E, pending = np.zeros(tiles.num, np.int64), np.arange(tiles.num)
-    counts = [np.zeros((tiles.num, limit.num_categories), np.int32) for limit in rules.limits]
+    """Return the lists of some examples, int64 [E]: scores float32 [E, k] and units int64 [E, k]."""
+    num = len(examples)
+    scores_Ek, units_Ek = np.full((num, k), -np.inf, np.float32), np.full((num, k), -1)
+    number_E, pending = np.zeros(num, np.int64), np.arange(num)
+    counts = [np.zeros((num, limit.num_categories), np.int32) for limit in rules.limits]
     while len(pending):
-        own, before = torch.from_numpy(pending), number_E[pending]
+        own, before = examples[torch.from_numpy(pending)], number_E[pending]
         hidden = from_rows([row[row >= 0].tolist() for row in units_Ek[pending]])
         found = ranked(
             tiles.of_rows(own),
             rules.pool(k),
-            hidden if excluded is None else joined(excluded.take(own), hidden),
+            hidden if excluded is None else joined(excluded.to("cpu").take(own), hidden),
             rules,
-            factors=_taken(factors, own),
+            factors=None if factors is None else factors.to("cpu").take(own),
             only=None if only is None else only.take(own),
             terms=[*_closed(tiles, rules, [count[pending] for count in counts])],
         )
@@ -492,7 +481,10 @@ def _lists(
             gain_EP = (1 - rules.diversity) * relevance_EP - rules.diversity * beside_EP
             best = np.where(fits_EP, gain_EP, -np.inf).argmax(axis=1)[going]
             rows, chosen = pending[going], units_EP[going, best]
-            scores_Ek[rows, number_E[rows]], units_Ek[rows, number_E[rows]] = scores_EP[going, best], chosen
+            scores_Ek[rows, number_E[rows]], units_Ek[rows, number_E[rows]] = (
+                scores_EP[going, best],
+                chosen,
+            )
             number_E[rows] += 1
             open_EP[going, best] = False
             for limit, count_EC in zip(rules.limits, counts, strict=True):
