@@ -64,7 +64,6 @@ SAMPLED = {
             "name": "next",
             "kind": "output",
             "field": "items",
-            "bias_l2": 0.05,
             "sample": {"kind": "popularity", "units": 4},
         },
     ]

@@ -250,9 +250,7 @@ class Twin:
                 continue
             gradient = gradients[name, end]
             of_weight = training.l2 * old + training.l1 * torch.sign(old)
-            new = old - rate * (
-                gradient + (getattr(layer, "bias_l2", 0.0) * old if end in PER_CHANNEL else of_weight)
-            )
+            new = old - rate * (gradient if end in PER_CHANNEL else gradient + of_weight)
             if end not in PER_CHANNEL and getattr(layer, "weight_norm", None) is not None:
                 new = new * (layer.weight_norm / new.norm(dim=0, keepdim=True)).clamp_max(1.0)
             after[name, end] = new

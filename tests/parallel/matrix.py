@@ -178,7 +178,7 @@ def documents(case):
     kind = hidden["activation"]["kind"] if isinstance(hidden["activation"], dict) else hidden["activation"]
     hidden |= {"dropout_form": "rest"} if case["noise"] == "dropout to rest" and kind in RESTING else {}
     delta_limit = {"delta_norm": case["limits"]["delta"]} if "delta" in case["limits"] else {}
-    output = case["output"] | ({"cosine": COSINE} if case["cosine"] else {"bias_l2": 0.1})
+    output = case["output"] | ({"cosine": COSINE} if case["cosine"] else {})
     output |= {"predict": "hidden"} if case["noise"] == "hidden asked for" else {}
     sampled = case["sample"] is not None and may_be_sampled(case)
     output |= {"sample": case["sample"]} if sampled else {}

@@ -175,7 +175,6 @@ def _wide(
         shards,
         {},
         norm_limit=None if weight.rows_are_features else weight.norm_limit,
-        l2=getattr(layout.network.layer(weight.layer), "bias_l2", 0.0),
         by_rows=not weight.by_tiles and weight.trained,
         has_vectors=weight.has_vectors,
         trained=weight.trained,

@@ -72,13 +72,13 @@ class Optimizer:
         shape: tuple[int, ...] = weight.shape
         if has_vectors and getattr(self.spec, "per_row", False):
             shape, store = (*shape[:1], 1), None if isinstance(store, Scratch) else store
-        return {name: zeros(shape, weight.device, store) for name in self.state}
+        return {name: zeros(shape, weight.device, store, weight.dtype) for name in self.state}
 
-    def made(self, step: StepNumbers, bias_l2: float | None = None) -> OptimizerStep:
-        """Return the step of a weight, or of biases with their own l2, which is the only penalty on them."""
+    def made(self, step: StepNumbers, is_bias: bool = False) -> OptimizerStep:
+        """Return the step of a weight, or of biases, on which there are no penalties."""
         kind, own = self.spec.kind, constants(self.spec, step.rate, step.number)
-        if bias_l2 is not None:
-            return OptimizerStep(kind, own, step.gradient_scale, bias_l2)
+        if is_bias:
+            return OptimizerStep(kind, own, step.gradient_scale)
         keep = 1 - step.rate * getattr(self.spec, "weight_decay", 0.0)
         return OptimizerStep(kind, own, step.gradient_scale, self.l2, self.l1, keep)
 
@@ -88,10 +88,10 @@ class Optimizer:
         gradient: Tensor,
         state: dict[str, Tensor],
         step: StepNumbers,
-        bias_l2: float | None = None,
+        is_bias: bool = False,
     ) -> None:
         """Make a step in place, including penalties; may overwrite the gradient. See `made`."""
-        self.made(step, bias_l2).tile(weight, gradient, state)
+        self.made(step, is_bias).tile(weight, gradient, state)
 
     def apply_to_rows(
         self,
@@ -100,7 +100,7 @@ class Optimizer:
         state: dict[str, Tensor],
         since: Tensor | None,
         step: StepNumbers,
-        bias_l2: float | None = None,
+        is_bias: bool = False,
     ) -> None:
         """Make a step of some rows of a weight [R, H], or of some biases [R, 1].
 
@@ -110,13 +110,13 @@ class Optimizer:
             state: State of the weight.
             since: Last step of each row, int32 [R], updated in place; the state catches up from there.
             step: Numbers of the step.
-            bias_l2: For biases, their own l2; None for a weight.
+            is_bias: Whether these are biases.
         """
         fade_U = None
         if since is not None and not self.idle_weights_move:
             skipped_U = step.number - 1 - since.index_select(0, touched.features_U).double()
             fade_U = powers(self.fading, skipped_U).float()
-        self.made(step, bias_l2).rows(weight, touched, state, fade_U)
+        self.made(step, is_bias).rows(weight, touched, state, fade_U)
         if since is not None:
             since.index_fill_(0, touched.features_U, step.number)
 

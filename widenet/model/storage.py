@@ -399,6 +399,8 @@ def put_rows(tensor: Tensor, rows_U: Tensor, values: Tensor) -> None:
         file.put(tensor, rows_U, values)
 
 
-def zeros(shape: Sequence[int], device: torch.device, store: Store | None) -> Tensor:
-    """Return float32 zeros where a weight lies."""
-    return roomy(shape, device=device) if store is None else store.zeros(shape)
+def zeros(
+    shape: Sequence[int], device: torch.device, store: Store | None, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return zeros where a weight lies; in a store they are float32."""
+    return roomy(shape, dtype, device) if store is None else store.zeros(shape)

@@ -204,7 +204,6 @@ class WideWeight:
         shards: All shards.
         parts: The shards of this process.
         norm_limit: Largest length of a row.
-        l2: Strength of the penalty on a bias.
         by_rows: Whether a step updates the rows that its batch touches, and no others.
         has_vectors: Whether its rows are vectors of features or units, for which a number of state may do.
         trained: Whether the optimizer moves it; otherwise it has no state.
@@ -215,7 +214,6 @@ class WideWeight:
     shards: Shards
     parts: dict[int, Part]
     norm_limit: float | None = None
-    l2: float = 0.0
     by_rows: bool = False
     has_vectors: bool = False
     trained: bool = True
@@ -287,7 +285,7 @@ class WideWeight:
             self.update_rows(shard, gradient, rule, step)
             return
         own = self.part(shard).rows(start, stop)
-        rule.apply(own.weight, gradient, own.state, step, self.l2 if self.is_bias else None)
+        rule.apply(own.weight, gradient, own.state, step, self.is_bias)
         self.shorten(shard, start, stop)
 
     def shorten(self, shard: int, start: int, stop: int) -> None:
@@ -298,7 +296,7 @@ class WideWeight:
     def stepped(self, shard: int, rule: Optimizer, step: StepNumbers) -> Packed | None:
         """Return the step of a shard's rows for the native library; None if they are frozen."""
         part = self.parts[shard]
-        made = rule.made(step, self.l2 if self.is_bias else None)
+        made = rule.made(step, self.is_bias)
         return made.packed(part.weight, part.state) if self.trained else None
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Optimizer, step: StepNumbers) -> None:
@@ -309,7 +307,7 @@ class WideWeight:
         part, rows_U = self.part(shard).bring(touched.features_U)
         weight_RH, state = part.by_rows()
         own = replace(touched, features_U=rows_U)
-        rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
+        rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.is_bias)
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Optimizer, step: StepNumbers) -> None:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
@@ -408,7 +406,7 @@ class TrunkWeight:
         if self.tensor.grad is None:
             return
         tensor = self.tensor.detach()
-        rule.apply(tensor, self.tensor.grad, self.state, step, 0.0 if tensor.dim() == 1 else None)
+        rule.apply(tensor, self.tensor.grad, self.state, step, tensor.dim() == 1)
         if self.norm_limit is not None:
             shorten_rows(tensor, self.norm_limit)
         self.tensor.grad = None

@@ -430,8 +430,6 @@ class OutputLayer(LayerBase):
     """Add a learned bias to each unit."""
     bias_start: float = 0.0
     """Value that every bias starts with."""
-    bias_l2: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of half the squared biases in the objective; the reported loss does not include it."""
     initializer: InitializerField = Scaled(kind="xavier")
     """Initial weights."""
     frozen: bool = False

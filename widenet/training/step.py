@@ -45,7 +45,7 @@ def train_step(
 ) -> float:
     """Train a network on a batch; return the batch's loss before the step.
 
-    The loss includes "sparseness", but not l1, l2 and "bias_l2".
+    The loss includes "sparseness", but not l1 and l2.
 
     Args:
         network: The network.
@@ -456,7 +456,7 @@ def _broken(network: Network) -> str | None:
 
 
 def regularization(network: Network, l1: float, l2: float) -> float:
-    """Return the penalties on all trained weights: l2 w^2 / 2 + l1 |w|, and "bias_l2" b^2 / 2 for biases.
+    """Return the penalties on all trained weights: l2 w^2 / 2 + l1 |w|; biases have none.
 
     A weight that several layers share counts once. The shards are added in their order in float64, so the
     result does not depend on the number of processes.
@@ -473,10 +473,9 @@ def regularization(network: Network, l1: float, l2: float) -> float:
 
 def _of_shard(network: Network, shard: int, l1: float, l2: float) -> Tensor:
     total = torch.zeros((), dtype=torch.float64, device=network.device)
-    for weight in (wide for wide in network.wide.values() if wide.trained):
-        strengths = (0.0, weight.l2) if weight.is_bias else (l1, l2)
-        for block in weight.parts[shard].blocks() if any(strengths) else ():
-            total += _penalty(block, *strengths)
+    for weight in (wide for wide in network.wide.values() if wide.trained and not wide.is_bias):
+        for block in weight.parts[shard].blocks() if l1 or l2 else ():
+            total += _penalty(block, l1, l2)
     return total
 
 
