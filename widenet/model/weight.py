@@ -401,6 +401,11 @@ class TrunkWeight:
             self.state = rule.state_for(self.tensor)
             self.tensor.requires_grad_(True)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors for a checkpoint, by name."""
+        state = {f"state.{name}": tensor for name, tensor in self.state.items()}
+        return {"weight": self.tensor.detach(), **state}
+
     def update(self, rule: Optimizer, step: StepNumbers) -> None:
         """Make a step if there is a gradient, and drop the gradient."""
         if self.tensor.grad is None:

@@ -133,7 +133,9 @@ def cut_anew(
         if mirror is None:
             check(path, [dataset.path], arguments.overwrite)
         if cut.options:
-            cut.make(dataset, stack.enter_context(making(path, cut)))
+            made = stack.enter_context(hidden(path))
+            cut.note(made)
+            cut.make(dataset, made)
             sentence = f"{cut.said(words)} set aside for validation, in {path / DATA}."
         else:
             sentence = (
@@ -145,18 +147,6 @@ def cut_anew(
 
     with ExitStack() as stack:
         yield _made(arguments, dataset, cut, beside(path), make, mirror)
-
-
-@contextmanager
-def making(path: Path, cut: Cut) -> Iterator[Path]:
-    """Give the folder of `hidden` for the dataset of a run, with a note on how it is cut.
-
-    Raises:
-        CheckpointError: See `hidden`.
-    """
-    with hidden(path) as folder:
-        cut.note(folder)
-        yield folder
 
 
 def cut_again(arguments: TrainArguments, dataset: Dataset, run: Path, mirror: RunMirror | None) -> Dataset:

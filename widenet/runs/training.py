@@ -1,7 +1,5 @@
 """Training a network into a run directory: from documents and a dataset, or from interactions in one call."""
 
-import secrets
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -38,7 +36,7 @@ from widenet.plan.machine import available_threads
 from widenet.plan.memory import NAMES, elsewhere_bytes, streamed_bytes
 from widenet.plan.numbers import amount
 from widenet.predict.terms import count_neighbours
-from widenet.runs.cutting import Cut, making
+from widenet.runs.cutting import Cut
 from widenet.runs.documents import path_of, prepared, run_of, start_of
 from widenet.runs.machines import fetch, ready
 from widenet.runs.made_of import fit_terms
@@ -48,6 +46,7 @@ from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.stores.durable import remove
 from widenet.tracking.follow import check_tracker, followed
 from widenet.training.begin import (
     begun,
@@ -59,7 +58,7 @@ from widenet.training.begin import (
 )
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.run_directory import RunDirectory, with_network_of
-from widenet.training.run_path import DATA, check, holds_work_of, identity, launch_note, writing
+from widenet.training.run_path import DATA, check, hidden, holds_work_of, identity, launch_note
 from widenet.training.state import LoopState, Report, Silence
 
 
@@ -420,7 +419,7 @@ def fit(
 def _dataset(
     interactions: Any, path: Path, report: TrainingReport, columns: Mapping[str, Any], stack: ExitStack
 ) -> Dataset:
-    """Make the dataset of a run in the folder from where the run takes it, with a validation part if it can.
+    """Make the dataset of a run in the hidden folder that becomes it, with a validation part if it can.
 
     Args:
         interactions: The interactions.
@@ -429,24 +428,21 @@ def _dataset(
         columns: Arguments of `ingest`.
         stack: Removes what the run has not taken.
     """
-    folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with writing(path):
-        folder.mkdir(parents=True)
-    try:
-        with IngestReport(report.quiet) as progress:
-            whole = ingest(
-                interactions,
-                folder / DATA,
-                keep_times=columns["time"] is not None,
-                on_progress=progress.phase,
-                on_rows=progress.rows,
-                **columns,
-            )
-        cut = Cut.of(whole, "items")
-        made = stack.enter_context(making(path, cut))
-        cut.make(whole, made)
-        if not cut.options:
-            whole.path.rename(made / DATA)
-        return Dataset.open(made / DATA)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    made = stack.enter_context(hidden(path))
+    with IngestReport(report.quiet) as progress:
+        whole = ingest(
+            interactions,
+            made / "whole",
+            keep_times=columns["time"] is not None,
+            on_progress=progress.phase,
+            on_rows=progress.rows,
+            **columns,
+        )
+    cut = Cut.of(whole, "items")
+    cut.note(made)
+    cut.make(whole, made)
+    if cut.options:
+        remove(whole.path)
+    else:
+        whole.path.rename(made / DATA)
+    return Dataset.open(made / DATA)

@@ -619,8 +619,11 @@ def _load(matched: Matched, network: Network, last: Checkpoint | None) -> None:
     """Fill this process's shards and the trunk, and the optimizer's state if a checkpoint has it."""
     old = matched.run.layout
     for name in matched.names:
-        files, origin = _files_of(old, name), _rows_before(matched, network.layout, name)
-        parts = _parts(network, name)
+        files, parts, weight = _files_of(old, name), _parts(network, name), network.layout.weights[name]
+        origin = np.arange(weight.rows)
+        if weight.wide and not weight.split:
+            field = network.layout.rows_field(weight)
+            origin = matched.origin_of(field, old.weights[name].rows, weight.rows)
         for key in parts[0][1]:
             checkpoint = matched.model if key == "weight" else last if old.weights[name].trained else None
             if checkpoint is not None and key != _MOVED:
@@ -647,8 +650,7 @@ def _parts(network: Network, name: str) -> list[tuple[range, dict[str, Tensor]]]
         wide = network.wide[name]
         return [(wide.shards.units(shard), part.tensors()) for shard, part in wide.parts.items()]
     trunk = network.trunk[name]
-    state = {f"state.{key}": tensor for key, tensor in trunk.state.items()}
-    return [(range(len(trunk.tensor)), {"weight": trunk.tensor.detach(), **state})]
+    return [(range(len(trunk.tensor)), trunk.tensors())]
 
 
 def _files_of(layout: Layout, name: str) -> dict[str, range]:
@@ -659,14 +661,6 @@ def _files_of(layout: Layout, name: str) -> dict[str, range]:
     number, shards = layout.sharded.index(name), layout.shards(rows)
     names = [shard_file("wide", number, shard, shards.count) for shard in range(shards.count)]
     return {file: shards.units(shard) for shard, file in enumerate(names)}
-
-
-def _rows_before(matched: Matched, layout: Layout, name: str) -> np.ndarray:
-    """Return the index of each row of a weight in the earlier run, int64 [rows]."""
-    weight = layout.weights[name]
-    if weight.split or not weight.wide:
-        return np.arange(weight.rows)
-    return matched.origin_of(layout.rows_field(weight), matched.run.layout.weights[name].rows, weight.rows)
 
 
 _BLOCK_NUMBERS = 2**22

@@ -237,8 +237,7 @@ def replicas_of(network: Network) -> dict[str, Tensor]:
     """Return the tensors of which every process holds a copy, by their names in a checkpoint."""
     tensors = {}
     for name, trunk in network.trunk.items():
-        tensors[in_trunk(name, "weight")] = trunk.tensor
-        tensors.update({in_trunk(name, f"state.{key}"): tensor for key, tensor in trunk.state.items()})
+        tensors.update({in_trunk(name, key): tensor for key, tensor in trunk.tensors().items()})
     tensors.update({f"damping.{name}": tensor for name, tensor in network.damping.items()})
     return tensors
 

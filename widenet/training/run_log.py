@@ -54,10 +54,8 @@ def numbers_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a line; each norm that is finite has its own, such as "norms/weights/taste"."""
     norms = record.get(NORMS)
     numbers = {name: value for name, value in record.items() if name != NORMS}
-    for name, norm in norms.items() if isinstance(norms, dict) else ():
-        if isinstance(norm, int | float):
-            numbers[f"{NORMS}/{name}"] = norm
-    return numbers
+    finite = norms.items() if isinstance(norms, dict) else ()
+    return numbers | {f"{NORMS}/{name}": norm for name, norm in finite if isinstance(norm, int | float)}
 
 
 def points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
