@@ -30,7 +30,8 @@ class Said(Silence):
 
 
 def trained(data, out, **options):
-    return widenet.train(None, None, data, out, device="cpu", **{"report": Silence(), **options})
+    usual = {"network": None, "training": None, "report": Silence()}
+    return widenet.train(**{**usual, **options}, data=data, out=out, device="cpu")
 
 
 def begun(data, out, **options):
@@ -155,26 +156,33 @@ def test_what_a_kill_leaves_is_no_obstacle(moment, books, fingerprint, tmp_path,
     assert names(tmp_path / "run" / "data") == names(books.path)
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
-def test_a_killed_run_leaves_its_dataset_to_a_training_on_it_alone(goes_on, books, tmp_path, monkeypatch):
+@pytest.fixture
+def killed(books, tmp_path, monkeypatch):
+    """A run that was killed before its first checkpoint, with the dataset that was cut for it."""
+
     def kill(*_, **__):
         raise Killed
 
-    run, other = tmp_path / "run", widenet.split(books, tmp_path / "other", heldout=0.2)
     with monkeypatch.context() as patch:
         patch.setattr("widenet.training.run_path.remove", lambda _: None)  # SIGKILL
         patch.setattr("widenet.runs.training.build", kill)
         with pytest.raises(Killed):
-            trained(books, run)
-    if not goes_on:
-        begun(other, run, training={"epochs": 1})
-        assert {"data", "validation.json"}.isdisjoint(names(run))
-        return
-    before = inside(run / "data")
+            trained(books, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_killed_run_is_resumed_with_its_dataset_which_no_new_run_takes_from_it(killed):
+    before = inside(killed / "data")
     with mistake(CheckpointError):
-        widenet.train(None, {"epochs": 1}, run / "data", run, report=Silence())
-    begun(run / "data", run, resume=True)
-    assert inside(run / "data") == before
+        trained(killed / "data", killed, training={"epochs": 1})
+    begun(killed / "data", killed, resume=True)
+    assert inside(killed / "data") == before
+
+
+def test_a_new_run_on_another_dataset_replaces_a_killed_one_with_its_dataset(killed, books, tmp_path):
+    other = widenet.split(books, tmp_path / "other", heldout=0.2)
+    begun(other, killed, training={"epochs": 1})
+    assert {"data", "validation.json"}.isdisjoint(names(killed))
 
 
 def test_a_launch_cuts_again_for_its_own_run_alone(place, books, fingerprint, tmp_path, monkeypatch):
