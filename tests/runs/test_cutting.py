@@ -171,12 +171,12 @@ def killed(books, tmp_path, monkeypatch):
     return tmp_path / "run"
 
 
-def test_a_killed_run_is_resumed_with_its_dataset_which_no_new_run_takes_from_it(killed):
+@pytest.mark.parametrize("options", [{"training": {"epochs": 1}}, {"resume": True}])
+def test_a_killed_run_leaves_its_dataset_to_a_training_on_it(options, killed):
     before = inside(killed / "data")
-    with mistake(CheckpointError):
-        trained(killed / "data", killed, training={"epochs": 1})
-    begun(killed / "data", killed, resume=True)
+    begun(killed / "data", killed, **options)
     assert inside(killed / "data") == before
+    assert "validation.json" in names(killed)
 
 
 def test_a_new_run_on_another_dataset_replaces_a_killed_one_with_its_dataset(killed, books, tmp_path):

@@ -154,21 +154,21 @@ def bring_back(path: Path) -> None:
 
 def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     """Raise CheckpointError unless a path is free, or a run with nothing else in its folder to overwrite."""
+    if is_free(path):
+        return
     require = partial(CheckpointError.require, place=path, option="overwrite")
-    if not is_free(path):
-        rule = "must be a new path, without resume and overwrite"
-        require(overwrite, rule, option="out")
-        is_run = all((path / name).is_file() for name in DOCUMENTS)
-        require(is_run, "must replace a run that widenet made")
-        other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
-        require(other is None, "must replace nothing but a run", value=other)
-        if (path / DATA).exists():
-            from widenet.data.writer import check_replaceable  # loads Arrow
+    require(overwrite, "must be a new path, without resume and overwrite", option="out")
+    is_run = all((path / name).is_file() for name in DOCUMENTS)
+    require(is_run, "must replace a run that widenet made")
+    other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
+    require(other is None, "must replace nothing but a run", value=other)
+    if (path / DATA).exists():
+        from widenet.data.writer import check_replaceable  # loads Arrow
 
-            try:
-                check_replaceable(path / DATA)
-            except DataError as error:
-                raise CheckpointError(str(error)) from None
+        try:
+            check_replaceable(path / DATA)
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
     for folder in needed:
         is_beside = not folder.resolve().is_relative_to(path.resolve())
         require(is_beside, "must not replace what the new run reads", value=str(folder))
@@ -190,7 +190,8 @@ def begun(
     Args:
         path: The path.
         fill: Called with the new folder, to put the run's first files there.
-        needed: See `check`. A dataset in the folder of `hidden`, which the caller holds, becomes the run's.
+        needed: See `check`. A dataset in the folder of `hidden`, which the caller holds, becomes the run's;
+            one that was cut for a run without a checkpoint stays at the path.
         overwrite: See `check`.
         is_whole: Whether nothing stays if the block fails, since nobody resumes the run.
 
@@ -200,6 +201,7 @@ def begun(
     check(path, needed, overwrite)
     new = beside(path)
     is_held = new in {folder.parent for folder in needed}
+    keeps_data = (path / DATA).resolve() in {folder.resolve() for folder in needed}
     with nullcontext() if is_held else hidden(path), ExitStack() as stack:  # its lock survives the renaming
         with writing(path):
             fill(new)
@@ -207,6 +209,9 @@ def begun(
             with locked(path) if path.exists() else nullcontext():
                 _check_free(path, needed, overwrite)  # another training may have begun and ended meanwhile
                 if is_free(path) or (waiting(path).exists() and not _has_weights(path)):
+                    # In this order: a dataset beside `CUT` may be removed with its run.
+                    for name in (CUT, DATA) if keeps_data else ():
+                        (path / name).rename(new / name)
                     _discard(path, path)  # worth nothing, or less than the run that waits
                 else:
                     drop(path)
