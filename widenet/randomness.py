@@ -8,10 +8,6 @@ _ROUNDS = 6
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _purpose_key(purpose: str) -> int:
-    return int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
-
-
 def stream(seed: int, purpose: str, first: int = 0, second: int = 0) -> np.random.Generator:
     """Return the random generator of one purpose at one position.
 
@@ -25,7 +21,8 @@ def stream(seed: int, purpose: str, first: int = 0, second: int = 0) -> np.rando
         first: First part of the position, such as the epoch; 0 to 2^64 - 1.
         second: Second part of the position, such as the step; 0 to 2^64 - 1.
     """
-    key = np.array([seed, _purpose_key(purpose)], dtype=np.uint64)
+    digest = hashlib.sha256(purpose.encode()).digest()
+    key = np.array([seed, int.from_bytes(digest[:8], "little")], dtype=np.uint64)
     counter = np.array([0, 0, first, second], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 

@@ -146,11 +146,10 @@ class SparseBatch:
 
 def from_rows(rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> SparseBatch:
     """As `SparseBatch.from_lists`, of lists that need no check."""
-    ends = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum([*map(len, rows)], out=ends[1:])
+    counts = torch.tensor([*map(len, rows)], dtype=torch.int64)
     indices = np.array([*chain.from_iterable(rows)], dtype=np.int64)
     numbers = None if values is None else torch.tensor([*chain.from_iterable(values)], dtype=torch.float32)
-    return SparseBatch(torch.from_numpy(ends), torch.from_numpy(indices), numbers)
+    return SparseBatch(indptr_of(counts), torch.from_numpy(indices), numbers)
 
 
 def indptr_of(counts: Tensor) -> Tensor:
@@ -164,10 +163,7 @@ def stacked(batches: Sequence[SparseBatch]) -> SparseBatch:
     """Concatenate the examples of several batches."""
     if len(batches) == 1:
         return batches[0]
-    indptrs, num_entries = [batches[0].indptr[:1]], 0
-    for batch in batches:
-        indptrs.append(batch.indptr[1:] + num_entries)
-        num_entries += batch.num_entries
+    indptr = indptr_of(torch.cat([batch.counts() for batch in batches]))
     has_values = any(batch.values is not None for batch in batches)
     values = torch.cat([batch.values_or_ones() for batch in batches]) if has_values else None
-    return SparseBatch(torch.cat(indptrs), torch.cat([batch.indices for batch in batches]), values)
+    return SparseBatch(indptr, torch.cat([batch.indices for batch in batches]), values)

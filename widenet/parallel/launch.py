@@ -380,7 +380,8 @@ class Line:
 
     def _result(self, pending: Future[T]) -> T:
         try:
-            wait((pending, self.lost), return_when=FIRST_COMPLETED)  # type: ignore[misc]
+            if not pending.done():
+                wait((pending, self.lost), return_when=FIRST_COMPLETED)  # type: ignore[misc]
             if not pending.done():
                 self.has_failed = True
                 self.lost.result()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import torch
@@ -59,6 +59,7 @@ class Tiles:
         rows: Examples that torch multiplies at once.
         multiplies: Whether logits are products of vectors.
         query: The examples, if the native library multiplies them.
+        entering_EH: What torch multiplies with otherwise: rounded as the library does for units in 8 bits.
     """
 
     def __init__(
@@ -69,15 +70,11 @@ class Tiles:
         self.rows, self.terms = PREDICTED_ROWS[direct_EH.device.type], terms_of(output, history)
         self.multiplies = output.features is None and not output.spec.weightless
         self.query: best_units.Query | None = None
+        self.entering_EH = direct_EH
         if self.multiplies and library_runs(direct_EH.device):
             self.query = best_units.Query.of(direct_EH[:num], output.weight.in_8_bits)
-
-    @cached_property
-    def entering(self) -> Tensor:
-        """What torch multiplies with: the vectors, rounded as the native library does for units in 8 bits."""
-        if not (self.multiplies and self.output.weight.in_8_bits):
-            return self.direct_EH
-        return best_units.dequantized(*best_units.quantized_queries(self.direct_EH))
+        elif self.multiplies and output.weight.in_8_bits:
+            self.entering_EH = best_units.dequantized(*best_units.quantized_queries(direct_EH))
 
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
@@ -116,7 +113,7 @@ class Tiles:
             tile, rows = self.output.tile(shard, start, stop), len(self.direct_EH)
             if self.multiplies:
                 tile, rows = tile.wide_enough(), self.rows
-            blocks = [tile.logits(block) for block in torch.split(self.entering, max(rows, 1))]
+            blocks = [tile.logits(block) for block in torch.split(self.entering_EH, max(rows, 1))]
             logits_ET = torch.cat(blocks)[: self.num, : stop - start].contiguous()
         for term in self.terms:
             term(logits_ET, shard, start)
