@@ -49,17 +49,16 @@ class Workers:
 
     def __init__(self, num_threads: int) -> None:
         self.num_threads = num_threads
-        self._pool: ThreadPoolExecutor | None = None
-        self._process = 0
+        self._pools: dict[int, ThreadPoolExecutor] = {}
 
     def _own_pool(self) -> ThreadPoolExecutor:
         """Return the pool of this process: one that was forked has none of its parent's threads."""
-        if self._pool is None or self._process != os.getpid():
-            self._process = os.getpid()
-            self._pool = ThreadPoolExecutor(
+        process = os.getpid()
+        if process not in self._pools:
+            self._pools[process] = ThreadPoolExecutor(
                 self.num_threads - 1, thread_name_prefix="shard", initializer=keep_to_one_thread
             )
-        return self._pool
+        return self._pools[process]
 
     def run(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         """Return `work(number)` for every shard or block, in order.
