@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from widenet.plan.binding import bind, check_evaluation
-from widenet.plan.layout import is_sparse_input
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -43,9 +42,9 @@ def test_auto_layers_are_as_wide_as_their_field_and_others_as_they_say():
 
 
 def test_sparse_inputs_are_told_from_everything_else():
-    spec = NetworkSpec.of({"layers": layers({"field": "age"})})
-    assert [is_sparse_input(spec, name, FIELDS) for name in ("in", "mid", "out")] == [False] * 3
-    assert is_sparse_input(NetworkSpec.of({"layers": layers()}), "in", FIELDS)
+    dense, sparse = (NetworkSpec.of({"layers": layers(source)}) for source in ({"field": "age"}, None))
+    assert bind(dense, TrainingSpec(), FIELDS).features == set()
+    assert bind(sparse, TrainingSpec(), FIELDS).features == {"in"}
 
 
 TIED = {"weights": {"layer": "mid", "transposed": True}}

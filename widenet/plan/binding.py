@@ -12,7 +12,6 @@ from widenet.plan.layout import (
     Layout,
     Shape,
     Windows,
-    is_sparse_input,
     place_of,
     times,
 )
@@ -53,8 +52,6 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     """
     shapes, windows = shapes_of(network, _units_of_ends(network, fields))
     units = {layer.name: prod(shapes[layer.name]) for layer in network.layers}
-    for layer in network.layers:
-        FitError.refuse(place_of(network, layer), *_of_sources(layer, network, fields, units))
     layout = Layout(
         network,
         training,
@@ -67,6 +64,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
         weights={},
     )
     for layer in network.layers:
+        FitError.refuse(place_of(network, layer), *_of_sources(layer, layout))
         for share in layer.shares:
             check_share(layout, layer, share)
     layout = replace(layout, weights=weights_of(layout))
@@ -329,27 +327,28 @@ def _of_output(layer: OutputLayer, facts: FieldFacts, units: int) -> Rules:
     ]
 
 
-def _of_sources(
-    layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts], units: Mapping[str, int]
-) -> Rules:
+def _of_sources(layer: Layer, layout: Layout) -> Rules:
     """Return the rules of what a layer reads.
 
     Most layers need every unit of their sources. An output may read one input of a sparse field directly, if
     that is its only source, but then lacks some settings.
     """
+    spec, units = layout.network, layout.units
     sources, own = spec.sources(layer), units[layer.name]
-    features = {name for name in (*sources, *layer.skipped) if is_sparse_input(spec, name, fields)}
     is_output, is_weightless = isinstance(layer, OutputLayer), getattr(layer, "weightless", False)
     given = units[sources[0]] if is_weightless else own
     first = spec.layer(sources[0]) if is_output and not is_weightless and len(sources) == 1 else None
-    is_direct = isinstance(first, InputLayer) and fields[first.field].kind == "sparse"
+    is_direct = isinstance(first, InputLayer) and layout.fields[first.field].kind == "sparse"
     shared = {share.layer for other in spec.layers for share in other.shares}
     read = [("source", name) for name in sources if not (layer.takes_features or is_direct)]
     read += [("skip", name) for name in layer.skipped]
     between = "needs a hidden layer between the output and the sparse input"
     settings = ("cosine", "sample", "weight_norm", "weights") if is_direct else ()
     return [
-        *((key, name in features, f"{layer.words} cannot take a sparse input", name) for key, name in read),
+        *(
+            (key, name in layout.features, f"{layer.words} cannot take a sparse input", name)
+            for key, name in read
+        ),
         *((key, getattr(layer, key) is not None, between) for key in settings),
         ("source", is_direct and layer.name in shared, f"shares weights with others, and {between}"),
         ("units", given != own, f"of a weightless output must be as many as its source has, {given}", own),

@@ -231,6 +231,11 @@ class Layout:
         return Shards(rows, self.num_shards)
 
     @property
+    def features(self) -> set[str]:
+        """Names of the inputs of features: of sparse fields and sequences."""
+        return {layer.name for layer in self.network.inputs if self.fields[layer.field].kind != "dense"}
+
+    @property
     def sharded(self) -> list[str]:
         """Names of the weights that are cut into shards, in the order of their files; split layers' last."""
         wide = {name: weight.split for name, weight in self.weights.items() if weight.wide}
@@ -274,12 +279,6 @@ class Layout:
         """
         weight, users = self.of_output(output), self.users(self.links[output, ""].weight)
         return weight.trained and (users > 1 or bool(weight.described_by) or weight.norm_limit is not None)
-
-
-def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
-    """Return whether a layer is an input of features: of a sparse field or a sequence."""
-    layer = spec.layer(name)
-    return isinstance(layer, InputLayer) and fields[layer.field].kind != "dense"
 
 
 def place_of(spec: NetworkSpec, layer: Layer) -> Callable[[str], str]:

@@ -251,8 +251,8 @@ def in_memory(at_work: int) -> int:
 def _touched_bytes(job: Job, name: str, process: int) -> int:
     """Return the bytes of the rows that a batch touches, with their state; on a disk, of their pages."""
     weight, layout = job.layout.weights[name], job.layout
-    share, inputs = job.num_held(process) / job.training.shards, {layer.name for layer in job.network.inputs}
-    read = [source for (_, source), link in layout.links.items() if link.weight == name and source in inputs]
+    share, links = job.num_held(process) / job.training.shards, layout.links.items()
+    read = [source for (_, source), link in links if link.weight == name and source in layout.features]
     sampled = [layer for layer in layout.outputs_of(name) if layer.sample is not None]
     touched = sum(job.num_examples * job.entries_of(source) * share for source in read)
     rows = round(touched + sum(job.units_at_work(layer, process) for layer in sampled))

@@ -9,7 +9,7 @@ from functools import partial
 from math import prod
 
 from widenet.errors import FitError, nearest
-from widenet.plan.layout import Key, Layout, Link, Shape, Weight, is_sparse_input, place_of, times
+from widenet.plan.layout import Key, Layout, Link, Shape, Weight, place_of, times
 from widenet.spec.initializers import FromFile
 from widenet.spec.layers import (
     AttentionLayer,
@@ -76,7 +76,7 @@ def check_share(layout: Layout, layer: Layer, share: Share) -> None:
     wanted, offered = (_sizes(layout, end.name, source) for end, source in ends)
     offered = offered[:: -1 if share.transposed else 1]
     is_wide, is_owner_wide = (
-        isinstance(end, OutputLayer) or is_sparse_input(spec, source, layout.fields) for end, source in ends
+        isinstance(end, OutputLayer) or source in layout.features for end, source in ends
     )
     are_both_ends = isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)
     turned = " transposed" if share.transposed else ""
@@ -133,7 +133,7 @@ def _described(layout: Layout, layer: Layer, weights: Mapping[str, Weight]) -> d
     """
     network, training = layout.network, layout.training
     at, names = place_of(network, layer), tuple[str, ...](getattr(layer, "described_by", ()))
-    sources = [name for name in network.sources(layer) if is_sparse_input(network, name, layout.fields)]
+    sources = [name for name in network.sources(layer) if name in layout.features]
     is_output, single = isinstance(layer, OutputLayer), "needs one source that is a sparse input"
     several = not is_output and len(sources) != 1
     FitError.refuse(at, ("described_by", several, single, len(sources)))
@@ -206,14 +206,14 @@ def _weight(layout: Layout, layer: Trunk | OutputLayer, source: str, is_stepped:
     if isinstance(layer, OutputLayer):
         sources = layout.network.sources(layer)
         columns = 0 if layer.weightless else sum(layout.units[name] for name in sources)
-        if is_sparse_input(layout.network, sources[0], layout.fields):
+        if sources[0] in layout.features:
             return of(units, columns, wide=True, input=sources[0], by_columns=True)
         return limited(units, columns, wide=True, by_tiles=is_stepped)
     if (layer.name, source) in layout.windows:
         windows, (filters, *_) = layout.windows[layer.name, source], layout.shapes[layer.name]
         return of(filters, windows.inputs, wide=False, places=prod(windows.kernel))
     inputs, sums = layout.units[source], getattr(layer, "sums", units)
-    if is_sparse_input(layout.network, source, layout.fields):
+    if source in layout.features:
         return limited(inputs, sums, wide=True, input=source, by_tiles=is_stepped)
     split: bool | None = getattr(layer, "split", False)
     if split is None and layout.users(f"{layer.name}/{source}") == 1:
