@@ -1,6 +1,5 @@
 // Sums of rows of a weight: sparse inputs. widenet/kernels/bags.py says more.
 #include <algorithm>
-#include <atomic>
 
 #include "export.h"
 #include "lanes.h"
@@ -48,12 +47,10 @@ void add(const Bags& bags, const Unit* units, int64_t e) {
 }  // namespace
 
 WIDENET int64_t gather(const Bags* bags, int64_t num_threads) {
-  std::atomic<int64_t> next{0};
-  in_threads(std::min(num_threads, (bags->examples + kTogether - 1) / kTogether), [&](int64_t) {
-    for (int64_t first; (first = kTogether * next++) < bags->examples;)
-      for (int64_t e = first; e < std::min(first + kTogether, bags->examples); e++)
-        bags->is_short ? add(*bags, static_cast<const int32_t*>(bags->units), e)
-                       : add(*bags, static_cast<const int64_t*>(bags->units), e);
-  });
-  return 0;
+  auto add_group = [&](int64_t, int64_t group) {
+    for (int64_t e = group * kTogether; e < std::min((group + 1) * kTogether, bags->examples); e++)
+      bags->is_short ? add(*bags, static_cast<const int32_t*>(bags->units), e)
+                     : add(*bags, static_cast<const int64_t*>(bags->units), e);
+  };
+  return share_out((bags->examples + kTogether - 1) / kTogether, num_threads, [](int64_t thread) { return thread; }, add_group);
 }

@@ -23,18 +23,19 @@ typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Wholes __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t Bits __attribute__((vector_size(4 * kLanes)));
 
-// Floats that begin at a cache line.
+// Numbers of 4 bytes that begin at a cache line, zeros at first.
+template <class Number>
 class Aligned {
  public:
-  explicit Aligned(int64_t size) : memory_(new float[size + kLine]) {
+  explicit Aligned(int64_t size) : memory_(new Number[size + kLine]()) {
     auto at = reinterpret_cast<uintptr_t>(memory_.get());
     numbers_ = memory_.get() + (-at % (4 * kLine)) / 4;
   }
-  float* get() const { return numbers_; }
+  Number* get() const { return numbers_; }
 
  private:
-  std::unique_ptr<float[]> memory_;
-  float* numbers_;
+  std::unique_ptr<Number[]> memory_;
+  Number* numbers_;
 };
 
 inline Floats load(const float* from) {

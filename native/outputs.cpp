@@ -4,7 +4,6 @@
 // Units are taken in blocks whose logits [units, examples] stay in a core's cache; examples lie in the lanes of vectors.
 // Each sum has one order, so bits depend neither on threads nor on the width of vectors.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -26,7 +25,7 @@ struct Batch {
   int64_t tile;  // units of a tile; blocks begin anew in each
   int64_t is_softmax, fuses;
   int64_t rounds;  // whether products take operands rounded to bfloat16; `direct` is rounded already
-  int64_t pairs;   // whether they take them as pairs of bfloat16
+  int64_t pairs;   // whether they take them as pairs of bfloat16: 1 by AVX512_BF16, 2 by AMX
   const float* one;    // [examples]: loss weights of targets; of a softmax the logarithms of the divisors
   const float* other;  // [examples]: loss weights of other units; of a softmax the sums of the pulls
 };
@@ -73,6 +72,7 @@ int64_t pairs_row_of(int64_t examples) { return panels(examples) * kPanel / 2 + 
 
 // The nearest bfloat16, to even in the middle, as torch rounds.
 void round_to_bfloat16(const float* from, float* to, int64_t count) {
+#pragma GCC ivdep
   for (int64_t n = 0; n < count; n++) {
     uint32_t whole = bits(from[n]), nearest = (whole + 0x7FFFu + (whole >> 16 & 1u)) & 0xFFFF0000u;
     to[n] = number((whole & 0x7FFFFFFFu) <= 0x7F800000u ? nearest : 0x7FC00000u);
@@ -86,34 +86,23 @@ struct Block {
   int64_t low, high;
 };
 
-// Memory for words.
-class Words {
- public:
-  explicit Words(int64_t size) : memory_(size) {}
-  uint32_t* get() const { return reinterpret_cast<uint32_t*>(memory_.get()); }
-
- private:
-  Aligned memory_;
-};
-
-// The vectors of a batch in panels of examples: [panels, inner, kPanel], and as pairs along `inner`.
-struct Direct {
-  const float* panels;
-  const uint32_t* pairs;
-};
-
-// What a thread needs for a batch. With `halves`, products take pairs of bfloat16, and shares and slopes are such pairs.
+// What a thread needs for a batch, whose vectors are given in panels of examples: [panels, inner, kPanel], and as pairs. With `halves`, products take pairs of bfloat16, and shares and slopes are such pairs.
 template <bool fuses, bool halves>
 class Worker {
  public:
-  Worker(const Batch& batch, const Direct& direct)
-      : batch_(batch), direct_(direct), inner_(batch.inner), half_((inner_ + 1) / 2), row_(row_of(batch.examples)),
+  Worker(const Batch& batch, const float* in_panels, const uint32_t* in_pairs)
+      : batch_(batch), in_panels_(in_panels), in_pairs_(in_pairs), inner_(batch.inner), row_(row_of(batch.examples)),
         pairs_row_(pairs_row_of(batch.examples)), wide_(panels(inner_) * kPanel), most_(units_of_block(batch.examples)),
-        logits_(most_ * (halves ? kPanel : row_)), own_(most_ * inner_), operand_(most_ * (halves ? kPanel : wide_)),
-        gradient_(most_ * wide_), scaled_(batch.examples * kPanel), hidden_(wide_ == inner_ ? 0 : batch.examples * wide_), factors_(row_),
-        bias_gradient_(most_), shares_(halves ? most_ * pairs_row_ : 0), by_units_(halves ? most_ / 2 * row_ : 0),
-        own_pairs_(halves ? most_ * half_ : 0), operand_pairs_(halves ? most_ / 2 * wide_ : 0),
-        scaled_pairs_(halves ? (batch.examples + 1) / 2 * kPanel : 0), ends_(panels(batch.examples) + 2) {}
+        rows_(whole(most_, kPanel)), whole_(panels(batch.examples) * kPanel), own_row_(whole((inner_ + 1) / 2, kPairs)),
+        units_row_(whole(most_ / 2, kPairs)),
+        logits_(rows_ * (halves ? kPanel : row_)), own_(most_ * inner_), operand_(most_ * (halves ? kPanel : wide_)),
+        gradient_(rows_ * wide_), scaled_(batch.examples * kPanel), hidden_(whole_ * wide_), factors_(row_),
+        bias_gradient_(most_), shares_(halves ? rows_ * pairs_row_ : 0), strip_(halves ? units_row_ * kPanel : 0),
+        by_examples_(halves ? whole_ * units_row_ : 0), own_pairs_(halves ? rows_ * own_row_ : 0),
+        operand_pairs_(halves ? units_row_ * wide_ : 0), scaled_pairs_(halves ? whole_ / 2 * kPanel : 0),
+        ends_(panels(batch.examples) + 2) {
+    if (batch.pairs == 2) shape_tiles();
+  }
 
   // The shares of a softmax, their sums, and the sums of the units' vectors times them.
   void add_shares(const Shard& shard) {
@@ -127,14 +116,14 @@ class Worker {
         std::copy_n(vectors + (shard.entry_units[n] - block.first) * inner_, inner_, shard.target_vectors + n * inner_);
       before = peaks;
       group_targets(shard, block);
-      each_panel([&](int64_t panel) {
+      for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
         Strip strip = fill_logits(shard, block, vectors, panel);
         for (int64_t place = ends_[panel]; place < ends_[panel + 1]; place++)
           shard.target_logits[grouped_[place]] = at(shard, block, strip, grouped_[place]);
         raise_peaks(block, strip, peaks.data());
         fill_shares(block, strip, peaks.data(), sums.data());
         keep(shard, block, strip);
-      });
+      }
       for (int64_t e = 0; e < batch_.examples; e++) {
         block.scales[e] = peaks[e];
         bool is_same = before[e] == peaks[e];
@@ -142,7 +131,7 @@ class Worker {
         shard.totals[e] += sums[e];
         if (is_same) continue;
         float factor = exponential(before[e] - peaks[e]);
-        for (int64_t h = 0; h < wide_; h++) hidden_of(shard)[e * wide_ + h] *= factor;
+        for (int64_t h = 0; h < wide_; h++) hidden_.get()[e * wide_ + h] *= factor;
       }
       add_hidden(shard, block);
     });
@@ -186,11 +175,11 @@ class Worker {
       if (!shard.kept) {
         const float* vectors = vectors_of(shard, block);
         if (batch_.is_softmax)
-          each_panel([&](int64_t panel) {
+          for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
             Strip strip = fill_logits(shard, block, vectors, panel);
             fill_shares(block, strip, block.scales, nullptr);
             keep(shard, block, strip);
-          });
+          }
         else
           fill_slopes(shard, block, vectors, nullptr);
       }
@@ -222,11 +211,6 @@ class Worker {
     int64_t row;
   };
 
-  template <class Work>
-  void each_panel(Work work) {
-    for (int64_t panel = 0; panel < panels(batch_.examples); panel++) work(panel);
-  }
-
   float* shares_of(const Shard& shard, const Block& block) const {
     return shard.kept ? shard.kept + block.first * row_ : logits_.get();
   }
@@ -246,19 +230,16 @@ class Worker {
   // The vectors of a block as products take them.
   const float* vectors_of(const Shard& shard, const Block& block) {
     const float* vectors = shard.weight + block.first * inner_;
+    for (int64_t t = 0; shard.lengths && t < block.units; t++) {
+      float length = std::sqrt(dot(vectors + t * inner_, vectors + t * inner_, inner_));
+      shard.lengths[block.first + t] = length <= kShortest ? kInfinity : length;
+    }
     if (shard.lengths || batch_.rounds) {
-      for (int64_t t = 0; t < block.units; t++) {
-        const float* weight = vectors + t * inner_;
-        if (shard.lengths) {
-          float length = std::sqrt(dot(weight, weight, inner_));
-          shard.lengths[block.first + t] = length <= kShortest ? kInfinity : length;
-        }
-        fill_vector(shard, block.first + t, own_.get() + t * inner_);
-      }
+      for (int64_t t = 0; t < block.units; t++) fill_vector(shard, block.first + t, own_.get() + t * inner_);
       vectors = own_.get();
     }
     for (int64_t t = 0; halves && t < block.units; t++)
-      pair_columns(vectors + t * inner_, inner_, own_pairs_.get() + t * half_);
+      pair_columns(vectors + t * inner_, inner_, own_pairs_.get() + t * own_row_);
     return vectors;
   }
 
@@ -267,18 +248,18 @@ class Worker {
     for (int64_t panel = 0; panel < panels(inner_); panel++) {
       float* to = operand_.get() + (halves ? 0 : panel * kPanel * block.units);
       copy_panel(vectors, block.units, inner_, nullptr, panel, to);
-      if (halves) pair_rows(to, block.units, kPanel, operand_pairs_.get() + panel * kPanel * (most_ / 2), kPanel);
+      if (halves) pair_rows(to, block.units, operand_pairs_.get() + panel * kPanel * units_row_);
     }
   }
 
   Strip fill_logits(const Shard& shard, const Block& block, const float* vectors, int64_t panel) {
     Strip strip{panel, logits_.get(), kPanel};
     if constexpr (halves) {
-      multiply_pairs<false>(own_pairs_.get(), half_, 1, block.units, direct_.pairs + panel * half_ * kPanel, half_,
-                            strip.numbers, strip.row);
+      multiply_pairs<false>(batch_.pairs == 2, own_pairs_.get(), own_row_, block.units, in_pairs_ + panel * own_row_ * kPanel,
+                            (inner_ + 1) / 2, strip.numbers, strip.row);
     } else {
       strip = {panel, shares_of(shard, block) + panel * kPanel, row_};
-      multiply<fuses, false>({vectors, inner_, 1}, block.units, direct_.panels + panel * kPanel * inner_, inner_,
+      multiply<fuses, false>({vectors, inner_, 1}, block.units, in_panels_ + panel * kPanel * inner_, inner_,
                              strip.numbers, strip.row);
     }
     for (int64_t t = 0; shard.bias && t < block.units; t++)
@@ -298,7 +279,8 @@ class Worker {
         std::fill(numbers + count, numbers + kPanel, 0.f);
         pair_columns(numbers, kPanel, pairs_of(shard, block) + t * pairs_row_ + strip.panel * kPanel / 2);
       }
-      pair_rows(strip.numbers, block.units, strip.row, by_units_.get() + strip.panel * kPanel, row_);
+      pair_rows(strip.numbers, block.units, strip_.get());
+      turn(strip_.get(), whole((block.units + 1) / 2, kPairs), by_examples_.get() + strip.panel * kPanel * units_row_, units_row_);
     }
   }
 
@@ -352,7 +334,7 @@ class Worker {
   // The slopes of a sigmoid's cross-entropy by the logits; adds each example's loss, if losses are wanted.
   void fill_slopes(const Shard& shard, const Block& block, const float* vectors, double* losses) {
     group_targets(shard, block);
-    each_panel([&](int64_t panel) {
+    for (int64_t panel = 0; panel < panels(batch_.examples); panel++) {
       Strip strip = fill_logits(shard, block, vectors, panel);
       targets_.clear();
       for (int64_t place = ends_[panel]; place < ends_[panel + 1]; place++)
@@ -372,7 +354,7 @@ class Worker {
       for (int64_t t = 0; batch_.rounds && t < block.units; t++)
         round_to_bfloat16(strip.numbers + t * strip.row, strip.numbers + t * strip.row, kPanel);
       keep(shard, block, strip);
-    });
+    }
   }
 
   // The same as if no unit were a target.
@@ -399,29 +381,26 @@ class Worker {
   // What turns the shares of a softmax, divided by the exponential of a peak, into slopes but for the pulls.
   float factor_of(float peak, int64_t e) const { return batch_.other[e] * exponential(peak - batch_.one[e]); }
 
-  // The gradient to the batch's vectors with whole panels in a row: in place, or a copy.
-  float* hidden_of(const Shard& shard) const { return wide_ == inner_ ? shard.hidden : hidden_.get(); }
+  // The gradient to the batch's vectors with whole panels in a row.
 
   void read_hidden(const Shard& shard) {
-    for (int64_t e = 0; wide_ != inner_ && e < batch_.examples; e++) {
-      float* to = hidden_.get() + e * wide_;
-      std::copy_n(shard.hidden + e * inner_, inner_, to);
-      std::fill(to + inner_, to + wide_, 0.f);
+    for (int64_t e = 0; e < batch_.examples; e++) {
+      std::copy_n(shard.hidden + e * inner_, inner_, hidden_.get() + e * wide_);
     }
   }
 
   void write_hidden(const Shard& shard) const {
-    for (int64_t e = 0; wide_ != inner_ && e < batch_.examples; e++)
+    for (int64_t e = 0; e < batch_.examples; e++)
       std::copy_n(hidden_.get() + e * wide_, inner_, shard.hidden + e * inner_);
   }
 
   // hidden += shares.T @ vectors
   void add_hidden(const Shard& shard, const Block& block) {
     for (int64_t panel = 0; panel < panels(inner_); panel++) {
-      float* to = hidden_of(shard) + panel * kPanel;
+      float* to = hidden_.get() + panel * kPanel;
       if constexpr (halves)
-        multiply_pairs<true>(by_units_.get(), 1, row_, batch_.examples, operand_pairs_.get() + panel * kPanel * (most_ / 2),
-                             (block.units + 1) / 2, to, wide_);
+        multiply_pairs<true>(batch_.pairs == 2, by_examples_.get(), units_row_, batch_.examples,
+                             operand_pairs_.get() + panel * kPanel * units_row_, (block.units + 1) / 2, to, wide_);
       else
         multiply<fuses, true>({shares_of(shard, block), 1, row_}, batch_.examples,
                               operand_.get() + panel * kPanel * block.units, block.units, to, wide_);
@@ -475,8 +454,8 @@ class Worker {
       copy_panel(batch_.direct, batch_.examples, inner_, batch_.is_softmax ? factors : nullptr, panel, scaled);
       if (batch_.rounds) round_to_bfloat16(scaled, scaled, batch_.examples * kPanel);
       if constexpr (halves) {
-        pair_rows(scaled, batch_.examples, kPanel, scaled_pairs_.get(), kPanel);
-        multiply_pairs<false>(pairs_of(shard, block), pairs_row_, 1, block.units, scaled_pairs_.get(),
+        pair_rows(scaled, batch_.examples, scaled_pairs_.get());
+        multiply_pairs<false>(batch_.pairs == 2, pairs_of(shard, block), pairs_row_, block.units, scaled_pairs_.get(),
                               (batch_.examples + 1) / 2, to, wide_);
       } else {
         multiply<fuses, false>({shares_of(shard, block), row_, 1}, block.units, scaled, batch_.examples, to, wide_);
@@ -534,10 +513,12 @@ class Worker {
   }
 
   const Batch& batch_;
-  const Direct& direct_;
-  int64_t inner_, half_, row_, pairs_row_, wide_, most_;
-  Aligned logits_, own_, operand_, gradient_, scaled_, hidden_, factors_, bias_gradient_;
-  Words shares_, by_units_, own_pairs_, operand_pairs_, scaled_pairs_;  // pairs along examples, units or `inner`
+  const float* in_panels_;
+  const uint32_t* in_pairs_;
+  int64_t inner_, row_, pairs_row_, wide_, most_;
+  int64_t rows_, whole_, own_row_, units_row_;  // units of a block, examples and pairs, with room for whole tiles
+  Aligned<float> logits_, own_, operand_, gradient_, scaled_, hidden_, factors_, bias_gradient_;
+  Aligned<uint32_t> shares_, strip_, by_examples_, own_pairs_, operand_pairs_, scaled_pairs_;  // pairs along examples, units or `inner`
   std::vector<int64_t> ends_, grouped_;  // the targets of a block by panels of examples, and the first of each panel
   std::vector<float> targets_;
 };
@@ -545,27 +526,17 @@ class Worker {
 // Call `work(worker, number)` for each shard, in threads.
 template <bool fuses, bool halves, class Work>
 int64_t each_shard(const Batch& batch, int64_t num_shards, int64_t num_threads, Work work) {
-  int64_t count = panels(batch.examples), half = (batch.inner + 1) / 2;
-  Aligned direct(count * kPanel * batch.inner);
-  Words pairs(halves ? count * kPanel * half : 0);
+  int64_t count = panels(batch.examples), half = whole((batch.inner + 1) / 2, kPairs);
+  Aligned<float> direct(count * kPanel * batch.inner);
+  Aligned<uint32_t> pairs(halves ? count * kPanel * half : 0);
   for (int64_t e = 0; e < count * kPanel; e++)
     for (int64_t h = 0; h < batch.inner; h++)
       direct.get()[(e / kPanel * batch.inner + h) * kPanel + e % kPanel] =
           e < batch.examples ? batch.direct[e * batch.inner + h] : 0.f;
   for (int64_t panel = 0; halves && panel < count; panel++)
-    pair_rows(direct.get() + panel * kPanel * batch.inner, batch.inner, kPanel, pairs.get() + panel * kPanel * half, kPanel);
-  Direct in_panels{direct.get(), pairs.get()};
-  std::atomic<bool> has_failed{false};
-  std::atomic<int64_t> next{0};
-  in_threads(std::min(num_threads, num_shards), [&](int64_t) {
-    try {
-      Worker<fuses, halves> worker(batch, in_panels);
-      for (int64_t s; (s = next++) < num_shards;) work(worker, s);
-    } catch (const std::exception&) {
-      has_failed = true;
-    }
-  });
-  return has_failed ? -1 : 0;
+    pair_rows(direct.get() + panel * kPanel * batch.inner, batch.inner, pairs.get() + panel * kPanel * half);
+  auto worker_of = [&](int64_t) { return Worker<fuses, halves>(batch, direct.get(), pairs.get()); };
+  return share_out(num_shards, num_threads, worker_of, work);
 }
 
 template <class Work>

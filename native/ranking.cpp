@@ -4,7 +4,6 @@
 // Examples lie in the lanes of vectors. A product is one sum in the order of the columns, so no result depends on the
 // examples and units beside it.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -140,7 +139,7 @@ class Lanes {
   void each_piece(const Units& units, Work work) const {
     int64_t inner = query_.inner, many = std::max(kPiece, kCached / std::max<int64_t>(inner, 1) / kPiece * kPiece);
     int64_t most = std::min(many, units.count);
-    Aligned logits(kPiece * kWidth), vectors(query_.scales ? most * inner : 0), factors(units.directions ? most : 0);
+    Aligned<float> logits(kPiece * kWidth), vectors(query_.scales ? most * inner : 0), factors(units.directions ? most : 0);
     for (int64_t start = 0; start < units.count; start += many) {
       int64_t stop = std::min(start + many, units.count);
       Operand operand = operand_of(units, start, stop, vectors.get(), factors.get());
@@ -190,7 +189,7 @@ class Lanes {
 
   // Search units of a shard, and add them to the running sums of a softmax, if there are any.
   void rank(const Units& units, float* peaks, double* totals, const Search& search) const {
-    Aligned shares(peaks ? kPiece / 2 * kWidth : 0);
+    Aligned<float> shares(peaks ? kPiece / 2 * kWidth : 0);
     each_piece(units, [&](int64_t t, int64_t count, int64_t block, const float* logits) {
       int64_t first = block * kWidth, examples = std::min(kWidth, query_.examples - first);
       if (peaks) add_sums(logits, count, shares.get(), examples, peaks + first, totals + first);
@@ -265,7 +264,7 @@ class Lanes {
 
   const Query& query_;
   int64_t blocks_;
-  Aligned examples_, scales_;
+  Aligned<float> examples_, scales_;
 };
 
 // Call a function with the examples in lanes.
@@ -295,21 +294,15 @@ WIDENET int64_t choose(const Search* search, int64_t examples) {
 // `peaks` and `totals` are [num_shards, examples], or null.
 WIDENET int64_t rank(const Query* query, const Units* const* shards, int64_t num_shards, float* peaks, double* totals,
                      const Search* const* searches, int64_t num_threads) try {
-  std::atomic<bool> has_failed{false};
+  int64_t result = 0;
   with_lanes(*query, [&](const auto& lanes) {
-    std::atomic<int64_t> next{0};
-    in_threads(num_threads, [&](int64_t thread) {
-      try {
-        for (int64_t s; (s = next++) < num_shards;) {
-          int64_t sum = peaks ? s * query->examples : 0;
-          lanes.rank(*shards[s], peaks + sum, totals + sum, *searches[thread]);
-        }
-      } catch (const std::exception&) {
-        has_failed = true;
-      }
-    });
+    auto rank = [&](const Search* search, int64_t s) {
+      int64_t sum = peaks ? s * query->examples : 0;
+      lanes.rank(*shards[s], peaks + sum, totals + sum, *search);
+    };
+    result = share_out(num_shards, num_threads, [&](int64_t thread) { return searches[thread]; }, rank);
   });
-  return has_failed ? -1 : 0;
+  return result;
 }
 OUT_OF_MEMORY
 
@@ -329,7 +322,7 @@ OUT_OF_MEMORY
 WIDENET int64_t softmax_sums(const float* logits, int64_t examples, int64_t count, float* peaks, double* totals) try {
   using Some = Lanes<1, false>;
   constexpr int64_t width = Some::kWidth;
-  Aligned lanes(kPiece * width), shares(kPiece / 2 * width);
+  Aligned<float> lanes(kPiece * width), shares(kPiece / 2 * width);
   for (int64_t first = 0; first < examples; first += width)
     for (int64_t start = 0; start < count; start += kPiece) {
       int64_t num = std::min(width, examples - first), units = std::min(kPiece, count - start);

@@ -9,8 +9,8 @@ namespace {
 constexpr int kDigitBits = 12;
 
 template <class Unit>
-void cut(const int64_t* indptr, int64_t num, const Unit* indices, int64_t num_shards, int64_t* bounds, Unit* units,
-         int64_t* order) {
+int64_t cut(const int64_t* indptr, int64_t num, const Unit* indices, int64_t num_shards, int64_t* bounds, Unit* units,
+            int64_t* order) {
   int64_t last = num_shards * num;
   for (int64_t n = 0; n <= last; n++) bounds[n] = 0;
   for (int64_t e = 0; e < num; e++)
@@ -23,6 +23,7 @@ void cut(const int64_t* indptr, int64_t num, const Unit* indices, int64_t num_sh
       units[to] = static_cast<Unit>(row);
       order[to] = z;
     }
+  return 0;
 }
 
 }  // namespace
@@ -73,14 +74,12 @@ OUT_OF_MEMORY
 
 WIDENET int64_t cut_int32(const int64_t* indptr, int64_t num, const int32_t* indices, int64_t num_shards, int64_t* bounds,
                        int32_t* units, int64_t* order) try {
-  cut(indptr, num, indices, num_shards, bounds, units, order);
-  return 0;
+  return cut(indptr, num, indices, num_shards, bounds, units, order);
 }
 OUT_OF_MEMORY
 
 WIDENET int64_t cut_int64(const int64_t* indptr, int64_t num, const int64_t* indices, int64_t num_shards, int64_t* bounds,
                        int64_t* units, int64_t* order) try {
-  cut(indptr, num, indices, num_shards, bounds, units, order);
-  return 0;
+  return cut(indptr, num, indices, num_shards, bounds, units, order);
 }
 OUT_OF_MEMORY

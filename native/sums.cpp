@@ -26,18 +26,19 @@ int64_t wrapped(int64_t total, double number) {
 
 // Add terms [rows, columns], scaled by one number a row, to a total. Each product is rounded once, then truncated.
 template <class Number>
-void add(int64_t* total, const Number* term, const double* scales, int64_t rows, int64_t columns) {
+int64_t add(int64_t* total, const Number* term, const double* scales, int64_t rows, int64_t columns) {
   for (int64_t e = 0; e < rows; e++) {
     double scale = scales[e];
     for (int64_t h = 0; h < columns; h++)
       total[e * columns + h] = wrapped(total[e * columns + h], static_cast<double>(term[e * columns + h]) * scale);
   }
+  return 0;
 }
 
 // Write the exact sum [rows, columns] of terms. Magnitudes are compared as integers: without the sign, the bits of
 // floats have the same order, with NaN above infinity.
 template <class Number>
-void sum(const Number* const* terms, int64_t num_terms, Number* total, int64_t rows, int64_t columns) {
+int64_t sum(const Number* const* terms, int64_t num_terms, Number* total, int64_t rows, int64_t columns) {
   using Whole = std::conditional_t<sizeof(Number) == 4, int32_t, int64_t>;
   constexpr Whole magnitude = std::numeric_limits<Whole>::max();
   const Whole infinity = bits_of<Whole>(std::numeric_limits<Number>::infinity());
@@ -71,30 +72,25 @@ void sum(const Number* const* terms, int64_t num_terms, Number* total, int64_t r
     }
     for (int64_t h = 0; h < columns; h++) row[h] = static_cast<Number>(static_cast<double>(sums[h]) / scale);
   }
+  return 0;
 }
 
 }  // namespace
 
-WIDENET int64_t add_fixed_float32(int64_t* total, const float* term, const double* scales, int64_t rows, int64_t columns) try {
-  add(total, term, scales, rows, columns);
-  return 0;
+WIDENET int64_t add_fixed_float32(int64_t* total, const float* term, const double* scales, int64_t rows, int64_t columns) {
+  return add(total, term, scales, rows, columns);
 }
-OUT_OF_MEMORY
 
-WIDENET int64_t add_fixed_float64(int64_t* total, const double* term, const double* scales, int64_t rows, int64_t columns) try {
-  add(total, term, scales, rows, columns);
-  return 0;
+WIDENET int64_t add_fixed_float64(int64_t* total, const double* term, const double* scales, int64_t rows, int64_t columns) {
+  return add(total, term, scales, rows, columns);
 }
-OUT_OF_MEMORY
 
 WIDENET int64_t exact_sum_float32(const float* const* terms, int64_t num_terms, float* total, int64_t rows, int64_t columns) try {
-  sum(terms, num_terms, total, rows, columns);
-  return 0;
+  return sum(terms, num_terms, total, rows, columns);
 }
 OUT_OF_MEMORY
 
 WIDENET int64_t exact_sum_float64(const double* const* terms, int64_t num_terms, double* total, int64_t rows, int64_t columns) try {
-  sum(terms, num_terms, total, rows, columns);
-  return 0;
+  return sum(terms, num_terms, total, rows, columns);
 }
 OUT_OF_MEMORY

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from widenet.kernels import passes
+from widenet.kernels import native, passes
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.passes import (
     Gradients,
@@ -185,6 +185,16 @@ def test_a_step_at_the_edges_of_blocks_is_that_of_autograd(kind, examples, inner
     Case.drawn(7, kind, examples, inner, units).check()
 
 
+@pytest.fixture(params=[None, "avx512_bf16", "amx_bf16"])
+def pairs(request, monkeypatch):
+    """Whatever multiplies pairs of bfloat16, and nothing."""
+    is_here = request.param == "avx512_bf16" and native.level() == "v4" and "avx512_bf16" in native._flags()
+    if not is_here and request.param not in (None, native.multiplies_bfloat16()):
+        pytest.skip(f"the processor or this copy of the library has no {request.param}")
+    monkeypatch.setattr(passes, "multiplies_bfloat16", lambda: request.param)
+
+
+@pytest.mark.usefixtures("pairs")
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_no_bit_depends_on_what_is_kept_or_at_hand_or_on_threads(seed, half):
@@ -196,6 +206,7 @@ def test_no_bit_depends_on_what_is_kept_or_at_hand_or_on_threads(seed, half):
         ] * 4
 
 
+@pytest.mark.usefixtures("pairs")
 @pytest.mark.parametrize("seed", range(8))
 def test_rounded_operands_change_little(seed):
     case = Case.drawn(seed)
@@ -204,6 +215,19 @@ def test_rounded_operands_change_little(seed):
         assert found.numel() == 0 or float((found - expected).norm() / expected.norm().clamp_min(1e-3)) < 0.03
 
 
+@pytest.mark.usefixtures("pairs")
+def test_pairs_give_what_rounded_numbers_give(monkeypatch):
+    cases = [Case.drawn(seed) for seed in range(4000, 4200)]
+    for case in cases:
+        case.direct_EH = case.direct_EH.bfloat16().float()
+    found = [case.made(half=True) for case in cases]
+    monkeypatch.setattr(passes, "multiplies_bfloat16", lambda: None)
+    for of_pairs, case in zip(found, cases, strict=True):
+        for one, other in zip(of_pairs, case.made(half=True), strict=True):
+            assert other.numel() == 0 or float((one - other).norm() / other.norm().clamp_min(1e-3)) < 3e-3
+
+
+@pytest.mark.usefixtures("pairs")
 def test_rounding_leaves_the_gradient_of_a_target_that_is_nearly_certain():
     case = Case.drawn(2, "softmax", 24, 32, 90)
     case.cosine, case.bias_R, case.direct_EH = False, None, case.direct_EH.bfloat16().float()

@@ -23,6 +23,7 @@ from widenet.kernels.steps import packed_rows
 
 _known = cache(call)
 """Facts of the library, which it tells once."""
+_INSTRUCTIONS, _TILE_ROWS = (None, "avx512_bf16", "amx_bf16"), 32
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,21 @@ class OutputBatch:
     other_E: Tensor | None = None
 
     @property
-    def pairs(self) -> bool:
-        """Whether the processor multiplies pairs of bfloat16; else it multiplies rounded float32."""
-        return self.half and chosen_bits() == "native" and multiplies_bfloat16()
+    def pairs(self) -> int:
+        """By which instructions products take pairs of bfloat16: 1, AVX512_BF16; 2, AMX; 0: none.
+
+        Without them, products take rounded float32.
+        """
+        is_native = self.half and chosen_bits() == "native"
+        return _INSTRUCTIONS.index(multiplies_bfloat16()) if is_native else 0
 
     def kept_numbers(self, num_units: int) -> int:
-        """Return how many float32 numbers hold the shares or slopes of a shard's units."""
-        return num_units * _known("kept_row", len(self.direct_EH), int(self.pairs))
+        """Return how many float32 numbers hold the shares or slopes of a shard's units.
+
+        Pairs need room for whole tiles of units.
+        """
+        rows = num_units + _TILE_ROWS if self.pairs else num_units
+        return rows * _known("kept_row", len(self.direct_EH), self.pairs)
 
     def num_blocks(self, num_units: int) -> int:
         """Return in how many blocks a shard's units are taken, each with a peak for every example."""
@@ -63,9 +72,9 @@ class OutputBatch:
     def packed(self) -> Packed:
         """Return the library's structure."""
         check_dtype(torch.float32, self.direct_EH, self.one_E, self.other_E)
-        flags = self.kind == "softmax", chosen_bits() == "native", self.half, self.pairs
+        flags = self.kind == "softmax", chosen_bits() == "native", self.half
         vectors = self.direct_EH, *self.direct_EH.shape
-        return packed(*vectors, self.tile, *map(int, flags), self.one_E, self.other_E)
+        return packed(*vectors, self.tile, *map(int, flags), self.pairs, self.one_E, self.other_E)
 
 
 @dataclass(frozen=True)
