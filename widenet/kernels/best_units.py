@@ -235,7 +235,9 @@ def quantized(rows_RH: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         The whole numbers, int8 [R, H], and the scales, float32 [R].
     """
-    scale_R = _scales(rows_RH.abs().amax(dim=1) / _LARGEST)
+    least_R = rows_RH.abs().amax(dim=1) / _LARGEST
+    bits_R = torch.where(least_R < _SMALLEST, 0.0, least_R).view(torch.int32)
+    scale_R = ((bits_R + _LOW_BITS) & ~_LOW_BITS).view(torch.float32)
     return _rounded(rows_RH, torch.where(scale_R == 0, torch.inf, scale_R)), scale_R
 
 
@@ -248,12 +250,6 @@ def quantized_queries(direct_EH: Tensor) -> tuple[Tensor, Tensor]:
     """Round the vectors that enter an output, each by itself: as `quantized`, with the scale unrounded."""
     scale_E = direct_EH.abs().amax(dim=1) / _LARGEST
     return _rounded(direct_EH, scale_E), scale_E
-
-
-def _scales(least_R: Tensor) -> Tensor:
-    """Round scales up to 16 significant bits; those below `_SMALLEST` become 0."""
-    bits_R = torch.where(least_R < _SMALLEST, 0.0, least_R).view(torch.int32)
-    return ((bits_R + _LOW_BITS) & ~_LOW_BITS).view(torch.float32)
 
 
 def _rounded(rows_RH: Tensor, scale_R: Tensor) -> Tensor:

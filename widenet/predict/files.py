@@ -59,7 +59,7 @@ class Writer:
 
     def __init__(self, path: Path, file: BinaryIO, file_format: str) -> None:
         self._path, self._file, self._render = path, file, _FORMATS[file_format]
-        self._pending: list[pa.Table] = []
+        self._pending = SCHEMA.empty_table()
         if self._render is None:
             self._parquet = pq.ParquetWriter(file, SCHEMA, compression="zstd")
         elif file_format == "csv":
@@ -82,23 +82,20 @@ class Writer:
         if self._render is not None:
             self._file.write(self._render(self._path, block, table).encode())
             return
-        self._pending.append(table)
-        num_rows = sum(map(len, self._pending))
-        if num_rows >= ROW_GROUP:
-            self._write_groups(num_rows // ROW_GROUP * ROW_GROUP)
+        self._pending = pa.concat_tables([self._pending, table])
+        while len(self._pending) >= ROW_GROUP:
+            self._write_group()
 
     def close(self) -> None:
         """Write what is pending, and the end of the file."""
         if self._render is None:
-            self._write_groups(sum(map(len, self._pending)))
+            if len(self._pending):
+                self._write_group()
             self._parquet.close()
 
-    def _write_groups(self, num_rows: int) -> None:
-        table = pa.concat_tables([SCHEMA.empty_table(), *self._pending])
-        for start in range(0, num_rows, ROW_GROUP):
-            group = table.slice(start, min(ROW_GROUP, num_rows - start))
-            self._parquet.write_table(group.combine_chunks(), ROW_GROUP)
-        self._pending = [table.slice(num_rows)]
+    def _write_group(self) -> None:
+        self._parquet.write_table(self._pending.slice(0, ROW_GROUP).combine_chunks(), ROW_GROUP)
+        self._pending = self._pending.slice(ROW_GROUP)
 
 
 @contextmanager

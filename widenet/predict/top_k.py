@@ -249,11 +249,6 @@ class Rules:
         """These rules without further units, bool [L]."""
         return replace(self, banned_L=banned_L if self.banned_L is None else banned_L | self.banned_L)
 
-    @property
-    def are_of_lists(self) -> bool:
-        """Whether a unit's place depends on the units before it."""
-        return bool(self.limits) or self.diversity > 0
-
     def pool(self, k: int) -> int:
         """Number of candidates among which the k items of a list are sought at a time."""
         if self.diversity:
@@ -312,7 +307,7 @@ def top_k(
     """
     with torch.no_grad():
         tiles, rules = Tiles.of_batch(network, fields, output_name), rules or Rules()
-        if not rules.are_of_lists:
+        if not (rules.limits or rules.diversity):
             return ranked(tiles, k, excluded, rules, scores, factors, only)
         k = min(k, tiles.output.width)
         most = [tiles.num, *(_COUNTS // limit.num_categories for limit in rules.limits)]
