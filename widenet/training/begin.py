@@ -388,10 +388,6 @@ class RowCopy:
             target_U = known_U[np.argsort(origin[known_U], kind="stable")]
             self._targets.append((target, target_U, origin[target_U]))
 
-    def needs(self, units: range) -> bool:
-        """Return whether any of these earlier rows is copied."""
-        return any(len(_among(source_U, units)) for _, _, source_U in self._targets)
-
     def take(self, block: Tensor, units: range) -> None:
         """Copy the matching rows of a block that holds these earlier rows."""
         for target, target_U, source_U in self._targets:
@@ -399,6 +395,13 @@ class RowCopy:
             places_U = torch.from_numpy((source_U[own_U] - units.start) // units.step)
             rows = block.index_select(0, places_U).to(target.device, target.dtype)
             put_rows(target, torch.from_numpy(target_U[own_U]).to(target.device), rows)
+
+    def take_all(self, checkpoint: Checkpoint, files: Mapping[str, range], key: str) -> None:
+        """Copy the rows of a tensor that lies in files of an earlier run, a block at a time."""
+        for file, units in files.items():
+            if any(len(_among(source_U, units)) for _, _, source_U in self._targets):
+                for first, block in checkpoint.blocks(file, key):
+                    self.take(block, units[first : first + len(block)])
 
 
 def _among(source_U: np.ndarray, units: range) -> np.ndarray:
@@ -628,20 +631,12 @@ def _load(matched: Matched, network: Network, last: Checkpoint | None) -> None:
             checkpoint = matched.model if key == "weight" else last if old.weights[name].trained else None
             if checkpoint is not None and key != _MOVED:
                 copy = RowCopy((tensors[key], origin[as_slice(units)]) for units, tensors in parts)
-                _copy_blocks(checkpoint, files, key if name in old.sharded else in_trunk(name, key), copy)
+                copy.take_all(checkpoint, files, key if name in old.sharded else in_trunk(name, key))
     for name, field in _damped(old.network, network.spec).items():
         factors = network.damping[name]
         copy = RowCopy([(factors, matched.origin_of(field, old.units[name], len(factors)))])
-        _copy_blocks(matched.model, {TRUNK: range(old.units[name])}, f"damping.{name}", copy)
+        copy.take_all(matched.model, {TRUNK: range(old.units[name])}, f"damping.{name}")
     keep_neighbours(matched, network)
-
-
-def _copy_blocks(checkpoint: Checkpoint, files: Mapping[str, range], key: str, copy: RowCopy) -> None:
-    """Copy the rows of a tensor that lies in files of an earlier run, a block at a time."""
-    for file, units in files.items():
-        if copy.needs(units):
-            for first, block in checkpoint.blocks(file, key):
-                copy.take(block, units[first : first + len(block)])
 
 
 def _parts(network: Network, name: str) -> list[tuple[range, dict[str, Tensor]]]:

@@ -124,9 +124,9 @@ class Training:
         state, saving, exchange = self.state, self.saving, self.network.exchange
         self.report.start(state, self.spec.epochs, self.stream.num_examples)
         documents = {spec.usual_name: spec.to_json() for spec in (self.run.network, self.spec)}
-        board_of = self.run.path / "tensorboard", state.epoch + 1, documents, self.report.say
+        folder, first = self.run.path / "tensorboard", state.epoch + 1
         with closing(saving):
-            board = Board(*board_of) if exchange.leads else None
+            board = Board(folder, first, documents, self.report.say) if exchange.leads else None
             while not state.has_ended(self.spec):
                 if not self._train_epoch(interrupted):
                     return False
