@@ -18,7 +18,6 @@ from widenet.plan.layout import (
 from widenet.plan.weights import (
     check_share,
     check_split,
-    file_vectors,
     layers_by_examples,
     links_of,
     weights_of,
@@ -68,7 +67,6 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
         for share in layer.shares:
             check_share(layout, layer, share)
     layout = replace(layout, weights=weights_of(layout))
-    file_vectors(layout)
     for hidden in network.hidden:
         if isinstance(hidden, HiddenLayer):
             check_split(layout, hidden)

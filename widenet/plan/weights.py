@@ -4,7 +4,7 @@ Also the layers that are divided by examples instead.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -117,6 +117,9 @@ def weights_of(layout: Layout) -> dict[str, Weight]:
     for each in layout.network.layers:
         if getattr(each, "described_by", None):
             weights |= _described(layout, each, weights)
+        initializer = getattr(each, "initializer", None)
+        if isinstance(initializer, FromFile):
+            weights |= _from_file(layout, each, initializer, weights)
     return _with_frozen(layout, weights)
 
 
@@ -157,6 +160,28 @@ def _described(layout: Layout, layer: Layer, weights: Mapping[str, Weight]) -> d
     rows = sum(known[each] for each in names)
     vectors = Weight(layer.name, rows, weight.columns, wide=False, describes=weight_name)
     return {weight_name: weight, vectors_name(weight_name): vectors}
+
+
+def _from_file(
+    layout: Layout, layer: Layer, initializer: FromFile, weights: Mapping[str, Weight]
+) -> dict[str, Weight]:
+    """Return the weight whose rows begin with the vectors of the file that a layer names, by name.
+
+    Raises:
+        FitError: The layer has no weight, or several, with a row for each feature.
+    """
+    own = {name: each for name, each in weights.items() if each.layer == layer.name and each.has_vectors}
+    rule = (
+        '"file" needs a layer that owns one weight with a vector for each feature: a hidden layer over a'
+        " sparse input, or an output over a hidden layer"
+    )
+    is_described, beside = getattr(layer, "described_by", None), '"file" does not go with "described_by"'
+    FitError.refuse(
+        place_of(layout.network, layer),
+        ("initializer", len(own) != 1, rule),
+        ("initializer", is_described, beside),
+    )
+    return {name: replace(weight, file=initializer) for name, weight in own.items()}
 
 
 def _with_frozen(layout: Layout, weights: dict[str, Weight]) -> dict[str, Weight]:
@@ -270,52 +295,6 @@ def check_split(layout: Layout, layer: HiddenLayer) -> None:
     is_wrong = is_wrong or not any(layout.weights[name].split for name in used)
     rule = "must not be true where layers share the weight, or read sparse inputs alone, which are cut anyway"
     FitError.refuse(place_of(layout.network, layer), ("split", layer.split and is_wrong, rule))
-
-
-@dataclass(frozen=True)
-class FileVectors:
-    """Vectors of a file for the rows of a wide weight.
-
-    Attributes:
-        spec: The initializer that names the file.
-        field: The field whose features are the rows.
-        columns: Numbers of a row.
-        place: Where the document names the file, for messages.
-    """
-
-    spec: FromFile
-    field: str
-    columns: int
-    place: str
-
-
-def file_vectors(layout: Layout) -> dict[str, FileVectors]:
-    """Return the vectors with which weights begin, by the name of the weight.
-
-    Raises:
-        FitError: A layer names a file but has no weight, or several, with a row for each feature.
-    """
-    found = {}
-    for layer in layout.network.layers:
-        initializer, at = getattr(layer, "initializer", None), place_of(layout.network, layer)
-        if not isinstance(initializer, FromFile):
-            continue
-        own = {
-            name: weight
-            for name, weight in layout.weights.items()
-            if weight.layer == layer.name and weight.has_vectors
-        }
-        rule = (
-            '"file" needs a layer that owns one weight with a vector for each feature: a hidden layer over a'
-            " sparse input, or an output over a hidden layer"
-        )
-        described = any(weight.described_by for weight in own.values())
-        beside = '"file" does not go with "described_by"'
-        FitError.refuse(at, ("initializer", len(own) != 1, rule), ("initializer", described, beside))
-        for name, weight in own.items():
-            field = layout.rows_field(weight)
-            found[name] = FileVectors(initializer, field, weight.row_length, at("initializer"))
-    return found
 
 
 def layers_by_examples(layout: Layout) -> tuple[str, ...]:

@@ -43,11 +43,11 @@ from widenet.parallel.group import (
     num_processes,
 )
 from widenet.parallel.launch import identity, launch_id, restarted
-from widenet.plan.layout import Layout
+from widenet.plan.layout import Layout, Weight, place_of
 from widenet.plan.machine import available_threads
 from widenet.plan.tiles import as_slice
-from widenet.plan.weights import FileVectors, file_vectors
 from widenet.spec.document import Document, leaves_of
+from widenet.spec.initializers import FromFile
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -677,8 +677,9 @@ def check_vectors(layout: Layout, dataset: Dataset) -> dict[str, str]:
         FitError: Its vectors have another length than those of the layer, or none is that of a feature.
     """
     return {
-        name: _read_vectors(vectors, layout.weights[name].rows, dataset)[0]
-        for name, vectors in file_vectors(layout).items()
+        name: _read_vectors(layout, weight, weight.file, dataset)[0]
+        for name, weight in layout.weights.items()
+        if weight.file is not None
     }
 
 
@@ -698,45 +699,48 @@ def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Cal
         FitError: See `check_vectors`.
     """
     begun_with, rule = next(values(run.path / VECTORS), {}), f"has changed since {run.path} was begun with it"
+    layout = network.layout
 
     def load() -> None:
-        for name, vectors in file_vectors(network.layout).items():
-            rows, file = network.layout.weights[name].rows, vectors.spec.path
-            digest, known = _read_vectors(vectors, rows, dataset, network.wide[name])
-            DataError.require(begun_with.get(name) in (None, digest), rule, place=file)
-            width = dataset.field(vectors.field).width
-            rest = f"; {width - known:,} have none and begin as initialized" if known < width else ""
-            of_field = f'{known:,} of {width:,} features of field "{vectors.field}"'
-            say(f"{file}: {of_field} begin with its vectors{rest}.")
+        for name, weight in layout.weights.items():
+            if weight.file is None:
+                continue
+            digest, known = _read_vectors(layout, weight, weight.file, dataset, network.wide[name])
+            DataError.require(begun_with.get(name) in (None, digest), rule, place=weight.file.path)
+            field = dataset.field(layout.rows_field(weight))
+            rest = f"; {field.width - known:,} have none and begin as initialized" * (known < field.width)
+            of_field = f'{known:,} of {field.width:,} features of field "{field.name}"'
+            say(f"{weight.file.path}: {of_field} begin with its vectors{rest}.")
 
     by_all(network.exchange, load, "vectors")
 
 
 def _read_vectors(
-    vectors: FileVectors, rows: int, dataset: Dataset, wide: WideWeight | None = None
+    layout: Layout, weight: Weight, file: FromFile, dataset: Dataset, wide: WideWeight | None = None
 ) -> tuple[str, int]:
     """Load a file into the shards of a weight, or only check it; return its SHA-256 and number of rows."""
-    path = Path(vectors.spec.path)
+    path = Path(file.path)
     try:
         source = read_vectors([path])
-        rule = f"vectors must have {vectors.columns:,} numbers, as many as the layer"
-        FitError.require(source.columns == vectors.columns, rule, place=path, value=source.columns)
-        origin = _positions(vectors, source, rows, dataset)
+        rule = f"vectors must have {weight.row_length:,} numbers, as many as the layer"
+        FitError.require(source.columns == weight.row_length, rule, place=path, value=source.columns)
+        origin = _positions(file, source, weight.rows, dataset, layout.rows_field(weight))
         parts = {} if wide is None else {wide.shards.units(shard): part for shard, part in wide.parts.items()}
         copy = RowCopy((part.weight, origin[as_slice(units)]) for units, part in parts.items())
-        for positions, block in _blocks(vectors, source):
+        for positions, block in _blocks(file, source):
             copy.take(block, positions)
     except (DataError, FitError) as error:
-        raise type(error)(f"{vectors.place}: {error}") from None
+        place = place_of(layout.network, layout.network.layer(weight.layer))
+        raise type(error)(f"{place('initializer')}: {error}") from None
     return sha256_of(path), int((origin >= 0).sum())
 
 
-def _blocks(vectors: FileVectors, source: Source) -> Iterator[tuple[range, Tensor]]:
+def _blocks(file: FromFile, source: Source) -> Iterator[tuple[range, Tensor]]:
     """Yield vectors with their positions, scaled, a block at a time; raises DataError."""
     step = max(1, _BLOCK_NUMBERS // source.columns)
     for start in range(0, len(source), step):
         positions = range(start, min(start + step, len(source)))
-        block = torch.from_numpy(source.rows(positions.start, positions.stop)).mul_(vectors.spec.scale)
+        block = torch.from_numpy(source.rows(positions.start, positions.stop)).mul_(file.scale)
         finite = block.isfinite().all(dim=1)
         if not bool(finite.all()):
             place = source.place(start + int(finite.logical_not().nonzero()[0]))
@@ -744,18 +748,18 @@ def _blocks(vectors: FileVectors, source: Source) -> Iterator[tuple[range, Tenso
         yield positions, block
 
 
-def _positions(vectors: FileVectors, source: Source, rows: int, dataset: Dataset) -> np.ndarray:
+def _positions(file: FromFile, source: Source, rows: int, dataset: Dataset, name: str) -> np.ndarray:
     """Return the position of each row's vector in a file, int64 [rows]; -1 for rows without one."""
-    field = dataset.field(vectors.field)
+    field = dataset.field(name)
     is_unique = pc.count_distinct(source.keys).as_py() == len(source)
-    DataError.require(is_unique, "every key must be there once", place=vectors.spec.path)
+    DataError.require(is_unique, "every key must be there once", place=file.path)
     if field.vocabulary is None:
         ids = pa.array(np.arange(field.width)).cast(pa.string())
     else:
-        ids = dataset.vocabulary(vectors.field).all_ids()
+        ids = dataset.vocabulary(name).all_ids()
     found = pc.fill_null(pc.index_in(ids, value_set=source.keys), -1)
     origin = np.full(rows, -1)
     origin[: field.width] = found.to_numpy(zero_copy_only=False)
-    rule = f'no key is the id of a feature of field "{vectors.field}"'
-    FitError.require((origin >= 0).any(), rule, place=vectors.spec.path)
+    rule = f'no key is the id of a feature of field "{name}"'
+    FitError.require((origin >= 0).any(), rule, place=file.path)
     return origin
