@@ -33,7 +33,6 @@ LEVELS = [
 
 CONFINED = {
     "duckdb": ("widenet/data/",),
-    "faiss": ("widenet/knn/",),
     "h5py": ("widenet/dsstne/", "widenet/frameworks/", "widenet/interop/"),
     "mlflow": ("widenet/tracking/mlflow_run.py",),
     "netCDF4": ("widenet/dsstne/",),

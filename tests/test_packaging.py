@@ -32,7 +32,6 @@ EXTRAS = {
     "onnx": ("onnx", "onnx"),
     "h5py": ("keras", "h5py"),
     "google.protobuf": ("caffe", "protobuf"),
-    "faiss": ("knn", "faiss"),
     "optuna": ("tune", "optuna"),
     "matplotlib": ("plot", "matplotlib"),
 }
@@ -52,7 +51,6 @@ COMMANDS = {
     ],
     "onnx": ["export run --out OUT.onnx"],
     "h5py": ["import model.keras --out OUT"],
-    "faiss": ["knn export vectors.txt --out OUT"],
     "optuna": ["tune space.json --data data --out OUT"],
     "matplotlib": ["data describe data --plot OUT.png"],
 }

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from widenet.cli.declared import Device, Run
-from widenet.cli.output import AsJson, print_json, print_result
+from widenet.cli.output import AsJson, print_json
 from widenet.cli.processes import Processes, run_in_processes
 
 app = typer.Typer(
@@ -131,42 +131,3 @@ def _is_of_neighbours(path: Path) -> bool:
     with path.open("rb") as file:
         beginning = file.read(_MOST_BYTES)
     return not beginning or _LINE.match(beginning) is not None
-
-
-@app.command("export")
-def export(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A run directory, or a file of vectors.")],
-    out: Annotated[
-        Path, typer.Option(help="The faiss index to write; beside it OUT.keys gets the keys, one a line.")
-    ],
-    layer: Layer = None,
-    measure: By = "cosine",
-    k: Annotated[
-        int,
-        typer.Option("-k", "--k", help="Length of the lists to compare with the exact ones.", min=1),
-    ] = 10,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier index and its keys.")
-    ] = False,
-    as_json: AsJson = False,
-    device: Device = None,
-) -> None:
-    """Write an approximate index for faiss, and measure how many of the exact neighbours it finds."""
-    from dataclasses import asdict
-
-    from widenet.knn.index import export_index
-    from widenet.knn.neighbours import Neighbours
-    from widenet.runs import Model
-
-    if source.is_dir():
-        collection = Neighbours.of_model(Model.load(source, device), layer, measure)
-    else:
-        collection = Neighbours.of(source, measure=measure, device=device)
-    exported = export_index(collection, out, k, overwrite)
-    print_result(
-        as_json,
-        {"out": out, "num_vectors": len(collection), **asdict(exported)},
-        f"{out}: {len(collection):,} vectors, {exported.num_bytes:,} bytes.",
-        f"recall@{exported.k} {exported.recall:.4f} over {exported.num_queries:,} of its vectors, each"
-        " without itself.",
-    )

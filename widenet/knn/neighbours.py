@@ -414,7 +414,9 @@ class Neighbours:
             all [E, min(k + 1, N)].
         """
         scores_EK, nearest_EK = self.search(self.vectors(positions), k + 1)
-        return scores_EK, nearest_EK, others_of(nearest_EK, positions, k)
+        kept_EK: NDArray[np.bool_] = nearest_EK != positions[:, None]
+        kept_EK &= kept_EK.cumsum(axis=1) <= k
+        return scores_EK, nearest_EK, kept_EK
 
     def search_all(
         self, queries: Source, k: int, size: int
@@ -490,13 +492,6 @@ class Neighbours:
         product_EC, positions_EC = unpacked(keys_EC)
         ceiling_E = ceiling(self.measure, product_EC[:, -1], direct_ED, self.longest, self.shortest)
         return positions_EC.sort(dim=1).values, ceiling_E
-
-
-def others_of(nearest_EK: NDArray[np.int64], positions: NDArray[np.int64], k: int) -> NDArray[np.bool_]:
-    """Return which of the nearest positions, bool [E, K], are the first k but the own one of each row."""
-    kept_EK: NDArray[np.bool_] = nearest_EK != positions[:, None]
-    kept_EK &= kept_EK.cumsum(axis=1) <= k
-    return kept_EK
 
 
 def _check_finite(vectors_ND: Tensor, source: Source, start: int, stored: str) -> None:
