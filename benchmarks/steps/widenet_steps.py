@@ -13,10 +13,10 @@ from widenet.data.stream import Batch, Stream, ahead
 from widenet.devices import Ahead
 from widenet.kernels.native import Bits, choose_bits
 from widenet.model.build import build
-from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
+from widenet.model.product import own_examples
 from widenet.model.storage import HostMemory
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.parallel.group import exchange_for

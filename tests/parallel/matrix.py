@@ -9,8 +9,8 @@ from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.model.build import build
-from widenet.model.by_examples import own_examples
 from widenet.model.optimizers import Optimizer, StepNumbers
+from widenet.model.product import own_examples
 from widenet.plan.binding import bind
 from widenet.predict.top_k import Rules, top_k
 from widenet.spec.activations import RESTING

@@ -10,8 +10,8 @@ from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.model.build import build
-from widenet.model.by_examples import own_examples
 from widenet.model.optimizers import Optimizer, StepNumbers
+from widenet.model.product import own_examples
 from widenet.model.storage import Scratch
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind

@@ -14,7 +14,6 @@ from widenet.devices import sent_together
 from widenet.kernels.bags import Touched, split
 from widenet.kernels.native import library_runs
 from widenet.model import preparation
-from widenet.model.by_examples import divided
 from widenet.model.convolution import convolution
 from widenet.model.description import Description
 from widenet.model.flow import Flow
@@ -22,7 +21,7 @@ from widenet.model.layers import ALONE, FORWARD
 from widenet.model.layers.output import WideOutput
 from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Prepared, Values
-from widenet.model.product import Blocks, Factor, leaves_of, product
+from widenet.model.product import Blocks, Factor, divided, leaves_of, product
 from widenet.model.targets import joined
 from widenet.model.weight import WHOLE, TouchedRows, TrunkWeight, WideWeight
 from widenet.parallel.exchange import Exchange

@@ -95,10 +95,6 @@ class Scratch:
         region.advise(mmap.MADV_HUGEPAGE, 0, size)
         return tensor.view(*shape)
 
-    def most_rows(self, tensor: Tensor) -> int:
-        """Return the number of rows that come and go together."""
-        return max(tiles.REQUEST_BYTES // max(tensor[:1].nbytes, 1), 1)
-
     def sweep(
         self, tensors: Sequence[Tensor], writes: bool, ranges: Iterable[Range]
     ) -> Iterator[list[Tensor]]:

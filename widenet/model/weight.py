@@ -13,14 +13,27 @@ from widenet.kernels.best_units import MOST_COLUMNS, dequantized, quantized
 from widenet.kernels.fixed_point import Terms
 from widenet.kernels.native import Packed
 from widenet.model import storage
-from widenet.model.limits import shorten_rows
 from widenet.model.operands import SHORTEST
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.storage import Scratch, Store, sweep_over
 from widenet.parallel.exchange import Exchange
+from widenet.plan import tiles
 from widenet.plan.layout import Weight
 from widenet.plan.tiles import Shards, block_rows, blocks
 from widenet.sparse import SparseBatch
+
+_LEAST_LENGTH = 1e-30
+"""Shorter vectors count as having this length, to avoid a division by zero."""
+
+
+def shortening(length: Tensor, limit: float) -> Tensor:
+    """Return the factors, at most 1, that shorten vectors of these lengths to a limit."""
+    return (limit / length.clamp_min(_LEAST_LENGTH)).clamp_max(1.0)
+
+
+def shorten_rows(weight_RH: Tensor, limit: float) -> None:
+    """Shorten the rows of a weight that exceed a limit, in place."""
+    weight_RH.mul_(shortening(weight_RH.norm(dim=1, keepdim=True), limit))
 
 
 @dataclass
@@ -144,7 +157,7 @@ class Part:
         self.give_back()
         most = size + tile if rows is None else rows  # all tiles, of which the last one may be smaller
         if isinstance(self.store, Scratch):
-            most = min(most, self.store.most_rows(self.weight))
+            most = min(most, tiles.REQUEST_BYTES // max(self.weight[:1].nbytes, 1))
         step = tile * max(1, most // tile)
         ranges = [(start, min(start + step, size)) for start in range(0, size, step)]
         tensors = [self.weight, *self.state.values()] if updates else [self.weight]

@@ -31,11 +31,10 @@ from widenet.kernels.passes import (
 from widenet.model import losses
 from widenet.model.activations import activate
 from widenet.model.layers.output import Tile, WideOutput
-from widenet.model.limits import shortening
 from widenet.model.operands import filled_columns
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.targets import Choice, Entries, Targets
-from widenet.model.weight import Part, WideWeight
+from widenet.model.weight import Part, WideWeight, shortening
 from widenet.parallel.exchange import Exchange
 from widenet.plan.tiles import GRADIENT_NUMBERS, are_kept, as_slice, tile_units
 

@@ -16,9 +16,9 @@ from widenet.data.stream import Stream
 from widenet.errors import OptionError
 from widenet.kernels.native import choose_bits, multiplies_bfloat16
 from widenet.model.build import build
-from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, is_compiled
+from widenet.model.product import own_examples
 from widenet.model.storage import HostMemory, Scratch, Store
 from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.parallel.group import (

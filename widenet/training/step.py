@@ -15,12 +15,11 @@ from widenet.devices import sent
 from widenet.errors import NumericsError
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.kernels.cuda_products import cuda_products
-from widenet.model.limits import shortening
 from widenet.model.network import Activity, Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.model.targets import Choice
-from widenet.model.weight import WHOLE, WideWeight
+from widenet.model.weight import WHOLE, WideWeight, shortening
 from widenet.model.wide_loss import NativeStep, OutputStep, gradients_of_rows, output_step, sampled
 from widenet.parallel.group import check_agreement, num_processes
 from widenet.plan.tiles import LIMITED_ROWS, blocks

@@ -5,9 +5,11 @@ from math import prod
 import torch
 from torch import Tensor
 
+from widenet.kernels.fixed_point import sum_by
 from widenet.model.activations import activate, at_rest, kept, masked
 from widenet.model.flow import Flow
-from widenet.model.limits import shortened
+from widenet.model.positions import Positions
+from widenet.model.weight import shortening
 from widenet.plan.weights import FOLLOWING, TRAINED
 from widenet.spec.layers import ConvolutionLayer, HiddenLayer
 from widenet.spec.parts import Sparseness
@@ -66,3 +68,30 @@ def _normalized(layer: HiddenLayer | ConvolutionLayer, flow: Flow, sums_EH: Tens
     if len(sums_EH) * prod(positions) > 1:  # otherwise there is no variance
         flow.statistics[layer.name] = batch
     return values_ECP.view_as(sums_EH)
+
+
+def shortened(z_EH: Tensor, limit: float | None, positions: Positions | None = None) -> Tensor:
+    """Return the same sums; the backward pass shortens the gradient of each example's own loss to a limit.
+
+    The gradient of the batch's loss is 1 / E of the examples' own gradients. E can be 0, for instance if no
+    sequence has a next feature.
+
+    Args:
+        z_EH: Sums of a layer; [N, H] along a sequence.
+        limit: The limit; None: no limit.
+        positions: Positions of the sums along a sequence; those of one example count together.
+    """
+    if limit is None or not z_EH.requires_grad or not len(z_EH):
+        return z_EH
+    num_examples = len(z_EH) if positions is None else len(positions.ends_E)
+    examples_N = None if positions is None else positions.examples_N
+
+    def shorten(gradient_NH: Tensor) -> Tensor:
+        square_N = gradient_NH.double().square().sum(dim=1)
+        if examples_N is not None:
+            square_N = sum_by(square_N, examples_N, num_examples)[examples_N]
+        return gradient_NH * shortening(square_N.sqrt(), limit / num_examples).float()[:, None]
+
+    same_EH = z_EH.view_as(z_EH)
+    same_EH.register_hook(shorten)  # type: ignore[no-untyped-call]
+    return same_EH
