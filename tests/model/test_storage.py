@@ -13,7 +13,7 @@ import torch
 from tests.mistakes import mistake
 from tests.trainings import SETTINGS, books
 from widenet.errors import CapacityError, OptionError
-from widenet.model.storage import Scratch, blocks, file_of, put_rows, sweep_over
+from widenet.model.storage import Scratch, blocks, file_of, put_rows, sweep_over, zeros
 from widenet.model.weight import Part
 from widenet.plan import memory, tiles
 from widenet.runs import train
@@ -72,7 +72,7 @@ def test_a_tensor_is_zeros_at_first_and_the_folder_shows_no_file(file, tmp_path)
     assert [*tmp_path.iterdir()] == []
     assert file_of(tensor[5:7]) is file
     assert file_of(torch.zeros(3)) is None
-    assert file.zeros((0, 4)).shape == (0, 4)
+    assert zeros((0, 4), file.device, file).shape == (0, 4)
 
 
 def test_a_tensor_may_be_larger_than_all_memory(file, monkeypatch):

@@ -77,10 +77,7 @@ class Scratch:
         Raises:
             CapacityError: The disk has no room for it.
         """
-        num_bytes = 4 * math.prod(shape)
-        if not num_bytes:
-            return torch.zeros(*shape)
-        size = -(-num_bytes // tiles.PAGE_BYTES) * tiles.PAGE_BYTES
+        size = -(-4 * math.prod(shape) // tiles.PAGE_BYTES) * tiles.PAGE_BYTES
         with self._lock:
             offset, self._num_bytes = self._num_bytes, self._num_bytes + size
         try:
@@ -158,22 +155,16 @@ class Scratch:
         if file_of(tensor) is None:
             return tensor.index_select(0, rows_U)
         copies = torch.empty(len(rows_U), *tensor.shape[1:], dtype=tensor.dtype)
-        self._move_rows(False, tensor, rows_U, copies)
+        self.move_rows(False, tensor, rows_U, copies)
         return copies
 
     def put(self, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
-        """Write some rows of a tensor in the file or in memory, int64 [U], none twice.
+        """See `put_rows`."""
+        put_rows(tensor, rows_U, copies)
 
-        Raises:
-            CapacityError: The disk fails.
-        """
-        if file_of(tensor) is None:
-            tensor.index_copy_(0, rows_U, copies)
-        else:
-            self._is_dirty = True
-            self._move_rows(True, tensor, rows_U, copies.contiguous())
-
-    def _move_rows(self, writes: bool, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
+    def move_rows(self, writes: bool, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
+        """Read some rows of a tensor in the file into contiguous copies, or write them."""
+        self._is_dirty = self._is_dirty or writes
         region, row = _region_of(tensor), tensor[:1].nbytes
         begin, rows = region.offset + tensor.data_ptr() - region.address, rows_U.numpy()
         edges = sorted({0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)})
@@ -289,8 +280,6 @@ class HostMemory:
             CapacityError: The system does not pin so much memory.
         """
         num_bytes = 4 * math.prod(shape)
-        if not num_bytes:
-            return torch.zeros(*shape)
         memory = _Memory(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         tensor = torch.frombuffer(memory, dtype=torch.float32)
         runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
@@ -387,16 +376,20 @@ def blocks(tensor: Tensor, rows: int, writes: bool = False, store: Store | None 
 
 
 def put_rows(tensor: Tensor, rows_U: Tensor, values: Tensor) -> None:
-    """Write some rows of a tensor in memory or in a file, int64 [U], none twice."""
+    """Write some rows of a tensor in memory or in a file, int64 [U], none twice.
+
+    Raises:
+        CapacityError: The disk fails.
+    """
     file = file_of(tensor)
     if file is None:
         tensor.index_copy_(0, rows_U, values)
     else:
-        file.put(tensor, rows_U, values)
+        file.move_rows(True, tensor, rows_U, values.contiguous())
 
 
 def zeros(
     shape: Sequence[int], device: torch.device, store: Store | None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """Return zeros where a weight lies; in a store they are float32."""
-    return roomy(shape, dtype, device) if store is None else store.zeros(shape)
+    return roomy(shape, dtype, device) if store is None or 0 in shape else store.zeros(shape)

@@ -169,7 +169,7 @@ class Sampler:
         num_points: Number of points.
         shards: Shards of the layer.
         length: Length of the line.
-        starts: Start of the first interval of each shard of this process.
+        spans: Start and end of the intervals of each shard of this process.
         ends: Ends of the intervals of each shard of this process, float64 [R]; None if all have length 1.
     """
 
@@ -177,7 +177,7 @@ class Sampler:
     num_points: int
     shards: Shards
     length: float
-    starts: dict[int, float]
+    spans: dict[int, tuple[float, float]]
     ends: dict[int, Tensor] | None
 
     @classmethod
@@ -199,33 +199,25 @@ class Sampler:
             counts: Training interactions of the field's features, int64, at least of these shards; None if
                 not needed.
         """
-        purpose = f"sample/{name}"
-        edges = np.cumsum([0, *(shards.size(shard) for shard in range(shards.count))])
-        if not isinstance(spec, PopularitySample):
-            return cls(
-                purpose,
-                spec.units,
-                shards,
-                float(shards.width),
-                {shard: float(edges[shard]) for shard in own},
-                None,
-            )
-        assert counts is not None
-        counts_L = np.ones(shards.width)
-        counts_L[: len(counts)] += counts[: shards.width]
-        by_shard = [counts_L[as_slice(shards.units(shard))] for shard in range(shards.count)]
-        ends_L = np.concatenate(by_shard)
-        ends_L = power(torch.from_numpy(ends_L), spec.power).numpy()
-        np.cumsum(ends_L, out=ends_L)
-        ends = {shard: torch.from_numpy(ends_L[edges[shard] : edges[shard + 1]].copy()) for shard in own}
-        starts = {shard: float(ends_L[edges[shard] - 1]) if edges[shard] else 0.0 for shard in own}
-        return cls(purpose, spec.units, shards, float(ends_L[-1]), starts, ends)
+        edges, ends = np.cumsum([0, *(shards.size(shard) for shard in range(shards.count))]), None
+        line = [float(edge) for edge in edges]
+        if isinstance(spec, PopularitySample):
+            assert counts is not None
+            counts_L = np.ones(shards.width)
+            counts_L[: len(counts)] += counts[: shards.width]
+            by_shard = [counts_L[as_slice(shards.units(shard))] for shard in range(shards.count)]
+            ends_L = power(torch.from_numpy(np.concatenate(by_shard)), spec.power).numpy()
+            np.cumsum(ends_L, out=ends_L)
+            ends = {shard: torch.from_numpy(ends_L[slice(*edges[shard : shard + 2])].copy()) for shard in own}
+            line = [float(ends_L[edge - 1]) if edge else 0.0 for edge in edges]
+        spans = {shard: (line[shard], line[shard + 1]) for shard in own}
+        return cls(f"sample/{name}", spec.units, shards, line[-1], spans, ends)
 
     def choice(self, targets: SparseBatch, random: StepRandom) -> Choice:
         """Return the units of a step whose batch has these targets."""
         points_N, parts = self.points(random), split(targets, self.shards.count)
         units, stands = {}, {}
-        for shard in self.starts:
+        for shard in self.spans:
             (drawn_N, stands_N), part = self.drawn(shard, points_N), parts[shard]
             targets_Z = part.indices.long()
             units_U = torch.unique(torch.cat([drawn_N, targets_Z]))
@@ -248,18 +240,12 @@ class Sampler:
         A unit represents its number of draws over their expected number. So the expected sum over the drawn
         units, weighted by this number, is the sum over all units.
         """
-        start, num = self.starts[shard], self.shards.size(shard)
-        stop = (float(self.ends[shard][-1]) if num else start) if self.ends is not None else start + num
+        start, stop = self.spans[shard]
         low, high = torch.searchsorted(points_N, torch.tensor([start, stop], dtype=torch.float64)).tolist()
-        if self.ends is None:
-            units_U, counts_U = torch.unique_consecutive(
-                (points_N[low:high] - start).long(), return_counts=True
-            )
-            lengths_U = torch.ones_like(counts_U, dtype=torch.float64)
-        else:
-            ends_R = self.ends[shard]
-            places_N = torch.searchsorted(ends_R, points_N[low:high], right=True)
-            units_U, counts_U = torch.unique_consecutive(places_N, return_counts=True)
-            starts_U = torch.where(units_U > 0, ends_R[(units_U - 1).clamp(min=0)], start)
-            lengths_U = ends_R[units_U] - starts_U
+        own_N, ends_R = points_N[low:high], None if self.ends is None else self.ends[shard]
+        places_N = (own_N - start).long() if ends_R is None else torch.searchsorted(ends_R, own_N, right=True)
+        units_U, counts_U = torch.unique_consecutive(places_N, return_counts=True)
+        lengths_U = torch.ones_like(counts_U, dtype=torch.float64)
+        if ends_R is not None:
+            lengths_U = ends_R[units_U] - torch.where(units_U > 0, ends_R[(units_U - 1).clamp(min=0)], start)
         return units_U, (counts_U * self.length / (self.num_points * lengths_U)).float()
