@@ -263,6 +263,7 @@ def _finish(work: Sequence[Future[None]]) -> None:
         each.result()
 
 
+@dataclass(eq=False)
 class HostMemory:
     """Pinned memory for weights, whose rows are copied to a CUDA device and back.
 
@@ -270,8 +271,7 @@ class HostMemory:
         device: The device.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    device: torch.device
 
     def zeros(self, shape: Sequence[int]) -> Tensor:
         """Return float32 zeros of exactly their size; torch's own pinned memory rounds up to a power of two.

@@ -11,6 +11,7 @@ have no closed form, is differentiated over all units at once, so such outputs s
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -97,7 +98,7 @@ def divided(kind: str, logits: Tensor, total_E1: Tensor) -> Tensor:
     return torch.where(total_E1 == 0, 0.0, parts / total_E1)
 
 
-Slopes = Callable[["OutputStep", Tile], tuple[Tensor, Tensor]]
+Slopes = Callable[[Tile], tuple[Tensor, Tensor]]
 """Returns the loss of a tile of a step, float64 [], and its slopes [E, T].
 
 What belongs to no single tile is in the loss of a shard's first one.
@@ -241,7 +242,7 @@ class OutputStep:
     def _delta(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
         """Return a tile's loss, its slopes as an operand of products, and the gradient to its biases."""
         assert self.slopes is not None
-        loss, slope_ET = self.slopes(self, tile)
+        loss, slope_ET = self.slopes(tile)
         return loss, self.output.operand(slope_ET), slope_ET.sum(dim=0)
 
     def _sweep(self, shard: int, update: Update | None) -> tuple[Tensor, Tensor]:
@@ -278,7 +279,7 @@ def slopes_of(step: OutputStep) -> Slopes:
     elif step.output.spec.is_row_wise:
         slopes = _of_all_units(step)
     else:
-        slopes = _of_single_units
+        slopes = partial(_of_single_units, step)
     limit = step.output.spec.delta_norm
     return slopes if limit is None else _shortened(step, slopes, limit)
 
@@ -300,7 +301,7 @@ def _of_all_units(step: OutputStep) -> Slopes:
     logits_EL = torch.stack(of_shards, dim=2).flatten(1)[:, : shards.width].contiguous()
     loss, slope_EL = _differentiated(step, logits_EL, step.targets.of_all_units(shards))
 
-    def slopes(_: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
+    def slopes(tile: Tile) -> tuple[Tensor, Tensor]:
         units = as_slice(shards.units(tile.shard)[tile.start : tile.stop])
         is_first = tile.shard == tile.start == 0
         return loss if is_first else torch.zeros_like(loss), slope_EL[:, units].contiguous()
@@ -359,7 +360,7 @@ def _of_closed_softmax(step: OutputStep) -> Slopes:
     values, pulls, coupling_E = step.pulls(total_E, [logits_Z for _, logits_Z in found])
     of_targets = dict(zip(output.weight.parts, zip(values, pulls, strict=True), strict=True))
 
-    def slopes(step: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
+    def slopes(tile: Tile) -> tuple[Tensor, Tensor]:
         entries, (value, pull_Z) = step.entries(tile), of_targets[tile.shard]
         kept = shares.pop((tile.shard, tile.start), None)
         share_ET, peak_E = kept or _shares(step.logits(tile))
@@ -387,7 +388,7 @@ def _shortened(step: OutputStep, slopes: Slopes, limit: float) -> Slopes:
     def squares(shard: int) -> Tensor:
         total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
         for tile in step.tiles(shard):
-            found = slopes(step, tile)
+            found = slopes(tile)
             total_E += found[1].double().square().sum(dim=1)
             if step.keeps:
                 kept[shard, tile.start] = found
@@ -397,9 +398,9 @@ def _shortened(step: OutputStep, slopes: Slopes, limit: float) -> Slopes:
     length_E = exact_sum(exchange.gather(exchange.each(squares), step.output.where)).sqrt()
     factor_E = shortening(length_E, limit / max(step.num_examples, 1)).float()
 
-    def shortened(step: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
+    def shortened(tile: Tile) -> tuple[Tensor, Tensor]:
         own = kept.pop((tile.shard, tile.start), None)
-        loss, slope_ET = own or slopes(step, tile)
+        loss, slope_ET = own or slopes(tile)
         return loss, slope_ET * factor_E[:, None]
 
     return shortened
@@ -523,21 +524,21 @@ class NativeStep(OutputStep):
         weight, exchange = self.output.weight, self.output.exchange
         given = [] if gradients is None else [gradients]
         updates = any(own.weight_step is not None for own in (gradients or {}).values())
-        is_whole = weight.store is None
-        if is_whole:
-            shards = [*self._shards.values()]
-            make(self._batch, shards, exchange.num_threads, *([*own.values()] for own in given))
 
         def of_shard(shard: int) -> None:
             for start, stop in self.spans(shard, updates=updates):
-                if not is_whole:
-                    within = self._shards[shard].within(start, stop)
-                    make(self._batch, [within], 1, *([own[shard]] for own in given))
+                within = self._shards[shard].within(start, stop)
+                make(self._batch, [within], 1, *([own[shard]] for own in given))
                 if updates:
                     weight.shorten(shard, start, stop)
 
-        if not is_whole or (updates and weight.norm_limit is not None):
+        if weight.store is not None:
             exchange.each(of_shard)
+            return
+        shards = [*self._shards.values()]
+        make(self._batch, shards, exchange.num_threads, *([*own.values()] for own in given))
+        if updates and weight.norm_limit is not None:
+            exchange.each(lambda shard: weight.shorten(shard, 0, self.sizes[shard]))
 
 
 def output_step(
