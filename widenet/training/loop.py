@@ -389,7 +389,8 @@ def copied(network: Network, copies: dict[str, dict[str, Tensor]]) -> Iterable[t
         own = copies.setdefault(name, {})
         for key, tensor in tensors.items():
             if key not in own:
-                own[key] = torch.empty_like(tensor.detach(), device="cpu", pin_memory=tensor.is_cuda)
+                memory = torch.empty_like(tensor.detach(), device="cpu")
+                own[key] = memory.pin_memory() if tensor.is_cuda else memory
             own[key].copy_(tensor.detach(), non_blocking=True)
 
     def copy_shard(shard: int) -> None:
