@@ -301,16 +301,22 @@ class Network:
         shards, num_columns = weight.shards, len(range(self.layout.weights[name].row_length)[columns])
         most = max(1, _BLOCK_NUMBERS // max(num_columns * shards.count, 1))
 
+        memory = torch.empty(min(most * shards.count, shards.width), num_columns, device=self.device)
+
         def own(start: int, shard: int) -> Tensor:
             num = min(start + most, shards.size(shard)) - start
             rows_RH = weight.parts[shard].rows(start, start + num).weight
             rows_RH = (rows_RH[:, None] if weight.is_bias else rows_RH)[:, columns].to(self.device)
-            return pad(rows_RH, (0, 0, 0, min(most, shards.size(0) - start) - num))
+            missing = min(most, shards.size(0) - start) - num
+            return pad(rows_RH, (0, 0, 0, missing)) if missing else rows_RH
 
         for start in range(0, shards.size(0), most):
+            block = memory[: shards.width - start * shards.count]
             found = self.exchange.gather([own(start, shard) for shard in self.exchange.shards], where)
-            first = start * shards.count
-            yield first, torch.stack(found, dim=1).flatten(0, 1)[: shards.width - first]
+            for shard, rows_RH in enumerate(found):
+                into = block[shard :: shards.count]
+                into.copy_(rows_RH[: len(into)])
+            yield start * shards.count, block
 
     def _compute(self, layers: Sequence[Trunk], activity: Activity) -> None:
         """Compute some hidden layers, each after those that feed it."""
