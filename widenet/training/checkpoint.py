@@ -235,11 +235,12 @@ def _chosen(tensors: dict[str, Tensor], with_state: bool) -> dict[str, Tensor]:
 
 def replicas_of(network: Network) -> dict[str, Tensor]:
     """Return the tensors of which every process holds a copy, by their names in a checkpoint."""
-    tensors = {}
-    for name, trunk in network.trunk.items():
-        tensors.update({in_trunk(name, key): tensor for key, tensor in trunk.tensors().items()})
-    tensors.update({f"damping.{name}": tensor for name, tensor in network.damping.items()})
-    return tensors
+    trunk = {
+        in_trunk(name, key): tensor
+        for name, weight in network.trunk.items()
+        for key, tensor in weight.tensors().items()
+    }
+    return trunk | {f"damping.{name}": tensor for name, tensor in network.damping.items()}
 
 
 def digest_of(tensor: Tensor) -> str:
