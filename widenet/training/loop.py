@@ -389,8 +389,9 @@ def copied(network: Network, copies: dict[str, dict[str, Tensor]]) -> Iterable[t
         own = copies.setdefault(name, {})
         for key, tensor in tensors.items():
             if key not in own:
-                memory = torch.empty_like(tensor.detach(), device="cpu")
-                own[key] = memory.pin_memory() if tensor.is_cuda else memory
+                # With the tensor's own strides, so that copying it is one pass in order.
+                memory = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+                own[key] = memory.pin_memory() if tensor.device.type == "cuda" else memory
             own[key].copy_(tensor.detach(), non_blocking=True)
 
     def copy_shard(shard: int) -> None:
