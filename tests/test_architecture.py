@@ -40,7 +40,12 @@ CONFINED = {
     "optuna": ("widenet/tuning/",),
     **dict.fromkeys(("azure", "pyarrow.fs"), ("widenet/stores/",)),
     "pyspark": ("widenet/spark/",),
-    "pydantic": ("widenet/spec/", "widenet/data/manifest.py", "widenet/training/run_directory.py"),
+    "pydantic": (
+        "widenet/spec/",
+        "widenet/data/manifest.py",
+        "widenet/training/run_directory.py",
+        "widenet/tuning/space.py",
+    ),
     "typer": ("widenet/cli/", "widenet/demo", "widenet/dsstne/commands/"),
     "rich": ("widenet/cli/", "widenet/runs/progress.py"),
     **dict.fromkeys(("prometheus_client", "uvicorn"), ("widenet/serve/",)),

@@ -17,8 +17,8 @@ from widenet.spec.losses import Loss
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OfMoments
 from widenet.spec.parts import LayerBase, SummingLayer, TrunkLayer
-from widenet.spec.space import SpaceSpec
 from widenet.spec.training import TrainingSpec
+from widenet.tuning.space import SpaceSpec
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -92,7 +92,7 @@ def test_every_command_argument_and_option_has_help(name, command):
 def test_every_spec_and_field_is_described_and_has_a_section(spec):
     assert spec.__doc__
     assert [name for name, field in spec.model_fields.items() if not field.description] == []
-    page = "tuning.md" if spec.__module__ == "widenet.spec.space" else "network-documents.md"
+    page = "tuning.md" if spec.__module__ == "widenet.tuning.space" else "network-documents.md"
     assert " ".join(spec.__doc__.split()) in PAGES[page]
 
 

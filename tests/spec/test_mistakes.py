@@ -8,8 +8,8 @@ from tests.mistakes import mistake
 from tests.sequences import EMBEDDED, TIED, attention
 from widenet.errors import DocumentError
 from widenet.spec.network import NetworkSpec
-from widenet.spec.space import SpaceSpec
 from widenet.spec.training import TrainingSpec
+from widenet.tuning.space import SpaceSpec
 
 IN = {"name": "in", "kind": "input", "field": "items"}
 H = {"name": "h", "units": 4}

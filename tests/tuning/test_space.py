@@ -5,9 +5,8 @@ import pytest
 from tests.mistakes import mistake
 from tests.tuning.studies import RATE, SPACE, UNITS, people, with_layer, with_training
 from widenet.errors import DocumentError, FitError, OptionError
-from widenet.spec.space import SpaceSpec
 from widenet.spec.training import Evaluation
-from widenet.tuning.space import check_space, random_choices, with_metric
+from widenet.tuning.space import SpaceSpec, check_space, random_choices, with_metric
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from itertools import islice
 import pytest
 
 from tests.tuning.studies import RATE, SPACE, UNITS
-from widenet.spec.space import SpaceSpec
 from widenet.tuning.rungs import Rungs, Trial
+from widenet.tuning.space import SpaceSpec
 from widenet.tuning.suggest import importance, suggestions
 
 RUNGS = Rungs((1, 3, 9), 3)

@@ -14,9 +14,9 @@ from typing import Any
 
 from widenet.errors import CheckpointError, damage_of
 from widenet.late_imports import optional
-from widenet.spec.space import SpaceSpec
 from widenet.training.run_path import writing
 from widenet.tuning.rungs import Rungs, Trial
+from widenet.tuning.space import SpaceSpec
 from widenet.tuning.suggest import distributions, quiet
 
 FILE_NAME = "optuna.journal"

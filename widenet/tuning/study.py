@@ -13,12 +13,11 @@ from typing import IO, Any
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError, damage_of
 from widenet.plan.layout import Layout
-from widenet.spec.space import SpaceSpec, from_values
 from widenet.stores.durable import force_all_to_disk, force_to_disk
 from widenet.training.run_path import STUDY, TRIALS, hidden, is_study, writing
 from widenet.tuning import journal
 from widenet.tuning.rungs import Rungs, Trial
-from widenet.tuning.space import layout_of
+from widenet.tuning.space import SpaceSpec, from_values, layout_of
 from widenet.tuning.suggest import suggestions
 
 _MOST_STARTS = 3

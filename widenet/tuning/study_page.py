@@ -8,10 +8,10 @@ from widenet.pictures.curves import bars, curves
 from widenet.pictures.html import Html, joined, table, tag
 from widenet.report.sections import note, section
 from widenet.report.write import whole
-from widenet.spec.space import from_values
 from widenet.stores.durable import appearing
 from widenet.tuning.results import StudyResult, results_of
 from widenet.tuning.rungs import Trial
+from widenet.tuning.space import from_values
 from widenet.tuning.study import Study
 from widenet.tuning.suggest import importance
 

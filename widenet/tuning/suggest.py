@@ -8,9 +8,8 @@ from warnings import catch_warnings, filterwarnings
 
 from widenet.late_imports import optional
 from widenet.randomness import stream
-from widenet.spec.space import Choice, From, SpaceSpec
 from widenet.tuning.rungs import Rungs, Trial
-from widenet.tuning.space import made, random_choices, rounded
+from widenet.tuning.space import Choice, From, SpaceSpec, made, random_choices, rounded
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

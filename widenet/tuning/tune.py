@@ -11,12 +11,11 @@ from widenet.late_imports import optional
 from widenet.parallel.group import device_for, num_processes
 from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, document, path_of
-from widenet.spec.space import SpaceSpec
 from widenet.training.run_path import DATA
 from widenet.tuning.reports import Silence, StudyReport
 from widenet.tuning.results import StudyResult, results_of
 from widenet.tuning.rungs import Rungs
-from widenet.tuning.space import check_space, field_to_cut, with_metric
+from widenet.tuning.space import SpaceSpec, check_space, field_to_cut, with_metric
 from widenet.tuning.study import Facts, Study
 from widenet.tuning.tune_arguments import TuneArguments
 from widenet.tuning.worker import work

@@ -14,8 +14,8 @@ from widenet.runs.run_arguments import Device
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
-    from widenet.spec.space import SpaceSpec
     from widenet.tuning.reports import StudyReport
+    from widenet.tuning.space import SpaceSpec
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import json
 
-from widenet.spec.space import Between, SpaceSpec, from_values
+from widenet.tuning.space import Between, SpaceSpec, from_values
 
 LAYERS = [
     {"name": "history", "kind": "input", "field": "items"},
