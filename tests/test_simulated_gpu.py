@@ -201,7 +201,8 @@ def test_a_snapshot_comes_to_the_host_in_pinned_memory_and_is_resumed_to_the_sam
         assert all(
             copy.pinned and not isinstance(copy, OnDevice)
             for file in copies.values()
-            for copy in file.values()
+            for name, copy in file.items()
+            if not name.startswith("damping.")  # factors of features never leave the host
         )
         assert (
             trained(documents, data, tmp_path / "cuda", "cuda", epochs=3, resume=True).fingerprint()
