@@ -139,11 +139,15 @@ class Network:
     def _touched(self, prepared: Prepared, parts: Mapping[str, Sequence[SparseBatch]]) -> TouchedRows:
         """Return the rows that a batch touches, by weight of sparse inputs and shard of this process.
 
-        For an output on a sparse input these are columns, the same in each shard.
+        On CUDA the shards of most weights are updated together, as `WHOLE`; but outputs, and a limit of the
+        gradient's length, take shard by shard. For an output on a sparse input these are columns, the same in
+        each shard.
         """
         touched: TouchedRows = {}
+        is_apart = self.device.type == "cpu" or self.layout.training.gradient_norm_limit is not None
+        of_outputs = {self.layout.links[output, ""].weight for output in self.outputs}
         for weight, keys in self.uses.items():
-            if weight in self._together:
+            if not is_apart and weight not in of_outputs:
                 whole, held = [prepared.sparse[source] for _, source in keys], len(self.exchange.shards)
                 touched[weight] = {WHOLE: Touched.of_shards(whole, held)}
                 continue
@@ -155,16 +159,6 @@ class Network:
         for name, features in prepared.features.items():
             touched[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
         return touched
-
-    @cached_property
-    def _together(self) -> set[str]:
-        """The weights of sparse inputs whose shards are updated together, as `WHOLE`.
-
-        Outputs, and a limit of the gradient's length, take shard by shard.
-        """
-        if self.device.type == "cpu" or self.layout.training.gradient_norm_limit is not None:
-            return set()
-        return {*self.uses} - {self.layout.links[output, ""].weight for output in self.outputs}
 
     @cached_property
     def filled_rows(self) -> int:
