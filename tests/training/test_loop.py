@@ -11,10 +11,10 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.errors import DataError, NumericsError
 from widenet.runs import Model, Silence, train
+from widenet.runs.run_log import diverged
 from widenet.training import loop
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RECORDED, RunDirectory
-from widenet.training.run_log import diverged
 
 ROWS = [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7], [0, 2, 3], [4, 6, 7], [0, 1, 3]]
 NETWORK = {

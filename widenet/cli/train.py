@@ -46,10 +46,10 @@ def train(
         layout, dataset = context.with_resource(prepared(arguments, _say_nothing if quiet else say))
         _check_path(arguments)
         from widenet.parallel.group import is_leader
+        from widenet.runs.run_log import diverged
         from widenet.runs.training import run_training
         from widenet.tracking.follow import add_report
         from widenet.training.begin import dataset_of_run
-        from widenet.training.run_log import diverged
         from widenet.training.run_path import identity
 
         run_in_processes(context, processes, arguments.device)

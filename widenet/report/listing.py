@@ -12,8 +12,8 @@ from widenet.data.manifest import FILE_NAME as DATASET
 from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.report.differences import differing
 from widenet.report.subject import Subject
+from widenet.runs.run_log import diverged
 from widenet.training.run_directory import RunDirectory, fitted_network
-from widenet.training.run_log import diverged
 from widenet.training.run_path import TRIALS, is_locked, is_study, objects
 
 State = Literal["training", "finished", "interrupted", "unsaved"]

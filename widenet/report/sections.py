@@ -10,11 +10,12 @@ from widenet.plan.layout import Weight
 from widenet.plan.numbers import amount, duration
 from widenet.report.recommendations import K, Sample, Shown
 from widenet.report.subject import Subject
+from widenet.runs.run_log import grid, log_curves, metric_names, points
 from widenet.spec.document import Document
 from widenet.spec.network import drawn
 from widenet.training.run_directory import fitted_network
-from widenet.training.run_log import NORMS, grid, log_curves, metric_names, numbers_of, points
 from widenet.training.run_path import FITTED
+from widenet.training.state import NORMS, numbers_of
 
 _NONE = Html()
 _MOST_LINES = 24

@@ -13,9 +13,9 @@ from widenet.plan.numbers import duration
 from widenet.report.differences import as_text, differing
 from widenet.report.sections import note, section
 from widenet.report.subject import Subject
+from widenet.runs.run_log import grid, metric_names, points
 from widenet.spec.metric_names import LARGER_IS_BETTER
 from widenet.training.run_directory import fitted_network
-from widenet.training.run_log import grid, metric_names, points
 
 _ABSENT = "\u2013"
 _LEVEL = 0.95

@@ -12,9 +12,9 @@ from widenet.data.manifest import Manifest
 from widenet.data.words import Words, words_of
 from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.recommendations import Sample
+from widenet.runs.run_log import best_line, diverged, kept_line
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory, WeightsFacts
-from widenet.training.run_log import best_line, diverged, kept_line
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ from widenet.runs.run_arguments import (
     PredictArguments,
     RecommendArguments,
 )
+from widenet.runs.run_log import log_curves
 from widenet.sparse import SparseBatch
 from widenet.spec.network import drawn
 from widenet.spec.training import TrainingSpec
@@ -60,7 +61,6 @@ from widenet.training.run_directory import (
     WeightsFacts,
     with_network_of,
 )
-from widenet.training.run_log import log_curves
 from widenet.training.run_path import WHOLE, writing
 from widenet.training.schedules import rates
 from widenet.training.step import settle

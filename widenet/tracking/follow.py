@@ -15,9 +15,8 @@ from widenet.errors import OptionError
 from widenet.tracking.mlflow_run import MlflowRun, check_installed, check_store, load, parameters_of
 from widenet.tracking.tracker_uri import TrackingUri
 from widenet.training.run_directory import RunDirectory, WeightsFacts
-from widenet.training.run_log import numbers_of
 from widenet.training.run_path import FITTED, TRACKING, values, write_whole
-from widenet.training.state import LoopState, Report
+from widenet.training.state import LoopState, Report, numbers_of
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from widenet.errors import unwritten
-from widenet.training.run_log import numbers_of
+from widenet.training.state import numbers_of
 
 
 class Board:

@@ -10,10 +10,10 @@ from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError, CheckpointError, DocumentError, FitError, NumericsError
 from widenet.plan.layout import Layout
 from widenet.runs.run_arguments import TrainArguments
+from widenet.runs.run_log import kept_line
 from widenet.runs.training import run_training
 from widenet.training.loop import interruption
 from widenet.training.run_directory import RunDirectory, TrainingFacts
-from widenet.training.run_log import kept_line
 from widenet.training.state import Report
 from widenet.tuning.reports import StudyReport
 from widenet.tuning.rungs import Trial

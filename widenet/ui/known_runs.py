@@ -13,8 +13,8 @@ from widenet.errors import OptionError, WidenetError
 from widenet.report.differences import differing
 from widenet.report.listing import ListedRun, documents_of, found, listed
 from widenet.report.subject import Subject
+from widenet.runs.run_log import metric_names
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_log import metric_names
 from widenet.training.run_path import is_locked
 
 _FILES = (

@@ -7,9 +7,8 @@ from typing import Any
 from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, tag
 from widenet.spec.training import TrainingSpec
+from widenet.training.state import NORMS
 
-NORMS = "norms"
-"""The entry of a line with the norms of weights, and of gradients and activations of the last step."""
 SECONDS = ("seconds", "reading_seconds", "evaluation_seconds", "checkpoint_seconds")
 BESIDE_METRICS = (
     "epoch",
@@ -48,14 +47,6 @@ def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) ->
 def metric_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics of all lines, in the order of their first occurrence."""
     return [name for name in dict.fromkeys(chain.from_iterable(records)) if name not in BESIDE_METRICS]
-
-
-def numbers_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a line; each norm that is finite has its own, such as "norms/weights/taste"."""
-    norms = record.get(NORMS)
-    numbers = {name: value for name, value in record.items() if name != NORMS}
-    finite = norms.items() if isinstance(norms, dict) else ()
-    return numbers | {f"{NORMS}/{name}": norm for name, norm in finite if isinstance(norm, int | float)}
 
 
 def points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:

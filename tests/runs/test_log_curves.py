@@ -1,7 +1,7 @@
 """Curves of a log: the loss, then a figure a metric with a line a k."""
 
 from tests.pages import Page
-from widenet.training.run_log import log_curves, metric_names, points
+from widenet.runs.run_log import log_curves, metric_names, points
 
 RECORDS = [
     {"epoch": 1, "loss": 3.0, "seconds": 1.0, "learning_rate": 0.1},
