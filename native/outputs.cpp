@@ -86,7 +86,8 @@ struct Block {
   int64_t low, high;
 };
 
-// What a thread needs for a batch, whose vectors are given in panels of examples: [panels, inner, kPanel], and as pairs. With `halves`, products take pairs of bfloat16, and shares and slopes are such pairs.
+// What a thread needs for a batch, whose vectors are given in panels of examples: [panels, inner, kPanel], and as pairs.
+// With `halves`, products take pairs of bfloat16, and shares and slopes are such pairs.
 template <bool fuses, bool halves>
 class Worker {
  public:
@@ -103,6 +104,7 @@ class Worker {
         ends_(panels(batch.examples) + 2) {
     if (batch.pairs == 2) shape_tiles();
   }
+  ~Worker() { if (batch_.pairs == 2) release_tiles(); }
 
   // The shares of a softmax, their sums, and the sums of the units' vectors times them.
   void add_shares(const Shard& shard) {
@@ -381,12 +383,10 @@ class Worker {
   // What turns the shares of a softmax, divided by the exponential of a peak, into slopes but for the pulls.
   float factor_of(float peak, int64_t e) const { return batch_.other[e] * exponential(peak - batch_.one[e]); }
 
-  // The gradient to the batch's vectors with whole panels in a row.
-
+  // Copy the gradient to the batch's vectors, to rows of whole panels.
   void read_hidden(const Shard& shard) {
-    for (int64_t e = 0; e < batch_.examples; e++) {
+    for (int64_t e = 0; e < batch_.examples; e++)
       std::copy_n(shard.hidden + e * inner_, inner_, hidden_.get() + e * wide_);
-    }
   }
 
   void write_hidden(const Shard& shard) const {

@@ -1,5 +1,5 @@
 // Products of matrices whose sums have one order, whatever the shapes: every number is one sum over the inner index from 0
-// on, in one lane of a vector. So no number depends on the rows and columns beside it, or on the width of vectors.
+// on, in one lane; of pairs, as the processor adds two or 32 products at once. So no number depends on those beside it.
 #pragma once
 #include "lanes.h"
 
@@ -93,7 +93,6 @@ inline void pair_rows(const float* panel, int64_t rows, uint32_t* to) {
 
 #if defined(__AVX512F__)
 constexpr bool kMultipliesPairs = true;  // if the processor has AVX512_BF16 or AMX
-
 // [rows, kPanel] with rows and columns exchanged, whose rows are then `stride` apart; rows: a multiple of 4.
 inline void turn(const uint32_t* words, int64_t rows, uint32_t* to, int64_t stride) {
   for (int64_t r = 0; r < rows; r += 4)
@@ -159,6 +158,7 @@ __attribute__((target("amx-tile"))) inline void shape_tiles() {
   } shape;
   _tile_loadconfig(&shape);
 }
+__attribute__((target("amx-tile"))) inline void release_tiles() { _tile_release(); }
 
 // `rows` rows of a product of pairs. With tiles, left and `to` have room for whole panels of rows, and `pairs` may be a
 // smaller number than the multiple of 16 up to which left and panel hold zeros.
@@ -174,8 +174,8 @@ inline void multiply_pairs(bool tiles, const uint32_t* left, int64_t row, int64_
 constexpr bool kMultipliesPairs = false;
 
 inline void shape_tiles() {}
+inline void release_tiles() {}
 inline void turn(const uint32_t*, int64_t, uint32_t*, int64_t) {}
-
 template <bool adds>
 inline void multiply_pairs(bool, const uint32_t*, int64_t, int64_t, const uint32_t*, int64_t, float*, int64_t) {}
 #endif

@@ -309,7 +309,7 @@ class HostMemory:
         It begins as far behind a multiple of `ALIGNED_BYTES` as it would in a tensor on the device.
         """
         before = rows.storage_offset() * rows.element_size() % tiles.ALIGNED_BYTES
-        memory = torch.empty(tiles.room_for(rows.nbytes), dtype=torch.uint8, device=self.device)
+        memory = torch.empty(rows.nbytes + tiles.ALIGNED_BYTES, dtype=torch.uint8, device=self.device)
         own = memory[before : before + rows.nbytes].view(rows.dtype).view(rows.shape)
         return own.copy_(rows, non_blocking=True)
 

@@ -157,11 +157,6 @@ def num_blocks(rows: int, inner: int, columns: int, most: int, device: str) -> i
     return max(1, min(most, rows // BLOCK_ROWS[device], by_work))
 
 
-def room_for(num_bytes: int) -> int:
-    """Return the bytes on a device for a copy of some bytes, which begins anywhere in the first ones."""
-    return (-(-num_bytes // ALIGNED_BYTES) + 1) * ALIGNED_BYTES
-
-
 def block_rows(row_bytes: int) -> int:
     """Return the rows of a block that is read without tiles."""
     return max(1, BLOCK_BYTES // max(row_bytes, 1))

@@ -189,7 +189,7 @@ class Gradients:
         self.waiting: dict[str, list[OutputStep]] = {}
         for weight, keys in network.uses.items():
             if network.wide[weight].trained:
-                gradients = [_gradient(activity.gathered[key]) for key in keys]
+                gradients = [grad for key in keys if (grad := activity.gathered[key].grad) is not None]
                 gradient_NH = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
                 self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
         for name, own in waiting.items():
@@ -373,11 +373,6 @@ def _square_sum(gradient: Tensor | RowGradient) -> Tensor:
     for start, stop in blocks(len(gradient), gradient.gradient_EH.shape[1], device.type):
         total += gradient.rows(start, stop).double().square().sum()
     return total
-
-
-def _gradient(gathered_EH: Tensor) -> Tensor:
-    assert gathered_EH.grad is not None
-    return gathered_EH.grad
 
 
 def _limit_columns(network: Network, name: str, limit: float, where: str) -> None:
