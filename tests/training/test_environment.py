@@ -10,7 +10,8 @@ import torch
 from tests.trainings import UNTIED, Heard, books, document
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.kernels.native import instruction_sets
+from widenet.kernels import native
+from widenet.kernels.native import instruction_sets, processor_facts
 from widenet.runs import train
 from widenet.training import begin
 from widenet.training.run_directory import RunDirectory
@@ -81,4 +82,12 @@ def test_machine_json_says_versions_device_and_the_place_of_the_data(tmp_path, m
     facts = begin.machine(dataset, torch.device("cpu"))
     assert (facts["torch"], facts["python"]) == (torch.__version__, platform.python_version())
     assert (facts["threads"], facts["processes"], facts["data"]) == (3, 1, str(tmp_path / "data"))
-    assert facts["device"]
+    assert facts["device"] == processor_facts().get("model name", platform.machine())
+
+
+def test_machine_json_names_the_architecture_where_linux_does_not_describe_the_processor(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(native, "_CPUINFO", tmp_path / "nothing")
+    facts = begin.machine(dataset_from_lists(tmp_path / "data", [[0]], width=1), CPU)
+    assert facts["device"] == platform.machine()

@@ -182,6 +182,21 @@ def test_a_process_that_is_killed_at_any_moment_leaves_one_whole_checkpoint(poin
     assert [found.name for found in path.parent.iterdir()] == ["saved"]
 
 
+def published_apart(folder, seed):
+    """Publish in a group of which each process has a folder of its own, as on machines that share none."""
+    return published(folder / f"machine {distributed.get_rank()}" / "saved", seed)
+
+
+def test_machines_without_a_common_folder_replace_no_checkpoint_by_a_part_of_one(pair, tmp_path):
+    earlier = published_alone(tmp_path / "machine 0" / "saved", 1)
+    shutil.copytree(tmp_path / "machine 0", tmp_path / "machine 1")
+    pair.start(published_apart, tmp_path, 2)
+    assert [type(outcome) for outcome in pair.outcomes()] == [CheckpointError] * 2
+    for folder in tmp_path.iterdir():
+        assert whole(folder / "saved") == earlier
+        assert [found.name for found in folder.iterdir()] == ["saved"]
+
+
 def published_alone(path, seed):
     built = network(seed=seed, shards=SHARDS)
     publish(path, built, {}, with_state=True)

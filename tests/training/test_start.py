@@ -196,6 +196,15 @@ def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_feature
         begun(tmp_path / "other", network, training, grown(tmp_path / "grown", CATALOGUES["grown"]), run)
 
 
+def test_an_output_on_a_sparse_input_does_not_begin_with_the_weights_of_more_features(tmp_path):
+    network = {"layers": [{**STANDING["layers"][0], "units": WIDTH + 4}, STANDING["layers"][1]]}
+    training = SETTINGS["momentum, on the input"][1]
+    train(network, training, books(tmp_path / "data"), tmp_path / "run")
+    fewer = grown(tmp_path / "fewer", OLD[:-2])
+    with mistake(CheckpointError):
+        begun(tmp_path, network, training, fewer, tmp_path / "run")
+
+
 @pytest.mark.parametrize("unnamed", ["now", "imported"])
 def test_an_output_on_a_sparse_input_begins_by_index_where_one_side_has_no_names(unnamed, before, tmp_path):
     run = shutil.copytree(before("momentum, on the input"), tmp_path / "before")

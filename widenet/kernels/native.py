@@ -85,7 +85,7 @@ def multiplies_bfloat16() -> Literal["avx512_bf16", "amx_bf16"] | None:
     flags = {*_flags()}
     if level() == "v4" and "amx_bf16" in flags and "WIDENET_CPU" not in os.environ and _may_use_tiles():
         return "amx_bf16"
-    is_fast = _facts().get("vendor_id") != "GenuineIntel"
+    is_fast = processor_facts().get("vendor_id") != "GenuineIntel"
     return "avx512_bf16" if level() == "v4" and is_fast and "avx512_bf16" in flags else None
 
 
@@ -95,7 +95,7 @@ def _may_use_tiles() -> bool:
     return int(ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data)) == 0
 
 
-def _facts() -> dict[str, str]:
+def processor_facts() -> dict[str, str]:
     """Return Linux's facts about the first processor, by name; on other systems only its architecture."""
     if not _CPUINFO.is_file():
         return {"vendor_id": platform.machine()}
@@ -105,7 +105,7 @@ def _facts() -> dict[str, str]:
 
 def _flags() -> list[str]:
     """Return what Linux says that the processor has."""
-    return _facts().get("flags", "").split()
+    return processor_facts().get("flags", "").split()
 
 
 @cache
@@ -313,7 +313,7 @@ def instruction_sets() -> dict[str, str]:
     """
     if chosen_bits() == "portable":
         return {"bits": "portable"}
-    facts = _facts()
+    facts = processor_facts()
     return {
         "bits": "native",
         "processor": " ".join(

@@ -26,7 +26,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import sha256_of
 from widenet.data.vectors import Source, read_vectors
 from widenet.errors import CheckpointError, DataError, FitError, OptionError
-from widenet.kernels.native import instruction_sets, sources
+from widenet.kernels.native import instruction_sets, processor_facts, sources
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
 from widenet.model.optimizers import is_compiled
@@ -75,7 +75,6 @@ from widenet.training.state import ARITHMETIC, LoopState, Report
 
 _MKL = re.compile(r"Math Kernel Library Version (\S+)")
 _ONEDNN = re.compile(r"MKL-DNN v(\S+)")
-_PROCESSOR = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
 COMPILED, NOT_COMPILED = "compiled code", "none: torch alone"
 """The name of the entry of compiled code, and its value without any."""
 _VERSION = metadata.version("widenet")
@@ -295,8 +294,7 @@ def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
 
 def machine(dataset: Dataset, device: torch.device) -> dict[str, Any]:
     """Return the contents of machine.json for a training in this process: for people, not compared."""
-    cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    processor = _first(_PROCESSOR, cpu, platform.machine())
+    processor = processor_facts().get("model name", platform.machine())
     return {
         "widenet": _VERSION,
         "torch": torch.__version__,
@@ -421,7 +419,7 @@ class Matched:
         names: Names of the weights that both have in the same sizes.
         left: Names of the other weights of the network.
         unused: Names of the other weights of the run.
-        origins: Index of each feature in the earlier run, by field; see `_origin`.
+        origins: Index of each feature in the earlier run, by field; -1 for new features.
     """
 
     run: RunDirectory
@@ -563,7 +561,11 @@ def match_start(start: Path, layout: Layout, dataset: Dataset) -> Matched:
     fields += [output.field for output in outputs_near(before.network, layout.network)]
     origins = {name: _origin(before, dataset, name, by_index) for name in dict.fromkeys(fields)}
     # Columns are not matched by the ids of features: they are all the same, or the weight is not taken.
-    moved = {name for name, own in origins.items() if not np.array_equal(own, np.arange(len(own)))}
+    moved = {
+        name
+        for name, origin in origins.items()
+        if not np.array_equal(origin, np.arange(before.fields[name].width))
+    }
     names = [name for name in names if by_columns.get(name) not in moved]
     left = [name for name in new if name not in names]
     has_matrix = any(layout.weights[name].columns for name in names)

@@ -24,7 +24,7 @@ from widenet.errors import CheckpointError, damage_of
 from widenet.model.network import Network
 from widenet.model.storage import blocks
 from widenet.parallel.exchange import Exchange
-from widenet.parallel.group import by_all
+from widenet.parallel.group import by_all, by_some
 from widenet.stores.durable import force_to_disk, put_in_place, remove
 from widenet.stores.runs import RunMirror
 from widenet.training.run_path import writing
@@ -294,9 +294,12 @@ def publishing(
     beside = path.with_name(f".{path.name}.{token}.partial")
     own: dict[str, dict[str, Any]] = {}
 
+    def make_folder() -> None:
+        with writing(path):
+            beside.mkdir(parents=True)
+
     def write_files() -> None:
         with writing(path):
-            beside.mkdir(parents=True, exist_ok=True)
             for name, tensors in files:
                 digest = write(beside / name, tensors)
                 force_to_disk(beside / name)
@@ -318,6 +321,7 @@ def publishing(
         then()
 
     try:
+        by_some(exchange, leads, make_folder, "checkpoint")
         written = submit(write_files)
         yield
         by_all(exchange, written, "checkpoint")

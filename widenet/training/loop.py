@@ -123,8 +123,8 @@ class Training:
         """
         state, saving, exchange = self.state, self.saving, self.network.exchange
         self.report.start(state, self.spec.epochs, self.stream.num_examples)
-        documents = {spec.usual_name: spec.to_json() for spec in (self.run.network, self.spec)}
         folder, first = self.run.path / "tensorboard", state.epoch + 1
+        documents = {spec.usual_name: spec.to_json() for spec in (self.run.network, self.spec) if first == 1}
         with closing(saving):
             board = Board(folder, first, documents, self.report.say) if exchange.leads else None
             while not state.has_ended(self.spec):
