@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, TypeVar
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
-from widenet.parallel.launch import launch_id
+from widenet.parallel.launch import launch_id, launcher_variable
 from widenet.plan.layout import Layout
 from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.document import Document
@@ -27,7 +27,7 @@ from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
 from widenet.training.check import check_training
-from widenet.training.run_path import CUT, FITTED, holds_work_of
+from widenet.training.run_path import CUT, FITTED, bring_back, holds_work_of
 
 _Document = TypeVar("_Document", bound=Document)
 _EXAMPLES = 2**20
@@ -54,6 +54,8 @@ def prepared(
     """
     dataset = dataset_of(arguments.data)
     kept = run_of(arguments.out, resume=True)[0] if arguments.resume else None
+    if kept is not None and launcher_variable("RANK") in (None, "0"):
+        bring_back(kept)
     network = network_of(arguments.network, dataset, kept, start_of(arguments))
     (path, mirror), launch = run_of(arguments.out, resume=False), launch_id()
     with ExitStack() as stack:
