@@ -1,5 +1,6 @@
 """Replacing a run: the earlier one is lost only when the new one has a checkpoint."""
 
+import errno
 import os
 import shutil
 
@@ -9,6 +10,7 @@ from tests.mistakes import mistake
 from tests.test_runs import After
 from tests.training.test_run_directory import NETWORK, begun
 from tests.trainings import SETTINGS, books
+from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
 from widenet.plan.binding import bind
@@ -16,7 +18,7 @@ from widenet.runs import train
 from widenet.spec.training import TrainingSpec
 from widenet.training import run_path
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import check, settle
+from widenet.training.run_path import check, hidden, settle
 
 OLD, NEW = TrainingSpec.of({"seed": 1, "shards": 1}), TrainingSpec.of({"seed": 2, "shards": 1})
 SECOND_EPOCH = "epoch-00002-step-000000000"
@@ -60,6 +62,14 @@ def killed(path, data):
         patch.setattr(run_path, "settle", lambda _: None)
         with replaced(path, data):
             pass
+
+
+def with_data(path, data):
+    """A run without weights that holds its dataset, as that of `fit` before its first checkpoint."""
+    begun(path, OLD, data)
+    (path / "validation.json").write_text("cut")
+    shutil.copytree(data.path, path / "data")
+    return path
 
 
 def come_back(path):
@@ -132,6 +142,77 @@ def test_a_kill_at_any_moment_leaves_the_earlier_run_or_a_checkpoint_of_the_new_
     assert len(outcomes) > 10
     assert outcomes == sorted(outcomes)
     assert set(outcomes) == {False, True}
+
+
+@pytest.mark.parametrize("kind", ["with weights", "with data", "whose data the new one reads"])
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_run_whose_successor_does_not_get_to_its_path_stays_with_its_data(
+    kind, error, tmp_path, data, monkeypatch
+):
+    path = tmp_path / "run"
+    finished(path, data) if kind == "with weights" else with_data(path, data)
+    before, rename = inside(path), os.rename
+
+    def refused(source, target):
+        if str(source) == str(tmp_path / ".run.unfinished"):
+            raise error
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refused)
+    read = Dataset.open(path / "data") if kind == "whose data the new one reads" else data
+    with pytest.raises(CheckpointError if error is OSError else error), replaced(path, read):
+        pass
+    assert (names(tmp_path), inside(path)) == (["data", "run"], before)
+
+
+def test_a_kill_at_any_moment_leaves_the_data_of_a_run_which_the_new_one_reads(tmp_path, data):
+    left, kills, ends = 0, 0, 0
+
+    def fatal(change):
+        def changed(*paths, **more):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return change(*paths, **more)
+
+        return changed
+
+    while kills == ends:
+        path = with_data(tmp_path / str(kills) / "run", data)
+        read, before = Dataset.open(path / "data"), inside(path / "data")
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("rename", "rmdir", "unlink"):
+                patch.setattr(os, name, fatal(getattr(os, name)))
+            left, kills = kills, kills + 1
+            try:
+                with replaced(path, read):
+                    pass
+            except Killed:
+                ends += 1
+        with hidden(path):
+            assert (inside(path / "data"), (path / "validation.json").read_text()) == (before, "cut")
+    assert ends > 3
+
+
+def test_what_a_kill_has_left_and_the_system_keeps_is_no_part_of_the_next_run(tmp_path, run, monkeypatch):
+    def refused(*_, **__):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    for name in (".new.unfinished/data", "run/.best.0123.partial"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(os, "rmdir", refused)
+    with mistake(CheckpointError, place=tmp_path / "new"), hidden(tmp_path / "new"):
+        pass
+    with mistake(CheckpointError, place=run.path), run.locked():
+        pass
+
+
+def test_a_run_that_cannot_come_back_says_so(tmp_path, run):
+    run.path.rename(tmp_path / ".run.replaced")
+    run.path.symlink_to(tmp_path / "nowhere")
+    with mistake(CheckpointError, place=run.path):
+        check(run.path, (), overwrite=False)
 
 
 def test_the_next_training_of_the_path_brings_a_waiting_run_back(tmp_path, data, run):
@@ -247,14 +328,16 @@ def test_a_training_replaces_a_run_with_the_bits_of_any_other(tmp_path):
         train(network, training, data, tmp_path / "run", overwrite=True, start_from=tmp_path / "run")
 
 
-def test_a_resumed_training_goes_on_with_the_run_that_came_back(tmp_path):
+@pytest.mark.parametrize("has_documents", [True, False])
+def test_a_resumed_training_goes_on_with_the_run_that_came_back(has_documents, tmp_path):
     data = books(tmp_path / "books")
     network, training = SETTINGS["momentum"]
     expected = train(network, training, data, tmp_path / "whole").fingerprint()
     with pytest.raises(KeyboardInterrupt):
         train(network, training, data, tmp_path / "run", interrupted=After(9))
     killed(tmp_path / "run", dataset_from_lists(tmp_path / "others", [[0, 1], [2]], titles=["A", "B", "C"]))
-    model = train(network, training, data, tmp_path / "run", resume=True)
+    documents = (network, training) if has_documents else (None, None)
+    model = train(*documents, data, tmp_path / "run", resume=True)
     assert model.run.records()[0]["epoch"] == 1
     assert (model.fingerprint(), names(tmp_path)) == (expected, ["books", "others", "run", "whole"])
 

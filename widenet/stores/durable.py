@@ -25,10 +25,15 @@ def force_all_to_disk(folder: Path) -> None:
         force_to_disk(path)
 
 
-def remove(path: Path) -> None:
-    """Remove a file, a link, or a directory with its content, as far as the system lets it."""
+def remove(path: Path, wholly: bool = False) -> None:
+    """Remove a file, a link, or a directory with its content.
+
+    Args:
+        path: What is removed.
+        wholly: Whether to raise OSError if the system does not let go of something in a directory.
+    """
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=not wholly)
     else:
         path.unlink(missing_ok=True)
 
@@ -81,29 +86,35 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 temporary.unlink()
 
 
-def put_in_place(beside: Path, path: Path) -> None:
-    """Rename a finished directory to `path`, and remove an earlier directory of that name.
+def put_in_place(beside: Path, path: Path, kept: Path | None = None) -> None:
+    """Rename a finished directory to `path`, and remove an earlier directory of that name, or keep it.
 
     After a crash, `path` is the earlier directory or the new one. If the crash came between the two renames,
     `path` does not exist, and both directories stand beside it.
+
+    Args:
+        beside: The finished directory.
+        path: Its final path.
+        kept: Where an earlier directory stays, if it does.
 
     Raises:
         OSError: Renaming failed; the earlier directory keeps its name, unless the new one has it already.
     """
     force_to_disk(beside)
-    old = _old(path)
+    old = kept or _old(path)
     replaces = path.exists()
     if replaces:
         remove(old)
         path.rename(old)
     try:
         beside.rename(path)
-    except OSError:
+    except BaseException:
         if replaces:
             old.rename(path)
         raise
     force_to_disk(path.parent)
-    remove(old)
+    if kept is None:
+        remove(old)
 
 
 @contextmanager

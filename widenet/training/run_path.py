@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from widenet.errors import CheckpointError, DataError
 from widenet.parallel.launch import is_note_of_launch
-from widenet.stores.durable import appearing, force_all_to_disk, force_to_disk, remove
+from widenet.stores.durable import appearing, force_all_to_disk, put_in_place, remove
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 
@@ -147,9 +147,10 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
 def bring_back(path: Path) -> None:
     """Bring a run back that waits without a successor; raises CheckpointError."""
     if waiting(path).exists() and is_free(path):
-        path.mkdir(exist_ok=True)
-        with locked(path):
-            settle(path)
+        with writing(path):
+            path.mkdir(exist_ok=True)
+            with locked(path):
+                settle(path)
 
 
 def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
@@ -209,15 +210,13 @@ def begun(
             with locked(path) if path.exists() else nullcontext():
                 _check_free(path, needed, overwrite)  # another training may have begun and ended meanwhile
                 if is_free(path) or (waiting(path).exists() and not _has_weights(path)):
-                    # In this order: a dataset beside `CUT` may be removed with its run.
-                    for name in (CUT, DATA) if keeps_data else ():
-                        (path / name).rename(new / name)
-                    _discard(path, path)  # worth nothing, or less than the run that waits
+                    if keeps_data:  # comes back by `_give_back` if the new run does not get to the path
+                        write_whole(new / CUT, (path / CUT).read_bytes())
+                        (path / DATA).rename(new / DATA)
+                    put_in_place(new, path)  # the earlier run is worth nothing, or less than that which waits
                 else:
                     drop(path)
-                    path.rename(waiting(path))
-                new.rename(path)
-                force_to_disk(path.parent)
+                    put_in_place(new, path, kept=waiting(path))
         stack.callback(settle, path)
         try:
             yield
@@ -241,28 +240,19 @@ def settle(path: Path) -> None:
     Raises:
         CheckpointError: The system refuses.
     """
-    if not waiting(path).exists():
-        return
     with writing(path):
         if _has_weights(path):
             drop(path)
-        elif is_free(path):
-            _discard(path, path)
-            waiting(path).rename(path)
-            force_to_disk(path.parent)
+        elif waiting(path).exists() and is_free(path):
+            put_in_place(waiting(path), path)
 
 
 def drop(path: Path) -> None:
-    """Remove the waiting run, if there is one."""
-    _discard(waiting(path), path)
-
-
-def _discard(folder: Path, path: Path) -> None:
-    """Remove a folder of the run at a path at once: what a crash leaves of it is never brought back."""
+    """Remove the waiting run, if there is one, at once: what a crash leaves of it is never brought back."""
     old = path.with_name(f".{path.name}.old")
     remove(old)
-    if folder.exists():
-        folder.rename(old)
+    if waiting(path).exists():
+        waiting(path).rename(old)
         remove(old)
 
 
@@ -281,7 +271,7 @@ def recover(folder: Path) -> None:
         if match and match[2] == "old" and not (folder / match[1]).exists():
             path.rename(folder / match[1])
         elif match:
-            remove(path)
+            remove(path, wholly=True)
 
 
 @contextmanager
@@ -344,13 +334,30 @@ def hidden(path: Path) -> Iterator[Path]:
         own = identity(folder)
         try:
             with writing(path):
+                _give_back(path)
                 for entry in folder.iterdir():
                     if entry.name != LOCK:
-                        remove(entry)
+                        remove(entry, wholly=True)
             yield folder
         finally:
             if identity(folder) == own:
+                _give_back(path)
                 remove(folder)
+
+
+def _give_back(path: Path) -> None:
+    """Give a run its dataset back that had moved into a successor which did not get to the path.
+
+    A kill may have left that run under the name that `put_in_place` gives it, the path being empty. Both have
+    `CUT` with the same text, which tells how to make the same dataset.
+    """
+    new, old = beside(path), path.with_name(f".{path.name}.old")
+    run = path if path.exists() else old
+    is_moved = (new / DATA).is_dir() and not (run / DATA).exists()
+    has_both = (new / CUT).is_file() and (run / CUT).is_file()
+    if is_moved and has_both and (new / CUT).read_bytes() == (run / CUT).read_bytes():
+        run.rename(path)
+        (new / DATA).rename(path / DATA)
 
 
 def beside(path: Path) -> Path:
