@@ -199,10 +199,10 @@ def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_feature
 def test_an_output_on_a_sparse_input_does_not_begin_with_the_weights_of_more_features(tmp_path):
     network = {"layers": [{**STANDING["layers"][0], "units": WIDTH + 4}, STANDING["layers"][1]]}
     training = SETTINGS["momentum, on the input"][1]
-    train(network, training, books(tmp_path / "data"), tmp_path / "run")
+    train(network, training, books(tmp_path / "data"), tmp_path / "start")
     fewer = grown(tmp_path / "fewer", OLD[:-2])
     with mistake(CheckpointError):
-        begun(tmp_path, network, training, fewer, tmp_path / "run")
+        begun(tmp_path, network, training, fewer, tmp_path / "start")
 
 
 @pytest.mark.parametrize("unnamed", ["now", "imported"])
