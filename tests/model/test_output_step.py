@@ -8,14 +8,17 @@ from widenet.kernels import reference
 from widenet.kernels.bags import split
 from widenet.model import wide_loss
 from widenet.model.layers.output import WideOutput
+from widenet.model.optimizers import Optimizer
 from widenet.model.targets import Targets
 from widenet.model.weight import Part, WideWeight
 from widenet.model.wide_loss import output_step
 from widenet.parallel.exchange import Exchange
 from widenet.plan.tiles import Shards, as_slice
 from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 
 E, H, L = 7, 5, 37
+RULE = Optimizer(TrainingSpec.of({"optimizer": "sgd"}).optimizer)
 
 
 def given(seed=3):
@@ -55,7 +58,7 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     targets = (
         Targets.of_dense(batch, shards) if is_dense else Targets.of_parts(batch, split(batch, shards.count))
     )
-    step = output_step(wide, direct_EH, targets, weight_E)
+    step = output_step(wide, direct_EH, targets, weight_E, RULE)
     loss, gradient_EH = step.start(None)()
     for shard, rows in enumerate(cut):
         for start, stop in step.spans(shard, 0):

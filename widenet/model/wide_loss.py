@@ -29,6 +29,7 @@ from widenet.kernels.passes import (
     finish,
     finish_hidden,
 )
+from widenet.kernels.steps import KINDS
 from widenet.model import losses
 from widenet.model.activations import activate
 from widenet.model.layers.output import Tile, WideOutput
@@ -546,16 +547,18 @@ def output_step(
     direct_EH: Tensor,
     targets: Targets,
     weight_E: Tensor,
+    rule: Optimizer,
     tiled_for: int = 0,
     stands: dict[int, Tensor] | None = None,
 ) -> OutputStep:
-    """Return a step before its first pass: the library's if it knows it.
+    """Return a step before its first pass: the library's if it knows it and the optimizer.
 
     Args:
         output: The output, for the batch.
         direct_EH: The incoming vectors, float32.
         targets: Targets of the E examples.
         weight_E: See `OutputStep`.
+        rule: The optimizer of the units.
         tiled_for: Smallest number of examples for which to cut tiles; outputs that share a weight need equal
             tiles.
         stands: See `OutputStep`.
@@ -567,7 +570,8 @@ def output_step(
     spec, is_plain = output.spec, stands is None and output.features is None and not output.spec.weightless
     is_plain &= spec.others == "use" and spec.delta_boost is None and spec.delta_norm is None
     is_known = output.is_closed or (spec.activation.kind, spec.loss.kind) == ("sigmoid", "cross_entropy")
-    kind = NativeStep if is_plain and is_known and library_runs(device) else OutputStep
+    has_library = library_runs(device) and rule.spec.kind in KINDS
+    kind = NativeStep if is_plain and is_known and has_library else OutputStep
     return kind(
         output=output,
         direct_EH=output.operand(direct_EH),
@@ -608,7 +612,7 @@ def sampled(
 
     bias = None if output.bias is None else copied(output.bias)
     narrow = replace(output, weight=copied(output.weight), bias=bias, updates_at_once=False)
-    return output_step(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands)
+    return output_step(narrow, direct_EH, choice.targets, weight_E, rule, stands=choice.stands)
 
 
 def gradients_of_rows(

@@ -149,7 +149,7 @@ def _output_step(
     # Outputs that share a weight have equal tiles, and one along a sequence more vectors than examples.
     weights = {other: network.layout.links[other, ""].weight for other in vectors}
     most = max(len(vectors[other]) for other, weight in weights.items() if weight == weights[name])
-    return output_step(output, direct_EH, targets, weight_E, most)
+    return output_step(output, direct_EH, targets, weight_E, rule, most)
 
 
 def _backward(ends: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
