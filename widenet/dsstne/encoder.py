@@ -113,7 +113,7 @@ class _GradientChecks:
             trunk.norm_limit = None
         stream = Stream(dataset, spec.fields, training.batch_size, training.seed, training.shuffle)
         self.batch = stream.batch(0, 0)
-        self.rates = rates(training, stream.steps_per_epoch)
+        self.numbers = StepNumbers(1, rates(training, stream.steps_per_epoch))
 
     def all(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
         """Yield finite differences and gradients of every weight that is not empty, flat float64 tensors."""
@@ -156,8 +156,7 @@ class _GradientChecks:
     def _loss(self, makes_step: bool = False) -> float:
         with torch.no_grad():
             prepared = self.network.prepare(self.batch.fields, (0, 0), self.batch.weights)
-        numbers = StepNumbers(1, self.rates if makes_step else np.zeros_like(self.rates))
-        return train_step(self.network, self.rule, prepared, numbers)
+        return train_step(self.network, self.rule, prepared, self.numbers, updates=makes_step)
 
 
 def _flat(parts: list[Tensor]) -> Tensor:
