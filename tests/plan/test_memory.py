@@ -190,3 +190,20 @@ def test_checkpoints_within_epochs_need_a_copy_of_weights_and_state_in_the_memor
     assert after.total == before.total + after.snapshot
     assert memory(replace(asked, has_snapshots=False)) == before
     assert memory(replace(asked, device="cuda")) == memory(replace(seldom, device="cuda"))
+
+
+@pytest.mark.parametrize(("activation", "kept"), [("sigmoid", 0), ("softmax", 4 * 512 * 60_000)])
+def test_an_output_on_a_sparse_input_has_a_shard_at_work_in_each_thread(activation, kept):
+    """A step of 60,000 units on one thread was measured to take 280 MB at most."""
+    network = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "out", "kind": "output", "field": "items", "source": "in", "activation": activation},
+        ]
+    }
+    training = TrainingSpec.of({"batch_size": 512})
+    layout = bind(NetworkSpec.of(network), training, {"items": Width(60_000)})
+    one, two, all_shards = (memory(Job(layout, num_threads=number)).workspace for number in (1, 2, 8))
+    assert all_shards - one == 7 * (two - one) > 0
+    assert 280e6 < one < 600e6
+    assert 2 * one - two == kept + 2**26  # what the allocator holds back

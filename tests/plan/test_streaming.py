@@ -108,12 +108,12 @@ def test_a_thread_holds_no_more_than_its_window(batch_size, units, optimizer, tm
     assert 0 < most <= window
 
 
-def test_rows_that_a_batch_touches_count_as_pages():
+def test_rows_that_a_batch_touches_count_as_copies():
     more = window_bytes(job_of(entries=30.0), 0) - window_bytes(job_of(entries=20.0), 0)
-    assert more == 10 * 64 * 4096 * 3
+    assert more == 10 * 64 * 4 * 128 * 3
     sample = {"kind": "uniform", "units": 1000}
     without = window_bytes(job_of(sample=sample, entries=10.0), 0)
-    assert without == (10 * 64 + 1000 + 10 * 64) * 4096 * 3 + 2 * A_THREAD_BY_BLOCKS
+    assert without == (10 * 64 + 1000 + 10 * 64) * 4 * 128 * 3 + 2 * A_THREAD_BY_BLOCKS
 
 
 A_THREAD_BY_BLOCKS = 2**23 + 9 * 2**21

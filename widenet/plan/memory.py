@@ -210,13 +210,16 @@ def _of_output(job: Job, layer: OutputLayer, process: int, threads: int) -> int:
     weight, num = job.layout.of_output(layer.name), job.vectors(layer.name)
     chosen = job.units_at_work(layer, process)
     is_plain = layer.is_row_wise and not layer.is_closed and layer.sample is None
-    if weight.by_columns or is_plain:  # over all units at once
+    if is_plain:  # over all units at once
         return 30 * num * job.layout.units[layer.name]
-    units = min(tiles.tile_units(num, job.device), job.layout.shards(weight.rows).size(0), chosen)
+    shard = job.layout.shards(weight.rows).size(0)
+    kept = (job.goes_twice(layer) and job.keeps(layer, process)) * 4 * num * chosen
+    if weight.by_columns:  # a tile is a whole shard
+        return 100 * threads * num * shard + kept
+    units = min(tiles.tile_units(num, job.device), shard, chosen)
     gradient = max(units * weight.incoming, tiles.GRADIENT_NUMBERS) * (4 + len(job.training.optimizer.state))
     sampled = 0 if layer.sample is None else 3 * (weight.row_bytes + 4 * _ENTRY_BYTES) * chosen
-    keeps = job.goes_twice(layer) and job.keeps(layer, process)
-    return 4 * threads * (4 * num * units + gradient) + sampled + keeps * 4 * num * chosen
+    return 4 * threads * (4 * num * units + gradient) + sampled + kept
 
 
 def window_bytes(job: Job, process: int) -> int:
@@ -248,8 +251,8 @@ def in_memory(at_work: int) -> int:
     return (requests + tiles.NUM_AHEAD + tiles.NUM_BEHIND) * tiles.REQUEST_BYTES
 
 
-def _touched_bytes(job: Job, name: str, process: int) -> int:
-    """Return the bytes of the rows that a batch touches, with their state; on a disk, of their pages."""
+def _touched_bytes(job: Job, name: str, process: int, in_pages: bool = False) -> int:
+    """Return the bytes of copies of the rows that a batch touches, with their state; or of their pages."""
     weight, layout = job.layout.weights[name], job.layout
     share, links = job.num_held(process) / job.training.shards, layout.links.items()
     read = [source for (_, source), link in links if link.weight == name and source in layout.features]
@@ -257,7 +260,7 @@ def _touched_bytes(job: Job, name: str, process: int) -> int:
     touched = sum(job.num_examples * job.entries_of(source) * share for source in read)
     rows = round(touched + sum(job.units_at_work(layer, process) for layer in sampled))
     row_bytes, number_bytes = _row_bytes(job, weight)
-    if job.weights_in == "host":
+    if not in_pages:
         return rows * ((weight.row_bytes if weight.by_tiles else row_bytes) + number_bytes)
     pages = -(-weight.row_bytes // tiles.PAGE_BYTES) * tiles.PAGE_BYTES * (row_bytes // weight.row_bytes)
     return min(rows * pages, job.rows(weight, process) * row_bytes)
@@ -300,7 +303,8 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
     for name, weight in job.layout.weights.items():
         if not is_elsewhere(job, weight):
             continue
-        rows, touched = job.rows(weight, process), _touched_bytes(job, name, process)
+        rows = job.rows(weight, process)
+        touched = _touched_bytes(job, name, process, in_pages=job.weights_in == "disk")
         whole, with_state = rows * weight.row_bytes, rows * _row_bytes(job, weight)[0]
         users = [layer for layer in job.layout.outputs_of(name) if layer.sample is None]
         is_limited = weight.norm_limit is not None and weight.rows_are_features
