@@ -40,10 +40,10 @@ class _Counted(HostMemory):
         self.to_device += copies.nbytes
         return copies
 
-    def put(self, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
+    def put(self, tensors: Sequence[Tensor], rows_U: Tensor, copies: Sequence[Tensor]) -> None:
         """See `HostMemory.put`."""
-        self.to_host += copies.nbytes
-        super().put(tensor, rows_U, copies)
+        self.to_host += sum(own.nbytes for own in copies)
+        super().put(tensors, rows_U, copies)
 
 
 def train(

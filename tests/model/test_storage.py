@@ -105,8 +105,8 @@ def test_rows_by_number_are_copies(file):
     for each in (tensor, in_memory):
         copies = file.select(each, rows_U)
         assert not copies.any()
-        file.put(each, rows_U, copies + NUMBERS[rows_U])
-        file.put(each, rows_U[:0], copies[:0])
+        file.put([each], rows_U, [copies + NUMBERS[rows_U]])
+        file.put([each], rows_U[:0], [copies[:0]])
         assert len(file.select(each, rows_U[:0])) == 0
     assert resident(tensor) == 0
     assert torch.equal(file.copy(tensor), in_memory)
@@ -180,7 +180,7 @@ def test_rows_by_number_end_with_the_error_of_the_disk(name, file, monkeypatch):
     copies = file.select(tensor, rows_U)
     fail(monkeypatch, name)
     with pytest.raises(CapacityError):
-        file.select(tensor, rows_U) if name == "preadv" else file.put(tensor, rows_U, copies)
+        file.select(tensor, rows_U) if name == "preadv" else file.put([tensor], rows_U, [copies])
 
 
 def test_rows_that_the_cache_could_not_write_are_an_error_of_the_next_pass(file, monkeypatch):

@@ -158,9 +158,10 @@ class Scratch:
         self.move_rows(False, tensor, rows_U, copies)
         return copies
 
-    def put(self, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
+    def put(self, tensors: Sequence[Tensor], rows_U: Tensor, copies: Sequence[Tensor]) -> None:
         """See `put_rows`."""
-        put_rows(tensor, rows_U, copies)
+        for tensor, own in zip(tensors, copies, strict=True):
+            put_rows(tensor, rows_U, own)
 
     def move_rows(self, writes: bool, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
         """Read some rows of a tensor in the file into contiguous copies, or write them."""
@@ -319,12 +320,15 @@ class HostMemory:
         torch.index_select(tensor, 0, rows_U.cpu(), out=staged)
         return staged.to(self.device, non_blocking=True)
 
-    def put(self, tensor: Tensor, rows_U: Tensor, copies: Tensor) -> None:
-        """Write copies on the device into some rows, int64 [U] on any device; waits for the device."""
-        staged = torch.empty(copies.shape, dtype=copies.dtype, pin_memory=True)
-        staged.copy_(copies, non_blocking=True)
+    def put(self, tensors: Sequence[Tensor], rows_U: Tensor, copies: Sequence[Tensor]) -> None:
+        """Write copies on the device into some rows, int64 [U] on any device; waits once for the device."""
+        staged = [
+            torch.empty(own.shape, dtype=own.dtype, pin_memory=True).copy_(own, non_blocking=True)
+            for own in copies
+        ]
         torch.cuda.current_stream(self.device).synchronize()
-        tensor.index_copy_(0, rows_U.cpu(), staged)
+        for tensor, own in zip(tensors, staged, strict=True):
+            tensor.index_copy_(0, rows_U.cpu(), own)
 
 
 class _Memory(mmap.mmap):

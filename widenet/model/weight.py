@@ -118,8 +118,7 @@ class Part:
         """Write the rows that `bring` has copied to their store if they may have changed."""
         own, self.brought = self.brought, None
         if own is not None and own.writes and self.store is not None:
-            for tensor, copies in zip(self.tensors().values(), own.part.tensors().values(), strict=True):
-                self.store.put(tensor, own.rows_U, copies)
+            self.store.put([*self.tensors().values()], own.rows_U, [*own.part.tensors().values()])
 
     def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Return views of weight and state whose rows are what a batch touches.
