@@ -185,9 +185,12 @@ def test_a_step_at_the_edges_of_blocks_is_that_of_autograd(kind, examples, inner
     Case.drawn(7, kind, examples, inner, units).check()
 
 
-@pytest.fixture(params=[None, "avx512_bf16", "amx_bf16"])
+PAIRS = ["avx512_bf16", "amx_bf16"]
+
+
+@pytest.fixture
 def pairs(request, monkeypatch):
-    """Whatever multiplies pairs of bfloat16, and nothing."""
+    """What multiplies pairs of bfloat16; None: nothing does."""
     is_here = request.param == "avx512_bf16" and native.level() == "v4" and "avx512_bf16" in native._flags()
     if not is_here and request.param not in (None, native.multiplies_bfloat16()):
         pytest.skip(f"the processor or this copy of the library has no {request.param}")
@@ -195,7 +198,9 @@ def pairs(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("pairs")
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("pairs", "half"), [(None, False), (None, True), *((name, True) for name in PAIRS)], indirect=["pairs"]
+)
 @pytest.mark.parametrize("seed", range(8))
 def test_no_bit_depends_on_what_is_kept_or_at_hand_or_on_threads(seed, half):
     case = Case.drawn(seed)
@@ -207,6 +212,7 @@ def test_no_bit_depends_on_what_is_kept_or_at_hand_or_on_threads(seed, half):
 
 
 @pytest.mark.usefixtures("pairs")
+@pytest.mark.parametrize("pairs", [None, *PAIRS], indirect=True)
 @pytest.mark.parametrize("seed", range(8))
 def test_rounded_operands_change_little(seed):
     case = Case.drawn(seed)
@@ -216,6 +222,7 @@ def test_rounded_operands_change_little(seed):
 
 
 @pytest.mark.usefixtures("pairs")
+@pytest.mark.parametrize("pairs", PAIRS, indirect=True)
 def test_pairs_give_what_rounded_numbers_give(monkeypatch):
     cases = [Case.drawn(seed) for seed in range(4000, 4200)]
     for case in cases:
@@ -228,6 +235,7 @@ def test_pairs_give_what_rounded_numbers_give(monkeypatch):
 
 
 @pytest.mark.usefixtures("pairs")
+@pytest.mark.parametrize("pairs", [None, *PAIRS], indirect=True)
 def test_rounding_leaves_the_gradient_of_a_target_that_is_nearly_certain():
     case = Case.drawn(2, "softmax", 24, 32, 90)
     case.cosine, case.bias_R, case.direct_EH = False, None, case.direct_EH.bfloat16().float()
