@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from widenet.errors import FitError
+from widenet.plan import binding
 from widenet.plan.binding import bind, check_evaluation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -33,6 +35,16 @@ def layers(source=None, middle=None, out=None, more=()):
 
 def bound(document):
     return bind(NetworkSpec.of({"layers": document}), TrainingSpec(), FIELDS).units
+
+
+def test_the_nearest_field_is_sought_only_for_a_name_that_is_none(monkeypatch):
+    sought = []
+    monkeypatch.setattr(binding, "did_you_mean", lambda name, _: sought.append(name))
+    bound(layers())
+    assert sought == []
+    with pytest.raises(FitError, match='no field "itens"'):
+        bound(layers({"field": "itens"}))
+    assert sought == ["itens"]
 
 
 def test_auto_layers_are_as_wide_as_their_field_and_others_as_they_say():

@@ -273,8 +273,10 @@ def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
         at, name = place_of(spec, layer), layer.field
-        unknown = f'the dataset has no field "{name}".{did_you_mean(name, fields)}'
-        FitError.refuse(at, ("field", name not in fields, unknown))
+        if name not in fields:
+            raise FitError(
+                f'the dataset has no field "{name}".{did_you_mean(name, fields)}', place=at("field")
+            )
         facts = fields[name]
         own = units[layer.name] = facts.width if layer.units == "auto" else layer.units
         rules = _of_input(layer, facts) if isinstance(layer, InputLayer) else _of_output(layer, facts, own)
