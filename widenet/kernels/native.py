@@ -239,8 +239,8 @@ for AVX2 fuses multiplications with additions, its code for older processors doe
 AVX-512 divides numbers among vectors in another way.
 """
 
-_ALL_SETTINGS, _OFF, _COMPATIBLE = -1, 1, 3
-"""MKL_CBWR_ALL, MKL_CBWR_BRANCH_OFF and MKL_CBWR_COMPATIBLE of MKL's C interface."""
+_ALL_SETTINGS, _COMPATIBLE = -1, 3
+"""MKL_CBWR_ALL and MKL_CBWR_COMPATIBLE of MKL's C interface."""
 
 _chosen: Bits = "native"
 
@@ -292,28 +292,31 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
     _chosen = "portable"
 
 
-_ONEDNN_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
-_ONEDNN = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx512f", "avx2")
-"""Instruction sets that make oneDNN choose other code, best first, by Linux's names."""
+_BEST_FIRST = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx512f", "avx2")
+"""Instruction sets that make MKL and oneDNN choose other code, by Linux's names."""
+_LIMITS = {
+    "mkl": ("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"),
+    "onednn": ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"),
+}
+"""Environment variables that make a library choose lower ones."""
 
 
 def instruction_sets() -> dict[str, str]:
     """Return the instruction sets that this process uses on its CPU, as plain text by library.
 
-    Equal answers in two processes mean equal bits, given equal library versions. The answers respect the
-    environment variables that limit a library, such as ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS,
-    MKL_CBWR and ONEDNN_MAX_CPU_ISA. Asking makes torch and MKL settle on
-    their instruction sets, so choose the bits of a training first.
+    Equal answers in two processes mean equal bits, given equal library versions. The answers name the
+    environment variables that limit a library. Asking makes torch settle on its instruction set, so choose
+    the bits of a training first.
 
     Returns:
         "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give
         them round alike. Otherwise "processor": vendor, family, model, stepping and cache size, because MKL
-        cuts products by them. "widenet", "torch", "mkl" and "onednn": the instruction set of each library;
-        "none" if it is absent.
+        cuts products by them. "widenet", "torch", "mkl" and "onednn": the instruction set of each library.
     """
     if chosen_bits() == "portable":
         return {"bits": "portable"}
-    facts = processor_facts()
+    facts, flags = processor_facts(), _flags()
+    best = next((name for name in _BEST_FIRST if name in flags), platform.machine())
     return {
         "bits": "native",
         "processor": " ".join(
@@ -321,45 +324,13 @@ def instruction_sets() -> dict[str, str]:
         ),
         "widenet": f"{level()}, {multiplies_bfloat16()}" if multiplies_bfloat16() else level(),
         "torch": torch.backends.cpu.get_cpu_capability(),
-        "mkl": _of_mkl(),
-        "onednn": _of_onednn(),
+        **{
+            library: ", ".join(
+                [best, *(f"{name}={os.environ[name]}" for name in names if name in os.environ)]
+            )
+            for library, names in _LIMITS.items()
+        },
     }
-
-
-class _Version(ctypes.Structure):
-    """MKL's MKLVersion."""
-
-    _fields_ = (
-        *((name, ctypes.c_int) for name in ("major", "minor", "update")),
-        *((name, ctypes.c_char_p) for name in ("product", "build", "processor", "platform")),
-    )
-
-
-def _of_mkl() -> str:
-    """Return MKL's name for the instruction set that it has chosen, and the branch that MKL_CBWR selects.
-
-    On processors of other vendors than Intel the name is always the same, and MKL ignores
-    MKL_ENABLE_INSTRUCTIONS.
-    """
-    ask = mkl("get_version")
-    if ask is None:
-        return "none"
-    version = _Version()
-    ask(ctypes.byref(version))
-    words = (version.processor or b"").decode()
-    settings = mkl("cbwr_get")
-    branch = _OFF if settings is None else settings(_ALL_SETTINGS)
-    return words if branch == _OFF else f"{words}, MKL_CBWR {branch:#x}"
-
-
-def _of_onednn() -> str:
-    """Return the best instruction set of the processor for oneDNN, and the limit set by the environment."""
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return "none"
-    flags = _flags()
-    best = next((name for name in _ONEDNN if name in flags), platform.machine())
-    limit = next((os.environ[name].lower() for name in _ONEDNN_LIMITS if os.environ.get(name)), None)
-    return best if limit is None else f"{best}, at most {limit}"
 
 
 def library_runs(device: torch.device) -> bool:
