@@ -99,7 +99,8 @@ class Scratch:
 
         The rows are read and written in pieces of equal bytes, the same for all tensors.
         """
-        regions, row, piece = _regions_of(tensors), tensors[0][:1].nbytes, tiles.REQUEST_BYTES
+        regions = [_region_of(tensor) for tensor in tensors if file_of(tensor) is not None]
+        row, piece = tensors[0][:1].nbytes, tiles.REQUEST_BYTES
         begin, num_bytes = tensors[0].data_ptr() - regions[0].address, regions[0].num_bytes
         num, threads = -(-(begin + tensors[0].nbytes) // piece), _threads(os.getpid())
         stored = begun = at_hand = begin // piece
@@ -245,10 +246,6 @@ _regions: dict[int, _Region] = {}
 
 def _region_of(tensor: Tensor) -> _Region:
     return _regions[tensor.untyped_storage().data_ptr()]
-
-
-def _regions_of(tensors: Sequence[Tensor]) -> list[_Region]:
-    return [_region_of(tensor) for tensor in tensors if file_of(tensor) is not None]
 
 
 def file_of(tensor: Tensor) -> Scratch | None:

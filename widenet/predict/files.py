@@ -219,7 +219,7 @@ def _dsstne(path: Path, block: Block, table: pa.Table) -> str:
         bad = names.filter(pc.match_substring_regex(names, pattern)).slice(0, 1).to_pylist()
         if bad:
             rule = f"in DSSTNE text, the name of {kind} must not hold {characters}"
-            raise DataError(rule, place=path, value=json.dumps(bad[0]))
+            raise DataError(rule, place=path, value=bad[0])
     pairs = zip(table["item"].to_pylist(), table["score"].to_pylist(), strict=True)
     parts = [f"{item},{score:4.3f}:" for item, score in pairs]
     return "".join(f"{user}\t{''.join(own)}\n" for user, own in _by_user(block, parts))

@@ -42,7 +42,7 @@ from widenet.parallel.group import (
     exchange_for,
     num_processes,
 )
-from widenet.parallel.launch import identity, launch_id, restarted
+from widenet.parallel.launch import identity, launch_id
 from widenet.plan.layout import Layout, Weight, place_of
 from widenet.plan.machine import available_threads
 from widenet.plan.tiles import as_slice
@@ -73,8 +73,8 @@ from widenet.training.run_path import (
 )
 from widenet.training.state import ARITHMETIC, LoopState, Report
 
-_MKL = re.compile(r"Math Kernel Library Version (\S+)")
-_ONEDNN = re.compile(r"MKL-DNN v(\S+)")
+_BUILT_WITH = {"MKL": r"Math Kernel Library Version (\S+)", "oneDNN": r"MKL-DNN v(\S+)"}
+"""Where torch's own words name the versions of its libraries."""
 COMPILED, NOT_COMPILED = "compiled code", "none: torch alone"
 """The name of the entry of compiled code, and its value without any."""
 _VERSION = metadata.version("widenet")
@@ -151,15 +151,16 @@ def started_again(note: Path, exchange: Exchange) -> bool:
 
     `note` is that of `launch_note`, and a new machine has none.
 
-    torchrun counts restarts after a failure, but not those after a machine has joined. In the latter case the
-    run knows some of torchrun's agents, but none of the processes.
+    torchrun counts restarts after a failure, only on the machine that lost a process, but not those after a
+    machine has joined. In the latter case the run knows some of torchrun's agents, but none of the processes.
     """
     agents, processes = _agents_and_processes(exchange)
     lines = note.read_text(encoding="utf-8", errors="replace").splitlines() if note.is_file() else []
     replaces_earlier = (
         lines[:1] == [launch_id()] and not set(agents).isdisjoint(lines) and set(processes).isdisjoint(lines)
     )
-    return exchange.start_any([lambda: replaces_earlier or restarted()], "restart")()[0]
+    is_counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
+    return exchange.start_any([lambda: replaces_earlier or is_counted], "restart")()[0]
 
 
 def _agents_and_processes(exchange: Exchange) -> tuple[list[str], list[str]]:
@@ -275,8 +276,7 @@ def environment(device: torch.device) -> dict[str, str]:
         "arithmetic": str(ARITHMETIC),
         "torch": torch.__version__,
         "NumPy": np.__version__,
-        "MKL": _first(_MKL, built_with, "none"),
-        "oneDNN": _first(_ONEDNN, built_with, "none"),
+        **{name: "".join(re.findall(words, built_with)) or "none" for name, words in _BUILT_WITH.items()},
     }
     if device.type == "cuda":
         facts |= {"CUDA": str(torch.version.cuda), "GPU": torch.cuda.get_device_name(device)}
@@ -305,17 +305,6 @@ def machine(dataset: Dataset, device: torch.device) -> dict[str, Any]:
         "threads": available_threads(),
         "data": str(dataset.path.resolve()),
     }
-
-
-def recorded_processes(facts: Mapping[str, Any]) -> int:
-    """Return how many processes machine.json names; 1 if it names no such number."""
-    number = facts.get("processes")
-    return number if type(number) is int and number >= 1 else 1
-
-
-def _first(pattern: re.Pattern[str], text: str, default: str) -> str:
-    match = pattern.search(text)
-    return default if match is None else match[1]
 
 
 def check_in_common(

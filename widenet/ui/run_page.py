@@ -12,7 +12,6 @@ from widenet.report import several_runs as comparison
 from widenet.report.listing import ListedRun
 from widenet.report.several_runs import paired_differences
 from widenet.report.subject import Subject
-from widenet.training.begin import recorded_processes
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.ui.pages import link, live, page, strict
 
@@ -76,12 +75,12 @@ def _plan(run: RunDirectory) -> Html:
     """The memory that each process needs, as `widenet plan` counts it."""
     try:
         dataset = run.dataset()
-        device = _device(run)
+        device, processes = _device(run), run.machine.get("processes")
         job = Job(
             run.layout,
             None if dataset is None else dataset.manifest.entries_per_example,
             None if dataset is None else dataset.num_examples,
-            num_processes=recorded_processes(run.machine),
+            num_processes=processes if type(processes) is int and processes >= 1 else 1,
             device=device,
         )
     except (WidenetError, OSError, ValueError) as error:
