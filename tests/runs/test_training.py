@@ -38,6 +38,14 @@ def test_a_model_without_checkpoints_is_not_trained_anew(data, tmp_path):
     assert outcome(tmp_path / "run") == before
 
 
+def test_a_run_in_the_current_directory_is_resumed(data, tmp_path, monkeypatch, undisturbed):
+    with pytest.raises(KeyboardInterrupt):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(2))
+    monkeypatch.chdir(tmp_path / "run")
+    train(*SETTINGS["momentum"], data, ".", resume=True)
+    assert outcome(tmp_path / "run") == undisturbed
+
+
 CHANGES = {
     "network": (lambda network, training: ({**network, "name": "other"}, training), CheckpointError),
     "training": (lambda network, training: (network, {**training, "epochs": 9}), CheckpointError),

@@ -257,7 +257,7 @@ def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:
     """
     path = path_of("out", value)
     if not is_uri(path):
-        return path, None
+        return path if path.name else path.resolve(), None  # hidden folders beside it have its name
     mirror = RunMirror(Uri.of(path))
     try:
         is_there = not resume or mirror.restore()

@@ -134,7 +134,8 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     Raises:
         CheckpointError: The path is taken, or belongs to a study.
     """
-    CheckpointError.require(path.name, "must be a directory to make, not the current one", option="out")
+    is_other = path.resolve() != Path.cwd()
+    CheckpointError.require(is_other, "must be a directory to make, not the current one", option="out")
     study = path if is_study(path) else path.parent
     is_of_study = is_study(study) and path in (study, study / "best")
     CheckpointError.require(not is_of_study, f"belongs to the study {study}", place=path, option="out")
