@@ -30,6 +30,18 @@ def test_it_shows_a_line_an_epoch_then_the_fingerprint_and_what_comes_next(line,
     assert ended.out == f"{line[-1]}: trained. Fingerprint {Model.load(line[-1]).fingerprint()}\n"
 
 
+def test_what_comes_next_names_one_of_several_outputs(line, widenet, tmp_path):
+    network = json.loads(Path("network.json").read_text())
+    other = {**network["layers"][-1], "name": "other", "source": network["layers"][-2]["name"]}
+    (tmp_path / "two.json").write_text(json.dumps({**network, "layers": [*network["layers"], other]}))
+    (tmp_path / "short.json").write_text('{"epochs": 1}')
+    following = widenet(line[0], str(tmp_path / "two.json"), str(tmp_path / "short.json"), *line[3:]).err
+    words = (
+        following.splitlines()[-1].removeprefix("Next: widenet ").replace("recom", str(tmp_path / "recom"))
+    )
+    assert widenet(*words.split()).status == 0
+
+
 def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
     ended = widenet(*line, "--quiet")
     assert (ended.status, ended.out, ended.err) == (0, "", "")

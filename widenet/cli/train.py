@@ -19,6 +19,7 @@ from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
+    from widenet.spec.network import NetworkSpec
 
 
 @with_flags_of(TrainArguments)
@@ -83,7 +84,7 @@ def train(
         _print_lines(
             None if problem is None else f"{shown(out)}: {problem}",
             None if written is None else f"Report: {written}",
-            next_command(shown(out), shown(words["data"])),
+            next_command(shown(out), shown(words["data"]), model.run.network),
         )
 
 
@@ -165,10 +166,11 @@ def _print_default_documents(arguments: TrainArguments, out: Path) -> None:
         _print_lines(f"No {missing} was named: widenet uses a default and saves it in {shown(out)}.")
 
 
-def next_command(run: str, data: str) -> str:
+def next_command(run: str, data: str, network: "NetworkSpec") -> str:
     """Return the line with the command that uses a trained run."""
     words = ["widenet", "predict", run, "--data", data, "--out", "recommendations.parquet"]
-    return f"Next: {shlex.join(words)}"
+    of_several = ["--output", network.outputs[0].name] if len(network.outputs) > 1 else []
+    return f"Next: {shlex.join([*words, *of_several])}"
 
 
 def _print_lines(*lines: str | None) -> None:

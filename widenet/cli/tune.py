@@ -62,6 +62,7 @@ def tune(
     rung is the whole training. Ctrl-C or SIGTERM saves a checkpoint of every trial that trains; --resume
     continues the study.
     """
+    from widenet.training.run_directory import RunDirectory
     from widenet.tuning.tune import tune as search
 
     report = StudyProgress(quiet)
@@ -87,7 +88,8 @@ def tune(
         for place, value in best.choices.items():
             typer.echo(f"  {place}: {_plain(value)}")
         typer.echo(f"Documents: {result.path / 'best'}. Report: {result.path / 'report.html'}", err=True)
-        typer.echo(next_command(str(best.run), shown(words["data"])), err=True)
+        network = RunDirectory.open(best.run).network
+        typer.echo(next_command(str(best.run), shown(words["data"]), network), err=True)
 
 
 def _plain(value: Any) -> str:
