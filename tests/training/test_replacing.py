@@ -337,7 +337,8 @@ def test_a_resumed_training_goes_on_with_the_run_that_came_back(has_documents, t
         train(network, training, data, tmp_path / "run", interrupted=After(9))
     killed(tmp_path / "run", dataset_from_lists(tmp_path / "others", [[0, 1], [2]], titles=["A", "B", "C"]))
     documents = (network, training) if has_documents else (None, None)
-    model = train(*documents, data, tmp_path / "run", resume=True)
+    with pytest.warns(UserWarning, match=str(tmp_path / "run")):
+        model = train(*documents, data, tmp_path / "run", resume=True)
     assert model.run.records()[0]["epoch"] == 1
     assert (model.fingerprint(), names(tmp_path)) == (expected, ["books", "others", "run", "whole"])
 

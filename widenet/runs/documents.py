@@ -45,7 +45,7 @@ def prepared(
 
     Args:
         arguments: The arguments of the training.
-        say: Called in one process with what is set aside. Default: a warning.
+        say: Called in one process with what is set aside or brought back. Default: a warning.
         cuts: Whether to set a part aside; without, the rest is checked for the processes that will do it.
 
     Raises:
@@ -54,8 +54,8 @@ def prepared(
     """
     dataset = dataset_of(arguments.data)
     kept = run_of(arguments.out, resume=True)[0] if arguments.resume else None
-    if kept is not None and launcher_variable("RANK") in (None, "0"):
-        bring_back(kept)
+    if kept is not None and launcher_variable("RANK") in (None, "0") and bring_back(kept):
+        (say or warnings.warn)(f"{kept}: the earlier run is back: its successor had no checkpoint yet.")
     network = network_of(arguments.network, dataset, kept, start_of(arguments))
     (path, mirror), launch = run_of(arguments.out, resume=False), launch_id()
     with ExitStack() as stack:

@@ -145,13 +145,15 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     _check_free(path, needed, overwrite)
 
 
-def bring_back(path: Path) -> None:
-    """Bring a run back that waits without a successor; raises CheckpointError."""
-    if waiting(path).exists() and is_free(path):
+def bring_back(path: Path) -> bool:
+    """Bring a run back that waits without a successor; return whether one did. Raises CheckpointError."""
+    is_lost = waiting(path).exists() and is_free(path)
+    if is_lost:
         with writing(path):
             path.mkdir(exist_ok=True)
             with locked(path):
                 settle(path)
+    return is_lost
 
 
 def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
