@@ -19,7 +19,6 @@ from widenet.parallel.launch import (
     launch,
     launcher_variable,
     leave_launcher,
-    restarted,
     started_by_mpi,
 )
 
@@ -136,12 +135,6 @@ def test_under_slurm_the_group_meets_at_the_first_node_of_the_step(nodes, told):
     assert launcher_variable("MASTER_ADDR") == NODES[nodes]
     told({"MASTER_ADDR": "told", "SLURM_STEP_NODELIST": nodes})
     assert launcher_variable("MASTER_ADDR") == "told"
-
-
-def test_a_process_knows_whether_torchrun_has_started_it_again(told):
-    for count, expected in (("", False), ("0", False), ("12", True)):
-        told({"TORCHELASTIC_RESTART_COUNT": count})
-        assert restarted() == expected
 
 
 def test_a_process_has_a_name_that_no_other_has():

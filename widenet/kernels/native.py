@@ -213,7 +213,7 @@ def _passed(argument: Argument) -> object:
 
 @cache
 def mkl(name: str) -> Any:
-    """Return a service function of the MKL inside torch, such as "cbwr_set"; None if this torch lacks it.
+    """Return a service function of the MKL inside torch, such as "cbwr_get"; None if this torch lacks it.
 
     Calling one may fix MKL's settings.
     """

@@ -324,8 +324,9 @@ class HostMemory:
             for own in copies
         ]
         torch.cuda.current_stream(self.device).synchronize()
+        rows = rows_U.cpu()
         for tensor, own in zip(tensors, staged, strict=True):
-            tensor.index_copy_(0, rows_U.cpu(), own)
+            tensor.index_copy_(0, rows, own)
 
 
 class _Memory(mmap.mmap):

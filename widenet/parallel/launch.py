@@ -154,15 +154,6 @@ def _status(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
-def restarted() -> bool:
-    """Whether torchrun has started this process after an earlier attempt failed.
-
-    torchrun counts a restart only on the machine that lost a process. So all processes of a group must
-    compare their answers.
-    """
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
-
-
 def launch_id() -> str:
     """The id that torchrun gives to all attempts of one launch; empty without torchrun."""
     return os.environ.get("TORCHELASTIC_RUN_ID") or ""

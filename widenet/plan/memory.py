@@ -256,9 +256,9 @@ def _touched_bytes(job: Job, name: str, process: int, in_pages: bool = False) ->
     weight, layout = job.layout.weights[name], job.layout
     share, links = job.num_held(process) / job.training.shards, layout.links.items()
     read = [source for (_, source), link in links if link.weight == name and source in layout.features]
-    sampled = [layer for layer in layout.outputs_of(name) if layer.sample is not None]
     touched = sum(job.num_examples * job.entries_of(source) * share for source in read)
-    rows = round(touched + sum(job.units_at_work(layer, process) for layer in sampled))
+    sampled_rows = sum(job.units_at_work(layer, process) for layer in layout.outputs_of(name) if layer.sample)
+    rows = min(round(touched + sampled_rows), job.rows(weight, process))
     row_bytes, number_bytes = _row_bytes(job, weight)
     if not in_pages:
         return rows * ((weight.row_bytes if weight.by_tiles else row_bytes) + number_bytes)

@@ -27,7 +27,16 @@ from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
 from widenet.training.check import check_training
-from widenet.training.run_path import CUT, FITTED, bring_back, holds_work_of
+from widenet.training.run_path import (
+    CUT,
+    DATA,
+    FITTED,
+    beside,
+    bring_back,
+    hidden,
+    holds_work_of,
+    is_locked,
+)
 
 _Document = TypeVar("_Document", bound=Document)
 _EXAMPLES = 2**20
@@ -52,12 +61,16 @@ def prepared(
         DocumentError, DataError, FitError, OptionError: They do not go together.
         CheckpointError, DisagreementError, GroupError: The part cannot be set aside.
     """
-    dataset = dataset_of(arguments.data)
     kept = run_of(arguments.out, resume=True)[0] if arguments.resume else None
-    if kept is not None and launcher_variable("RANK") in (None, "0") and bring_back(kept):
-        (say or warnings.warn)(f"{kept}: the earlier run is back: its successor had no checkpoint yet.")
-    network = network_of(arguments.network, dataset, kept, start_of(arguments))
     (path, mirror), launch = run_of(arguments.out, resume=False), launch_id()
+    if launcher_variable("RANK") in (None, "0"):
+        if (beside(path) / DATA).is_dir() and not is_locked(beside(path)):
+            with hidden(path):  # gives a run its dataset back, which the training may read
+                pass
+        if kept is not None and bring_back(kept):
+            (say or warnings.warn)(f"{kept}: the earlier run is back: its successor had no checkpoint yet.")
+    dataset = dataset_of(arguments.data)
+    network = network_of(arguments.network, dataset, kept, start_of(arguments))
     with ExitStack() as stack:
         run = kept
         if launch and not arguments.overwrite and holds_work_of(path, mirror, launch):

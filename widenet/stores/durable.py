@@ -103,13 +103,13 @@ def put_in_place(beside: Path, path: Path, kept: Path | None = None) -> None:
     force_to_disk(beside)
     old = kept or _old(path)
     replaces = path.exists()
-    if replaces:
-        remove(old)
-        path.rename(old)
     try:
+        if replaces:
+            remove(old)
+            path.rename(old)
         beside.rename(path)
     except BaseException:
-        if replaces:
+        if replaces and old.exists() and not path.exists():
             old.rename(path)
         raise
     force_to_disk(path.parent)

@@ -264,8 +264,8 @@ def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> 
 def environment(device: torch.device) -> dict[str, str]:
     """Return everything that decides how numbers round in a training on a device, as text by name.
 
-    These are libraries with their versions, and the instruction set that each uses on this CPU; "none" if one
-    is absent.
+    These are libraries with their versions, "none" for one that is absent, and the instruction sets that they
+    use on this CPU.
     """
     maker = f"the native library {sources()[:12]}" if device.type == "cpu" else "Triton"
     built_with = torch.__config__.show()

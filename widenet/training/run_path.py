@@ -344,8 +344,9 @@ def hidden(path: Path) -> Iterator[Path]:
             yield folder
         finally:
             if identity(folder) == own:
-                _give_back(path)
-                remove(folder)
+                with suppress(OSError):  # then the next one gives it back
+                    _give_back(path)
+                    remove(folder)
 
 
 def _give_back(path: Path) -> None:

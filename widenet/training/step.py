@@ -87,8 +87,8 @@ def _launched(
     limit, touched = network.layout.training.gradient_norm_limit, prepared.touched
     assert touched is not None
     with torch.no_grad():
-        network.bring_rows(touched, updates=True)
-        for name in touched if rule.idle_weights_move else ():
+        network.bring_rows(touched, updates=updates)
+        for name in touched if updates and rule.idle_weights_move else ():
             _catch_up(network, name, touched[name], rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared)
@@ -194,6 +194,7 @@ class Gradients:
         for weight, keys in network.uses.items():
             if network.wide[weight].trained:
                 gradients = [grad for key in keys if (grad := activity.gathered[key].grad) is not None]
+                assert len(gradients) == len(keys)
                 gradient_NH = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
                 self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
         for name, own in waiting.items():
