@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 LAUNCHERS = sorted(
     path.stem
     for path in (ROOT / "widenet/kernels/triton").glob("*.py")
-    if "_kernel[" in path.read_text("utf-8")
+    if "_kernel" in path.read_text("utf-8")
 )
 TRAINING = """
 import torch
