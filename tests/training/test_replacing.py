@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
@@ -105,9 +106,10 @@ class Killed(BaseException):
     pass
 
 
-def test_a_kill_at_any_moment_leaves_the_earlier_run_or_a_checkpoint_of_the_new_one(tmp_path, data):
-    """The process is killed before its first, second, ... change of the disk, which then stays as it is."""
-    left, kills, outcomes = 0, 0, []
+@contextmanager
+def killed_after(changes):
+    """Kill the process before its next change of the disk but so many."""
+    left = changes
 
     def fatal(change):
         def changed(*paths, **more):
@@ -119,14 +121,22 @@ def test_a_kill_at_any_moment_leaves_the_earlier_run_or_a_checkpoint_of_the_new_
 
         return changed
 
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("rename", "rmdir", "unlink"):
+            patch.setattr(os, name, fatal(getattr(os, name)))
+        yield
+
+
+def test_a_kill_at_any_moment_leaves_the_earlier_run_or_a_checkpoint_of_the_new_one(tmp_path, data):
+    """The process is killed before its first, second, ... change of the disk, which then stays as it is."""
+    kills, outcomes = 0, []
+
     while kills == len(outcomes):
         folder = tmp_path / str(kills)
         path = finished(folder / "run", data).path
         before = inside(path)
-        with pytest.MonkeyPatch.context() as patch:
-            for name in ("rename", "rmdir", "unlink"):
-                patch.setattr(os, name, fatal(getattr(os, name)))
-            left, kills = kills, kills + 1
+        with killed_after(kills):
+            kills += 1
             try:
                 with replaced(path, data) as new:
                     checkpointed(new)
@@ -166,25 +176,13 @@ def test_a_run_whose_successor_does_not_get_to_its_path_stays_with_its_data(
 
 
 def test_a_kill_at_any_moment_leaves_the_data_of_a_run_which_the_new_one_reads(tmp_path, data):
-    left, kills, ends = 0, 0, 0
-
-    def fatal(change):
-        def changed(*paths, **more):
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Killed
-            return change(*paths, **more)
-
-        return changed
+    kills, ends = 0, 0
 
     while kills == ends:
         path = with_data(tmp_path / str(kills) / "run", data)
         read, before = Dataset.open(path / "data"), inside(path / "data")
-        with pytest.MonkeyPatch.context() as patch:
-            for name in ("rename", "rmdir", "unlink"):
-                patch.setattr(os, name, fatal(getattr(os, name)))
-            left, kills = kills, kills + 1
+        with killed_after(kills):
+            kills += 1
             try:
                 with replaced(path, read):
                     pass
