@@ -28,10 +28,9 @@ STORES := tests/stores tests/runs/test_machines.py
 test: .venv/.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(SPARK) $(STORES))
 
-# What depends on the processor once more, as on one that has AVX2 and no more. MKL keeps its choice: only Intel's processors
-# obey its limit, under which its products of a few filters round an example by its place.
+# What depends on the processor once more, as on one that has AVX2 and no more.
 test-avx2: .venv/.stamp
-	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 \
+	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not faults and not long' tests/kernels \
 	  --ignore tests/kernels/triton --ignore tests/kernels/test_triton.py tests/model/test_convolution.py \
 	  tests/model/test_operands.py tests/model/test_product.py tests/predict/test_blocks.py tests/training/test_arithmetic.py \

@@ -149,6 +149,10 @@ def test_so_have_convolutions(is_divided, tmp_path):
         assert trained(documents, written, tmp_path / "cuda", "cuda").fingerprint() == expected
 
 
+@pytest.mark.skipif(
+    "AVX2" in native.instruction_sets().get("mkl", "") and "Intel" in native.instruction_sets()["processor"],
+    reason="MKL's code for AVX2 on Intel rounds rows of a product by their place: a known limit",
+)
 @pytest.mark.usefixtures("torch_alone")
 def test_a_run_on_it_is_resumed_evaluated_and_asked_as_on_a_cpu(data, tmp_path, monkeypatch):
     # A CPU adds up the divisor of a softmax in an order of its own.
