@@ -91,19 +91,6 @@ ADDING = {
         ["widenet/spec/losses.py", "widenet/model/losses.py", REFERENCE],
         "linear or softmax",
     ),
-    "adding-an-activation.md": (
-        ["widenet/spec/activations.py", "widenet/model/activations.py", REFERENCE],
-        "",
-    ),
-    "adding-an-optimizer.md": (
-        ["widenet/spec/optimizers.py", "widenet/kernels/steps.py"],
-        "definition or rows_of or bias or state",
-    ),
-    "adding-a-format.md": (
-        ["widenet/data/formats/__init__.py", "widenet/data/formats/arrow.py"],
-        "not narrow",
-    ),
-    "adding-a-command.md": (["widenet/cli/popular.py", "widenet/cli/app.py"], ""),
     "adding-a-layer.md": (
         [
             "widenet/spec/gated.py",
