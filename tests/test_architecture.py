@@ -146,25 +146,6 @@ def test_libraries_stay_in_their_rooms():
     assert [wrong for path in MODULES for wrong in stray_imports(path, parsed(path))] == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import widenet",
-        "from widenet import Network",
-        "import widenet.training.loop",
-        "from widenet.predict import files",
-        "from ..train import loop",
-        "from widenet.kernels import gather_sum\ndef late():\n    from widenet.cli import main",
-        "from widenet.dsstne.spec import network",
-        "def late():\n    from widenet.frameworks.keras_import import read_keras",
-        "if TYPE_CHECKING:\n    from widenet.data import stream",
-    ],
-)
-def test_an_import_of_the_same_level_or_upward_is_seen(source):
-    path = "widenet/kernels/native.py" if "TYPE" in source else "widenet/model/network.py"
-    assert len(upward_imports(path, ast.parse(source))) == 1
-
-
 def module_name(path: str) -> str:
     """The dotted name of a module's file: "widenet.model" for widenet/model/__init__.py."""
     return ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
@@ -196,23 +177,6 @@ def test_no_module_imports_itself_through_others():
     assert circle(imports_between({path: parsed(path) for path in MODULES})) == []
 
 
-@pytest.mark.parametrize(
-    "back",
-    [
-        "from widenet.model import network",
-        "from . import network",
-        "def late():\n    from widenet.model.network import Network",
-        "if TYPE_CHECKING:\n    import widenet.model.network",
-    ],
-)
-def test_a_circle_is_seen(back):
-    step, network = "widenet/model/step.py", "widenet/model/network.py"
-    one_way = {step: ast.parse(back), network: ast.parse("import torch")}
-    assert circle(imports_between(one_way)) == []
-    both_ways = {step: ast.parse(back), network: ast.parse("from widenet.model.step import Step")}
-    assert set(circle(imports_between(both_ways))) == {"widenet.model.network", "widenet.model.step"}
-
-
 def test_one_file_decides_which_implementation_runs():
     """Whether Triton is there is asked nowhere else."""
     asked = {
@@ -231,30 +195,6 @@ def test_no_weak_reference_hides_a_circle():
     assert [
         path for path in MODULES for _, name in imports(path, parsed(path)) if within(name, "weakref")
     ] == []
-
-
-@pytest.mark.parametrize(
-    "source", ["from widenet.model.layers import Layer", "from . import layers", "from widenet import errors"]
-)
-def test_an_import_of_the_own_room_or_downward_is_allowed(source):
-    assert upward_imports("widenet/model/network.py", ast.parse(source)) == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import torch.distributed as dist",
-        "from torch import distributed",
-        "from torch.distributed import all_reduce",
-        "torch.distributed.barrier()",
-        "import duckdb",
-        "from pydantic import Field",
-        "from rich.table import Table",
-        "from safetensors.torch import save_file",
-    ],
-)
-def test_an_import_of_a_confined_library_is_seen(source):
-    assert len(stray_imports("widenet/model/network.py", ast.parse(source))) == 1
 
 
 def test_the_package_itself_imports_nothing_until_asked():
@@ -323,6 +263,23 @@ def test_only_the_command_line_writes_options_with_dashes():
     assert {path: found for path in below if (found := flags(parsed(path)))} == {}
 
 
-@pytest.mark.parametrize("text", ['f"--{name} must"', '"Add --grow."', '"(--field)"', 'f"see `--out {x}`"'])
-def test_an_option_with_dashes_is_seen(text):
-    assert len(flags(ast.parse(text))) == 1
+@pytest.mark.parametrize(
+    ("source", "is_wrong"),
+    [
+        ("import widenet", True),
+        ("from ..train import loop", True),
+        ("from widenet.kernels import gather_sum\ndef late():\n    from widenet.cli import main", True),
+        ("import torch.distributed as dist", True),
+        ("torch.distributed.barrier()", True),
+        ("from pydantic import Field", True),
+        ("from . import network", True),
+        ("if TYPE_CHECKING:\n    import widenet.model.network", True),
+        ('f"see `--out {x}`"', True),
+        ("from . import layers\nfrom widenet import errors", False),
+    ],
+)
+def test_what_is_forbidden_is_seen(source, is_wrong):
+    path, tree = "widenet/model/step.py", ast.parse(source)
+    back = {"widenet/model/network.py": ast.parse("from widenet.model.step import Step"), path: tree}
+    found = upward_imports(path, tree), stray_imports(path, tree), circle(imports_between(back)), flags(tree)
+    assert any(found) == is_wrong

@@ -8,6 +8,7 @@ import pytest
 
 from tests.flips import flips, outcome
 from tests.mistakes import mistake
+from tests.trainings import After
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DataError, WidenetError
 from widenet.model.build import build
@@ -15,7 +16,7 @@ from widenet.parallel.exchange import Exchange
 from widenet.runs import Model, train
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import DOCUMENTS, RunDirectory
-from widenet.training.state import LoopState, Report
+from widenet.training.state import LoopState
 
 TRAINING = {
     "epochs": 3,
@@ -37,27 +38,6 @@ def network(activation="tanh"):
         {"name": "out", "kind": "output", "field": "items"},
     ]
     return {"layers": layers}
-
-
-class After:
-    """Interrupts a training after so many steps."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def __call__(self):
-        self.left -= 1
-        return self.left <= 0
-
-
-class Heard(Report):
-    """A report that keeps what it is told."""
-
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pages import check_alone
 from tests.scripts import Script
-from tests.trainings import SETTINGS, STEPS, books
+from tests.trainings import SETTINGS, STEPS, After, books, outcome
 from widenet.errors import CheckpointError
 from widenet.runs import Model, Silence, train
 
@@ -33,27 +33,6 @@ def undisturbed(data, tmp_path_factory):
         return known[name]
 
     return get
-
-
-class After:
-    """Interrupts after some steps."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def __call__(self):
-        self.left -= 1
-        return self.left <= 0
-
-
-def log(run):
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
-
-
-def outcome(run):
-    """Everything that two trainings of the same bits share."""
-    return Model.load(run).fingerprint(), log(run)
 
 
 STOPS = [

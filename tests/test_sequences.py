@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests import sequences
+from tests.trainings import After
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
@@ -137,17 +138,6 @@ def _lists(dataset, part):
     found = dataset.sparse("items", slice(None), part)
     ends = found.indptr.tolist()
     return [found.indices[start:stop].tolist() for start, stop in pairwise(ends)]
-
-
-class After:
-    """Interrupts after some steps."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def __call__(self):
-        self.left -= 1
-        return self.left <= 0
 
 
 @pytest.fixture(scope="module")

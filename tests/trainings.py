@@ -1,9 +1,11 @@
 """Small trainings that together hold what a checkpoint must, and their data."""
 
+import json
+
 import numpy as np
 
 from widenet.data.lists import dataset_from_lists
-from widenet.runs import Silence
+from widenet.runs import Model, Silence
 
 WIDTH, STEPS = 31, 5
 HISTORY = {"name": "history", "kind": "input", "field": "items", "denoise": 0.3}
@@ -195,3 +197,25 @@ class Heard(Silence):
 
     def say(self, text):
         self.said.append(text)
+
+
+class After:
+    """Interrupts after some steps."""
+
+    def __init__(self, steps):
+        self.left = steps
+
+    def __call__(self):
+        self.left -= 1
+        return self.left <= 0
+
+
+def log(run):
+    """The lines of a run's log, without the times."""
+    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+
+
+def outcome(run):
+    """Everything that two trainings of the same bits share."""
+    return Model.load(run).fingerprint(), log(run)

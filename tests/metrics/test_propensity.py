@@ -27,20 +27,6 @@ def measured(lists, truths, inverse, block=100, ks=(1, 3)):
     return metrics.result()
 
 
-def test_it_is_the_sum_that_one_writes_by_hand():
-    """Labels that count 1, 2 and 4: found 2 of at best 4 + 1 at k = 1, and 2 + 1 of 4 + 2 + 1 at k = 3."""
-    inverse = np.array([1.0, 2.0, 4.0])
-    assert measured([[1, 0, -1], [1, 0, 2]], [[1, 2], [0]], inverse) == {"psp@1": 2 / 5, "psp@3": 3 / 7}
-
-
-def test_the_inverse_propensity_is_that_of_jain_and_others():
-    """C = (log 50 - 1) sqrt(2.5) at A = .5 and B = 1.5; a label of 10 points has 1 + C / sqrt(11.5)."""
-    inverse = Propensity(0.5, 1.5).inverse(COUNTS, POINTS)
-    assert inverse[1] == pytest.approx(1 + (math.log(50) - 1) * math.sqrt(2.5 / 11.5), rel=1e-12)
-    assert inverse[1] == pytest.approx(2.35774, abs=1e-5)
-    assert list(inverse) == sorted(inverse)
-
-
 def by_loops(lists, truths, k):
     """The definition: for each point the sum over hits of 1 / p, over the best sum that is possible."""
     inverse = [1 + (math.log(POINTS) - 1) * 2.5**0.55 * (int(count) + 1.5) ** -0.55 for count in COUNTS]

@@ -14,8 +14,7 @@ from tests.runs.test_place_of_weights import ALL
 from tests.simulated import pinned, streams
 from tests.simulated.cases import CASES, trained, with_loss
 from tests.simulated.device import OnDevice, simulated
-from tests.test_runs import After
-from tests.trainings import DEEP, SETTINGS, WIDTH, Heard, books, document
+from tests.trainings import DEEP, SETTINGS, WIDTH, After, Heard, books, document
 from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError
 from widenet.kernels import native

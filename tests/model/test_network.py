@@ -128,7 +128,7 @@ SHARED_TWICE = {
 BATCH = {
     "items": items(),
     "wishes": items(seed=8),
-    "age": numbers(3),
+    "age": numbers(3).index_fill(0, torch.tensor([4]), 0.0),
     "label": SparseBatch.from_lists([[0], [], [1, 3], [2], [0, 1, 2, 3], [1], [], [2], [3]]),
 }
 WISHES = {**FIELDS, "wishes": sparse(WIDTH)}

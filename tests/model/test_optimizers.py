@@ -7,7 +7,7 @@ import torch
 from tests.mistakes import mistake
 from tests.rows import all_rows, dense_rows
 from widenet.errors import DocumentError
-from widenet.kernels import reference, steps
+from widenet.kernels import steps
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.weight import Part, WideWeight
@@ -59,12 +59,12 @@ def rates_of(steps):
     return np.concatenate([[0.0], 0.1 / (1 + 0.3 * (np.arange(steps) % 7))])
 
 
-def torch_steps(kind, start, gradients, rates, l2=0.0, l1=0.0):
+def torch_steps(kind, start, gradients, rates, l2=0.0, l1=0.0, **changes):
     """Where torch's optimizer takes a weight in float64, its coupled weight decay and a written l1
     included.
     """
     weight = start.double().clone().requires_grad_()
-    make, settings = KINDS[kind]
+    make, settings = KINDS[kind][0], KINDS[kind][1] | changes
     optimizer = make([weight], lr=1.0, **(settings if kind == "adamw" else {**settings, "weight_decay": l2}))
     path = []
     for number, gradient in enumerate(gradients, 1):
@@ -103,37 +103,8 @@ def test_a_bias_takes_no_penalty(kind):
     state = rule.state_for(found)
     for number, gradient in enumerate(gradients, 1):
         rule.apply(found, gradient.clone(), state, StepNumbers(number, rates), is_bias=True)
-    make, settings = KINDS[kind]
-    weight = start.double().requires_grad_()
-    optimizer = make([weight], lr=1.0, **{**settings, "weight_decay": 0.0})
-    for number, gradient in enumerate(gradients, 1):
-        optimizer.param_groups[0]["lr"] = float(rates[number])
-        weight.grad = gradient.double()
-        optimizer.step()
-    assert float((found.double() - weight.detach()).abs().max()) < 6e-6
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_step_of_touched_rows_is_its_definition(kind):
-    """In float64, where the formula takes it; idle rows stay, for the definition knows one step alone."""
-    batch, rates = SparseBatch.from_lists([[3, 1, 3], [], [1, 8]]), rates_of(3)
-    start, gradient_EH, rule = numbers(9, 5), numbers(3, 5, seed=1), rule_of(kind)
-
-    def step(weight, gradient, state):
-        rule.apply(weight, gradient, state, StepNumbers(3, rates))
-
-    exact, exact_state = start.double(), rule.state_for(start.double())
-    for tensor in exact_state.values():
-        tensor += 0.5
-    weight, state = start.clone(), {name: tensor.float() for name, tensor in exact_state.items()}
-    reference.row_update(exact, exact_state, batch, gradient_EH.double(), step)
-    rule.apply_to_rows(weight, Touched.of(batch).by(gradient_EH), state, None, StepNumbers(3, rates))
-    touched = [1, 3, 8]
-    for found, expected in [(weight, exact), *zip(state.values(), exact_state.values(), strict=True)]:
-        assert float((found.double() - expected)[touched].abs().max()) < 2e-6
-    untouched = [row for row in range(9) if row not in touched]
-    assert torch.equal(weight[untouched], start[untouched])
-    assert not torch.equal(weight[touched], start[touched])
+    expected = torch_steps(kind, start, gradients, rates, weight_decay=0.0)[-1]
+    assert float((found.double() - expected).abs().max()) < 6e-6
 
 
 @pytest.mark.parametrize("kind", KINDS)

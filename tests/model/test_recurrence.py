@@ -1,74 +1,15 @@
-"""Recurrent layers against torch's own, against central differences, and inside a whole step."""
+"""Recurrent layers inside a whole step, against torch's own."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.nn.utils.rnn import PackedSequence
 
-from tests.model.flows import flow
 from tests.model.twin import Real
 from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
-from widenet.model.layers.recurrent import forward
 from widenet.model.positions import Positions
-from widenet.model.product import Blocks, Factor
-from widenet.parallel.exchange import Exchange
-from widenet.plan.tiles import Shards
 from widenet.sparse import SparseBatch
-from widenet.spec.network import NetworkSpec
-
-SIZES = [5, 5, 3, 1]
-UNITS, INPUTS = 4, 3
-BLOCKS = Blocks(Exchange(8), "")
-
-
-def factor(weight, is_split):
-    """A weight, whole or in eight shards whose gradients it takes."""
-    shards = Shards(len(weight), 8)
-    leaves = [weight[shard :: shards.count] for shard in range(shards.count)]
-    return Factor(leaves, BLOCKS, shards) if is_split else Factor([weight], BLOCKS)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-@pytest.mark.parametrize("is_split", [False, True])
-def test_states_and_gradients_are_those_of_torch(is_split, cell, dtype):
-    spec = NetworkSpec.of({"layers": [HISTORY, gru(cell=cell, units=UNITS), NEXT]}).hidden[0]
-    generator = torch.Generator().manual_seed(6)
-    twin = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell](INPUTS, UNITS, dtype=torch.float64)
-    values, bias = (
-        torch.randn(shape, generator=generator, dtype=torch.float64)
-        for shape in ((sum(SIZES), INPUTS), (4 * UNITS,))
-    )
-    with torch.no_grad():
-        twin.bias_ih_l0.copy_(bias[: spec.sums])
-        twin.bias_hh_l0.zero_()[-UNITS:] += bias[-UNITS:] if cell == "gru" else 0
-    away = torch.randn(sum(SIZES), UNITS, generator=generator, dtype=torch.float64)
-    entered = values.clone().requires_grad_()
-    expected = twin(PackedSequence(entered, torch.tensor(SIZES)))[0].data
-    expected.backward(away)
-    to_bias = (
-        twin.bias_ih_l0.grad
-        if cell == "lstm"
-        else torch.cat([twin.bias_ih_l0.grad, twin.bias_hh_l0.grad[-UNITS:]])
-    )
-
-    own = [
-        tensor.detach().to(dtype).requires_grad_()
-        for tensor in (values, twin.weight_ih_l0, twin.weight_hh_l0, bias)
-    ]
-    positions = SimpleNamespace(sizes=SIZES)
-    weight = factor(own[2], is_split)
-    read = flow(spec, {"bias": own[3]}, sums=[own[0] @ own[1].T], positions=positions, state=weight)
-    found = forward(spec, read)
-    found.backward(away.to(dtype))
-    tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-5, "atol": 1e-5}
-    torch.testing.assert_close(found.detach().double(), expected.detach(), **tolerance)
-    truth = [entered.grad, twin.weight_ih_l0.grad, twin.weight_hh_l0.grad, to_bias]
-    for tensor, gradient in zip(own, truth, strict=True):
-        torch.testing.assert_close(tensor.grad.double(), gradient, **tolerance)
-
 
 ROWS = [[3, 4, 8, 12, 8], [], [1, 1], [7], [0, 12, 0]]
 WEIGHTS = torch.tensor([0.5, 2.0, 1.5, 1.0, 3.0])

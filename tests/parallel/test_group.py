@@ -1,7 +1,5 @@
 """A training in a group of processes: how they meet, and what becomes of it when one fails or all restart."""
 
-import errno
-import json
 import os
 import shutil
 import signal
@@ -17,7 +15,7 @@ from torch import distributed
 from torch.distributed import DistStoreError, HashStore, PrefixStore
 
 from tests.parallel.workers import Group, exchange
-from tests.trainings import Heard
+from tests.trainings import Heard, log
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, GroupError, OptionError
 from widenet.parallel.exchange import Exchange
@@ -32,8 +30,7 @@ from widenet.parallel.group import (
     store_of_this_launch,
 )
 from widenet.parallel.launch import identity, line
-from widenet.runs import Model, Silence, train
-from widenet.training import checkpoint
+from widenet.runs import Model, train
 
 WIDTH, EXAMPLES, STEPS = 19, 16, 4
 NETWORK = {
@@ -125,11 +122,6 @@ def trained(name, data, out, resume=False, stop=0):
     return model.fingerprint(), log(out)
 
 
-def log(out):
-    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
-
-
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_training_may_change_its_number_of_processes_within_an_epoch(
     name, data, undisturbed, groups, tmp_path
@@ -158,38 +150,6 @@ def test_a_run_is_used_by_at_most_as_many_processes_as_it_has_shards(data, group
         assert groups(size)(used, out, data) == [used(out, data)] * size
     groups(4).start(used, out, data)
     assert [type(error) for error in groups(4).outcomes()] == [OptionError] * 4
-
-
-def trained_on_a_full_disk(name, data, out, full, good):
-    """As `trained`, in a group of which one process cannot write a file after some good ones."""
-    save, left = checkpoint.write, [good]
-
-    def failing(path, tensors):
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return save(path, tensors)
-
-    checkpoint.write = failing if distributed.get_rank() == full else save
-    try:
-        return trained(name, data, out)
-    finally:
-        checkpoint.write = save
-
-
-@pytest.mark.parametrize("full", [0, 1])
-def test_a_disk_that_is_full_for_one_process_stops_all_and_leaves_the_last_checkpoint(
-    full, data, undisturbed, groups, tmp_path
-):
-    out, name = tmp_path / "run", "adam, tied, gradient limit"
-    own_files = 4 * 2 + (full == 0)
-    groups(2).start(trained_on_a_full_disk, name, data, out, full, own_files + 3)
-    first, second = groups(2).outcomes()
-    assert type(first) is type(second) is CheckpointError
-    assert str(first) == str(second)
-    checkpoints = sorted(path.name for path in (out / "checkpoints").iterdir())
-    assert checkpoints == ["epoch-00001-step-000000000", "latest"]
-    assert groups(4)(trained, name, data, out, True) == [undisturbed[name]] * 4
 
 
 def test_a_shard_that_only_one_process_finds_damaged_stops_all(data, groups, tmp_path):
@@ -227,26 +187,6 @@ def test_what_one_process_raises_all_raise(groups):
     assert group(worked, by_leader, [0]) == ["process 0 fails."] * 4
     assert group(worked, by_all, []) == [[0], [1], [2], [3]]
     assert group(worked, by_all, [3, 2]) == ["process 2 fails."] * 4
-
-
-class Crash(Silence):
-    """Ends the process that reports, in the middle of a training."""
-
-    def advance(self, *_):
-        os._exit(1)
-
-
-def crashing(data, out):
-    train(*SETTINGS["momentum"], data, out, report=Crash(), interrupted=lambda: False)
-
-
-def test_where_a_process_is_lost_the_others_say_so_and_end(data, tmp_path):
-    with Group(2, tmp_path) as group:
-        group.start(crashing, data, tmp_path / "run")
-        leader, other = group.outcomes()
-    assert type(leader) is EOFError
-    assert (type(other), other.place) == (GroupError, "process 1 of 2, epoch 1, step 2, interruption")
-    assert "\n" not in str(other)
 
 
 class AwayError(Exception):

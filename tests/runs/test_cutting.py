@@ -10,7 +10,7 @@ import pytest
 import widenet
 from tests.mistakes import mistake
 from tests.runs.test_fitting import COLUMNS, USERS
-from tests.test_runs import After
+from tests.trainings import After
 from widenet.data.split import split as split_dataset
 from widenet.errors import CheckpointError, OptionError
 from widenet.training.run_directory import RunDirectory

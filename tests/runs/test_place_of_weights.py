@@ -16,8 +16,7 @@ from tests.described import network as described_network
 from tests.mistakes import mistake
 from tests.parallel.workers import Group
 from tests.scripts import Script
-from tests.test_runs import After, outcome
-from tests.trainings import DEEP, SETTINGS, UNTIED, books, document
+from tests.trainings import DEEP, SETTINGS, UNTIED, After, books, document, outcome
 from widenet.errors import OptionError
 from widenet.model.storage import Scratch, file_of
 from widenet.plan import tiles

@@ -6,8 +6,7 @@ from shutil import rmtree
 import pytest
 
 from tests.mistakes import mistake
-from tests.test_runs import After, log, outcome
-from tests.trainings import SETTINGS, STEPS, WIDTH, Heard, books
+from tests.trainings import SETTINGS, STEPS, WIDTH, After, Heard, books, log, outcome
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.runs import train
 from widenet.training.begin import COMPILED, NOT_COMPILED

@@ -9,8 +9,7 @@ import pytest
 
 from tests.mistakes import mistake
 from tests.runs.test_neighbourhood import TRAINING, world
-from tests.test_runs import After
-from tests.trainings import SETTINGS, Heard, books, tied_near
+from tests.trainings import SETTINGS, After, Heard, books, tied_near
 from widenet.cli import main
 from widenet.errors import OptionError
 from widenet.runs import train

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from tests.test_runs import After
-from tests.trainings import SETTINGS, Heard, books
+from tests.trainings import SETTINGS, After, Heard, books
 from widenet.runs import train
 
 SAID = "This training is not recorded: mlflow: must be installed (`pip install 'widenet[mlflow]'`): "

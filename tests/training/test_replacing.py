@@ -8,9 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.mistakes import mistake
-from tests.test_runs import After
 from tests.training.test_run_directory import NETWORK, begun
-from tests.trainings import SETTINGS, books
+from tests.trainings import SETTINGS, After, books
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError

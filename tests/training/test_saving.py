@@ -3,7 +3,6 @@ to the same bits.
 """
 
 import errno
-import json
 import os
 import signal
 import threading
@@ -16,7 +15,7 @@ from tests.mistakes import mistake
 from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED
 from tests.parallel.workers import Group
-from tests.trainings import SETTINGS, STEPS, books
+from tests.trainings import SETTINGS, STEPS, books, outcome
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, GroupError
 from widenet.parallel import group
@@ -24,7 +23,7 @@ from widenet.plan.binding import bind
 from widenet.plan.layout import Job
 from widenet.plan.machine import available_threads
 from widenet.plan.memory import memory
-from widenet.runs import Model, Silence, train
+from widenet.runs import Silence, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import checkpoint, loop
@@ -35,14 +34,6 @@ from widenet.training.loop import Saving
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return books(tmp_path_factory.mktemp("books") / "data").path
-
-
-def outcome(run):
-    """Everything that two trainings of the same bits share."""
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    return Model.load(run).fingerprint(), [
-        {name: value for name, value in line.items() if "second" not in name} for line in lines
-    ]
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.training.test_saving import Watch, at, outcome, saved
-from tests.trainings import SETTINGS, STEPS, books
+from tests.training.test_saving import Watch, at, saved
+from tests.trainings import SETTINGS, STEPS, books, outcome
 from widenet.runs import train
 from widenet.training import loop
 

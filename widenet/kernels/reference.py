@@ -1,6 +1,6 @@
 """Definitions of the operations of wide layers in plain torch: tests compare all faster code with them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -42,53 +42,6 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     return weight_FH.new_zeros(batch.num_examples, weight_FH.shape[1]).index_add_(
         0, batch.example_of_entry(), rows_ZH
     )
-
-
-def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient of `gather_sum` to the weight, only for the rows that the batch touches.
-
-    The order of addition is by example, then storage order.
-
-    Args:
-        batch: E examples over F features.
-        gradient_EH: Gradient to the sums, float32.
-
-    Returns:
-        Features int64 [U], ascending, and their gradient rows float32 [U, H].
-    """
-    features_U, position_Z = torch.unique(batch.indices, sorted=True, return_inverse=True)
-    rows_ZH = gradient_EH.index_select(0, batch.example_of_entry())
-    if batch.values is not None:
-        rows_ZH = rows_ZH * batch.values[:, None]
-    gradient_UH = gradient_EH.new_zeros(len(features_U), gradient_EH.shape[1]).index_add_(
-        0, position_Z, rows_ZH
-    )
-    return features_U.long(), gradient_UH
-
-
-def row_update(
-    weight_FH: Tensor,
-    state: Mapping[str, Tensor],
-    batch: SparseBatch,
-    gradient_EH: Tensor,
-    step: Callable[[Tensor, Tensor, dict[str, Tensor]], None],
-) -> None:
-    """Make an optimizer's step, in place, of the rows that a batch touches; other rows do not change.
-
-    Args:
-        weight_FH: Floats.
-        state: The optimizer's tensors, of the weight's shape.
-        batch: E examples over F features.
-        gradient_EH: Gradient to the sums of `gather_sum`.
-        step: Makes the step, in place, from rows [U, H], their gradient and their state; includes penalties.
-    """
-    features_U, gradient_UH = row_gradient(batch, gradient_EH)
-    weight_UH = weight_FH[features_U]
-    state_UH = {name: tensor[features_U] for name, tensor in state.items()}
-    step(weight_UH, gradient_UH, state_UH)
-    weight_FH[features_U] = weight_UH
-    for name, tensor in state.items():
-        tensor[features_U] = state_UH[name]
 
 
 def wide_loss(

@@ -27,8 +27,3 @@ def test_replicas_are_equal_after_an_average_with_their_momentum():
     for place, copies in enumerate(zip(*(replica.tensors() for replica in replicas), strict=True)):
         mean = torch.stack([tensors[place] for tensors in before]).mean(dim=0)
         assert all(torch.equal(copy, mean) for copy in copies)
-
-
-def test_the_last_step_of_an_epoch_averages():
-    assert train(START, DATA, 2, 5, 32, 2, 0.05)[1] == 2 * 2
-    assert train(START, DATA, 4, 64, 16, 3, 0.05)[1] == 3

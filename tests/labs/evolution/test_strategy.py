@@ -2,12 +2,7 @@
 
 import numpy as np
 
-from labs.evolution.strategy import Settings, evolve, noise, ranks
-
-
-def test_ranks_are_centred_and_ties_keep_their_order():
-    found = ranks(np.array([[3.0, 1.0], [1.0, 9.0], [2.0, 0.0]]))
-    np.testing.assert_allclose(found, [[0.3, -0.3], [-0.1, 0.5], [0.1, -0.5]])
+from labs.evolution.strategy import Settings, evolve, noise
 
 
 def test_a_population_climbs_a_hill():
