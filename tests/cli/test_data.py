@@ -17,8 +17,8 @@ def test_ingest_tells_its_phases_and_what_it_made(widenet, tmp_path):
     assert (
         ended.err
         == "reading likes.csv as csv (commas, line 1 names the columns): user = user, item = item ...\n"
-        "reading titles in titles.csv: title-id = item, title = title ...\n"
-        "numbering users and items ...\nwriting ...\n"
+        "numbering users and items ...\n"
+        "reading titles in titles.csv: title-id = item, title = title ...\nwriting ...\n"
     )
     assert ended.out.splitlines()[:2] == [f"{tmp_path / 'whole'}: 12 users", "  items: 9 distinct; 57 train"]
     made = Dataset.open(tmp_path / "whole")

@@ -28,7 +28,11 @@ SPARSE, DENSE = {"kind": "genre", "new": "new"}, {"size": ["pages", "price"]}
 
 
 def made(folder, **options):
-    return ingest(LOG, folder, **{"items": ITEMS, "items_sparse": SPARSE, "items_dense": DENSE} | options)
+    return ingest(
+        LOG,
+        folder,
+        **{"items": ITEMS, "items_id": "id", "items_sparse": SPARSE, "items_dense": DENSE} | options,
+    )
 
 
 def test_items_without_interactions_become_features_after_all_others(tmp_path):
@@ -66,7 +70,15 @@ def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
 
 def test_the_order_of_the_sources_does_not_count(tmp_path):
     turned = {name: column[::-1] for name, column in ITEMS.items()}
-    ingest(LOG[::-1], tmp_path / "b", items=turned, items_sparse=SPARSE, items_dense=DENSE, normalize=True)
+    ingest(
+        LOG[::-1],
+        tmp_path / "b",
+        items=turned,
+        items_id="id",
+        items_sparse=SPARSE,
+        items_dense=DENSE,
+        normalize=True,
+    )
     made(tmp_path / "a", normalize=True)
     one, other = ((tmp_path / name / described_file("items")).read_bytes() for name in "ab")
     assert one == other
@@ -105,11 +117,19 @@ def test_a_vocabulary_that_does_not_grow_takes_no_new_items(tmp_path):
         ({"items": ITEMS | {"word": ["1", "inf", "2", None]}, "items_dense": {"w": ["word"]}}, "word"),
         ({"items": ITEMS | {"word": ["007", "1", None, "2"]}, "items_dense": {"w": ["word"]}}, "word"),
         (
-            {"items": {"id": ["w"], "none": [None]}, "items_sparse": None, "items_dense": {"n": ["none"]}},
+            {
+                "items": {"id": ["w", "x"], "none": [None, None]},
+                "items_sparse": None,
+                "items_dense": {"n": ["none"]},
+            },
             "none",
         ),
         (
-            {"items": {"id": ["w"], "none": [None]}, "items_sparse": {"n": "none"}, "items_dense": None},
+            {
+                "items": {"id": ["w", "x"], "none": [None, None]},
+                "items_sparse": {"n": "none"},
+                "items_dense": None,
+            },
             "none",
         ),
         ({"items_dense": {"g": ["genre"]}}, "genre"),
@@ -124,8 +144,8 @@ def test_what_cannot_describe_is_refused_and_leaves_nothing(tmp_path, options, c
 @pytest.mark.parametrize(
     ("options", "option"),
     [
-        ({"items": None}, "items_sparse"),
-        ({"items": None, "items_sparse": None}, "items_dense"),
+        ({"items": None, "items_id": None}, "items_sparse"),
+        ({"items": None, "items_id": None, "items_sparse": None}, "items_dense"),
         ({"items_dense": {"kind": ["price"]}}, "items_dense"),
         ({"items_sparse": {"a/b": "genre"}}, "items_sparse"),
         ({"items_sparse": {"a" * 101: "genre"}}, "items_sparse"),

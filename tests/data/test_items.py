@@ -39,7 +39,7 @@ def log(source):
 
 
 def test_cells_of_csv_have_the_narrowest_type_of_their_column(tmp_path, source, log):
-    dataset = ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS))
+    dataset = ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS), items_id="item")
     attributes = dataset.attributes("items")
     assert attributes.kinds == {
         "genre": "text",
@@ -85,7 +85,7 @@ def test_typed_sources_keep_their_types(tmp_path, log, kind):
         pl.DataFrame(rows).write_parquet(place)
     else:
         place = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}[kind](rows)
-    attributes = ingest(log, tmp_path / "ds", items=place).attributes("items")
+    attributes = ingest(log, tmp_path / "ds", items=place, items_id="id").attributes("items")
     kinds = {"tags": "list", "code": "text", "new": "boolean", "size": "number"}
     assert attributes.kinds == kinds
     assert attributes.of([0, 1]) == [
@@ -98,14 +98,14 @@ def test_the_bytes_do_not_depend_on_the_order_of_rows(tmp_path, source, log):
     first, *rows = ITEMS.splitlines(keepends=True)
     for name, lines in (("a", rows), ("b", rows[::-1])):
         items = source("items.csv", first + "".join(lines))
-        ingest(log, tmp_path / name, items=items, name="same", threads=1 + (name == "b"))
+        ingest(log, tmp_path / name, items=items, items_id="item", name="same", threads=1 + (name == "b"))
     assert Dataset.open(tmp_path / "a").manifest.digest == Dataset.open(tmp_path / "b").manifest.digest
     for name in ("items.attributes.arrow", "items.aside.arrow"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_titles_are_items_with_titles_alone(tmp_path, source, log):
-    titles = source("t.csv", "id,title\n1,One\n2,Two\n")
+    titles = source("t.csv", "id,title\n1,One\n2,Two\n3,\n")
     alone = ingest(log, tmp_path / "titles", titles=titles)
     items = ingest(log, tmp_path / "items", items=titles)
     assert items.attributes("items") is None
@@ -115,7 +115,7 @@ def test_titles_are_items_with_titles_alone(tmp_path, source, log):
 
 
 def test_splits_have_the_attributes_and_verify_checks_them(tmp_path, source, log):
-    whole = ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS))
+    whole = ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS), items_id="item")
     parts = [split(whole, tmp_path / "split", heldout=0.5)]
     parts += split_users(whole, tmp_path / "train", tmp_path / "users", users=0.5, heldout=0.5)
     for part in parts:
@@ -132,7 +132,7 @@ def test_splits_have_the_attributes_and_verify_checks_them(tmp_path, source, log
 
 
 def test_grown_items_have_the_attributes_that_were_kept_aside(tmp_path, source, log):
-    ingest(log, tmp_path / "before", items=source("items.csv", ITEMS))
+    ingest(log, tmp_path / "before", items=source("items.csv", ITEMS), items_id="item")
     later = source("later.csv", "user,item\na,9\na,2\nb,9\nb,7\n")
     grown = ingest(later, tmp_path / "after", vocabulary=tmp_path / "before", grow=True)
     names = grown.vocabulary("items")
@@ -144,7 +144,7 @@ def test_grown_items_have_the_attributes_that_were_kept_aside(tmp_path, source, 
         {},
     ]
     assert grown.manifest.source["items_aside"] == 1
-    fresh = source("fresh.csv", "id,color\n9,red\n")
+    fresh = source("fresh.csv", "id,color\n9,red\n7,\n2,\n")
     other = ingest(later, tmp_path / "fresh", vocabulary=tmp_path / "before", grow=True, items=fresh)
     assert other.attributes("items").kinds == {"color": "text"}
     assert other.attributes("items").of([0, 3]) == [{}, {"color": "red"}]
@@ -200,6 +200,10 @@ def test_whole_numbers_keep_all_their_digits(tmp_path, source, log, kind, cells,
         "csv": "id,isbn\n" + "".join(f"{at},{cell}\n" for at, cell in enumerate(cells, start=1)),
         "jsonl": "".join(f'{{"id": {at}, "isbn": {cell}}}\n' for at, cell in enumerate(cells, start=1)),
     }[kind]
-    found = ingest(log, tmp_path / "ds", items=source(f"i.{kind}", text)).attributes("items").of([0, 1])
+    found = (
+        ingest(log, tmp_path / "ds", items=source(f"i.{kind}", text), items_id="id")
+        .attributes("items")
+        .of([0, 1])
+    )
     assert [item["isbn"] for item in found] == values
     assert [type(item["isbn"]) for item in found] == [type(value) for value in values]

@@ -39,7 +39,7 @@ def after(tmp_path, source, ids):
     ingest(
         written("before.csv", BEFORE),
         tmp_path / "before",
-        titles=source("titles.csv", f"id,title\n{ids['z']},The Z\n"),
+        titles=source("titles.csv", f"id,title\n{ids['z']},The Z\n{ids['y']},\n{ids['x']},\n"),
     )
     return written("after.csv", AFTER)
 
@@ -54,7 +54,11 @@ def test_known_features_stay_at_their_indices_and_unknown_ones_are_left_out_and_
 
 
 def test_new_features_are_appended_by_falling_count(after, ids, tmp_path, source):
-    titles = source("more.csv", f"id,title\n{ids['w']},The W\n")
+    titles = source(
+        "more.csv",
+        "id,title\n"
+        + "".join(f"{ids[name]},{'The W' * (name == 'w')}\n" for name in ("z", "new", "rare", "w")),
+    )
     manifest = ingest(
         after, tmp_path / "after", vocabulary=tmp_path / "before", grow=True, titles=titles
     ).manifest

@@ -208,7 +208,7 @@ def test_what_is_no_source_is_refused(tmp_path, sources, monkeypatch):
         (USERS, {"weight": "income"}, "income"),
         (USERS.replace("20,1", "0;5,1"), {"dense": {"x": ["age"]}}, "age"),
         (USERS + "b,at,1,1,1,1\n", {"weight": "counts"}, None),
-        ("id,country\na,\n", {"sparse": {"x": "country"}}, "country"),
+        ("id,country\na,\nb,\nc,\n", {"sparse": {"x": "country"}}, "country"),
         ("id,country\na\n", {"sparse": {"x": "country"}}, None),
     ],
 )
@@ -242,7 +242,7 @@ def test_titles_that_name_no_item_are_refused(tmp_path, source):
     interactions = source("r.csv", "user,item\na,x\n")
     books = source("books.csv", "isbn,id,title\nx,1,One\n")
     with mistake(DataError, place="books.csv", column="id", option="title_id"):
-        ingest(interactions, tmp_path / "ds", titles=books)
+        ingest(interactions, tmp_path / "ds", titles=books, title_id="id")
     with mistake(DataError, option="titles_columns"):
         ingest(interactions, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_columns=["id"])
     source("u.csv", "id,title\nx,One\n")

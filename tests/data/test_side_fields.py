@@ -40,6 +40,7 @@ def test_users_have_categories_numbers_and_weights(tmp_path, log, users, in_memo
         "sparse": {"country": "country", "tag": "tag"},
         "dense": {"profile": ["age", "income"]},
         "weight": "counts",
+        "users_id": "id",
     }
     manifest = ingest(log, tmp_path / "whole", users=given, **options).manifest
     for folder in (tmp_path / "whole", tmp_path / "parts"):
@@ -83,19 +84,20 @@ def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source
 @pytest.mark.parametrize(
     ("name", "text", "options"),
     [
-        ("u.dat", "a::at::3\nb::de::4\n", {"sparse": {"land": "2"}}),
+        ("u.dat", "a::at::3\nb::de::4\n", {"sparse": {"land": "2"}, "users_id": "1"}),
         (
             "u.dat",
             "a~at\nb~de\n",
             {
                 "sparse": {"land": "land"},
+                "users_id": "id",
                 "users_delimiter": "~",
                 "users_columns": ["id", "land"],
                 "users_format": "csv",
             },
         ),
         ("u.dat", "who|land\na|at\nb|de\n", {"sparse": {"land": "land"}, "users_id": "who"}),
-        ("u.csv", "land,id\na,at\nb,de\n", {"sparse": {"land": "2"}, "users_header": False}),
+        ("u.csv", "land,id\na,at\nb,de\n", {"sparse": {"land": "2"}, "users_header": False, "users_id": "1"}),
     ],
 )
 def test_users_are_read_as_sources_are(tmp_path, log, source, name, text, options):
@@ -103,14 +105,10 @@ def test_users_are_read_as_sources_are(tmp_path, log, source, name, text, option
     assert names_of(Dataset.open(tmp_path / "ds"), "land")[:2] == [["at"], ["de"]]
 
 
-def test_the_column_of_the_users_in_the_interactions_names_theirs_too(tmp_path, source):
+def test_the_ids_of_users_are_in_the_column_that_holds_all_of_them(tmp_path, source):
     log = source("log.csv", "account,sku\na,1\nb,1\n")
-    both = source("both.csv", "id,account,country\n1,a,at\n2,b,de\n")
-    with mistake(DataError, place="both.csv", option="users_id"):
-        ingest(log, tmp_path / "both", user="account", item="sku", users=both, sparse={"land": "country"})
-    users = source("users.csv", "key,account,country\n1,a,at\n2,b,de\n")
-    ingest(log, tmp_path / "ds", user="account", item="sku", users=users, sparse={"land": "country"})
-    assert names_of(Dataset.open(tmp_path / "ds"), "land") == [["at"], ["de"]]
-    others = source("others.csv", "id,country\na,at\nb,de\n")
-    ingest(log, tmp_path / "other", user="account", item="sku", users=others, sparse={"land": "country"})
-    assert names_of(Dataset.open(tmp_path / "other"), "land") == [["at"], ["de"]]
+    options = {"user": "account", "item": "sku", "sparse": {"land": "country"}}
+    for name, header in (("users", "id,account,country"), ("others", "account,id,country")):
+        users = source(f"{name}.csv", f"{header}\n1,a,at\n2,b,de\n")
+        ingest(log, tmp_path / name, users=users, **options)
+        assert names_of(Dataset.open(tmp_path / name), "land") == [["at"], ["de"]]

@@ -1,5 +1,6 @@
 """Titles: read and guessed as sources are, or as options say."""
 
+import csv
 import gzip
 
 import pytest
@@ -37,12 +38,44 @@ def test_titles_are_read_as_sources_are(tmp_path, source, log, name, text, optio
     assert titles_of(tmp_path / "ds") == ["One", "Two"]
 
 
-def test_the_item_column_of_the_interactions_has_the_ids_of_titles_too(tmp_path, source):
-    log = source("log.csv", "user,work\na,1\na,2\nb,1\n")
-    ingest(log, tmp_path / "same", item="work", titles=source("t.csv", "key,work,title\n1,2,Two\n2,1,One\n"))
-    assert titles_of(tmp_path / "same") == ["One", "Two"]
-    both = source("both.csv", "id,work,title\n1,2,Two\n2,1,One\n")
-    with mistake(DataError, place="both.csv", option="title_id"):
-        ingest(log, tmp_path / "both", item="work", titles=both)
-    ingest(log, tmp_path / "named", item="work", titles=both, title_id="id")
-    assert titles_of(tmp_path / "named") == ["Two", "One"]
+@pytest.mark.parametrize(
+    ("text", "title_id", "titles"),
+    [
+        ("key,work,title\n7,2,Two\n2,1,One\n", None, ["One", "Two"]),
+        ("id,work,title\n1,2,Two\n2,1,One\n", None, None),
+        ("id,work,title\n1,2,Two\n2,1,One\n", "id", ["Two", "One"]),
+        ("id,title\n1,One\n", None, None),
+        ("id,title\n1,One\n", "id", ["One", "2"]),
+        ("id,work,title\n1,7,One\n2,8,Two\n", "work", None),
+    ],
+)
+def test_ids_are_in_the_named_column_or_in_the_only_one_that_holds_all(
+    tmp_path, source, log, text, title_id, titles
+):
+    """`None` as titles stands for a refusal: two columns may be meant, or too few items are found."""
+    given = {"titles": source("t.csv", text), "title_id": title_id}
+    if titles is None:
+        with mistake(DataError, place="t.csv", option="title_id"):
+            ingest(log, tmp_path / "ds", **given)
+        return
+    ingest(log, tmp_path / "ds", **given)
+    assert titles_of(tmp_path / "ds") == titles
+
+
+def test_goodbooks_has_the_titles_of_the_column_that_all_items_are_in(tmp_path, real_data):
+    folder = real_data / "goodbooks-10k"
+    given = {"item": "book_id", "titles": folder / "books.csv"}
+    dataset = ingest(folder / "to_read.csv", tmp_path / "ds", **given)
+    books = {
+        row["id"]: row["title"] for row in csv.DictReader((folder / "books.csv").read_text().splitlines())
+    }
+    names = dataset.vocabulary("items")
+    assert all(books[name] == title for name, title in names.named(range(len(names))))
+    with mistake(DataError, place="books.csv", column="book_id", option="title_id"):
+        ingest(folder / "to_read.csv", tmp_path / "wrong", **given, title_id="book_id")
+
+
+def test_a_column_that_nobody_reads_may_hold_anything(tmp_path, source, log):
+    lines = '{"asin":"1","title":"One","rank":["x"]}\n{"asin":"2","title":"Two","rank":"y"}\n'
+    ingest(log, tmp_path / "ds", titles=source("t.json", lines))
+    assert titles_of(tmp_path / "ds") == ["One", "Two"]

@@ -105,10 +105,6 @@ class _Work:
         titles, users = options.naming.opened(scratch), options.side.opened(scratch)
         items = options.catalogue.opened(scratch)
         read = self._read(tables, scratch, options.side.of_interactions(users, selection), users)
-        if titles is not None:
-            self._report(titles.described())
-        if items is not None:
-            self._report(items.described())
         self._report("numbering users and items")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         self._read_titles(tables, titles)
@@ -158,7 +154,7 @@ class _Work:
         """Make the table `titles`."""
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
-            titles.read(tables)
+            self._report(titles.read(tables))
 
     def _attributes(
         self, tables: Tables, items: OpenedItems | None, scratch: Path
@@ -170,7 +166,9 @@ class _Work:
         """
         options = self._options
         if items is not None:
-            rows: ItemRows | None = items.read(tables, options.selection.known_only)
+            rows: ItemRows | None
+            rows, line = items.read(tables, options.selection.known_only)
+            self._report(line)
         else:
             rows = known_items(tables, options.known, options.field)
         if rows is None:

@@ -8,41 +8,56 @@ import duckdb
 import pyarrow as pa
 
 from widenet.data.formats import sql
-from widenet.data.formats.columns import choose_column, plain
+from widenet.data.formats.columns import Columns, choose_column
 from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.source import Source, TextSource
+from widenet.data.sources import mistake
 from widenet.data.tables import Tables
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, did_you_mean, reason_of
+
+ITEMS_OF_SOURCES = "SELECT name FROM features WHERE number IS NOT NULL"
+"""A query of the ids of items in the sources; further features are those of an earlier vocabulary."""
 
 
-def id_column(source: Source, role: str, named: str | None, of_interactions: str | None) -> str:
-    """Choose the column with the ids.
+def id_column(tables: Tables, source: Source, option: str, named: str | None, ids: str) -> str:
+    """Return the column of a source with the ids of users or items: the named one, or the only one with all.
 
     Args:
+        tables: The database of the ingest.
         source: The source.
-        role: Name of the option that names the column, with a dash.
-        named: The column that was named; None chooses one.
-        of_interactions: Column of the interactions with the same ids, if it was named. If the source has a
-            column of this name too, it holds the ids by default.
+        option: Python name of the option that names the column.
+        named: The column that was named.
+        ids: A query of `name`, the ids of the interactions.
 
     Raises:
-        DataError: The column does not exist, or the source also has a column named id.
+        DataError: There is no such column, several columns hold all ids, or it holds fewer than half of them.
     """
-    if named is None and of_interactions in source.columns and not source.roles:
-        named = of_interactions
-        other = next((column for column in source.columns if plain(column) == "id" and column != named), None)
-        if other is not None:
-            rule = f'must be named, since columns "{named}" and "{other}" may both hold the ids'
-            raise DataError(rule, place=source.name, option=role.replace("-", "_"))
-    return choose_column(source.name, source.columns, role, named, source.roles.get("user"))
+    columns = source.columns
+    if named is not None:
+        columns = [choose_column(source.name, columns, option.replace("_", "-"), named)]
+    total = tables.count(f"SELECT count(*) FROM ({ids})")
+    found = {column: _num_found(tables, source, column, ids) for column in columns}
+    holding_all = [column for column in columns if found[column] == total]
+    if named is None and len(holding_all) != 1:
+        most = max(columns, key=lambda column: found[column])
+        which = " and ".join(f'"{column}"' for column in holding_all)
+        held = f"{which} hold" if holding_all else f'no column holds them all; "{most}" holds {found[most]:,}'
+        rule = f"must name the column with the {total:,} ids of the interactions: {held}"
+        raise DataError(rule + " all of them" * bool(holding_all), place=source.name, option=option)
+    [key] = columns if named is not None else holding_all
+    if 2 * found[key] < total:
+        rule = f"must hold at least half of the {total:,} ids of the interactions; it holds {found[key]:,}"
+        raise DataError(rule, place=source.name, column=key, option=option)
+    return key
 
 
-def no_item_of(tables: Tables, source: Source, key: str, option: str) -> DataError:
-    """Return the error of a column that holds no id of a feature."""
-    first = tables.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
-    item = first[0] if first else ""
-    rule = f'must hold ids of items, such as "{item}", if it is `{option}`; it holds none'
-    return DataError(f'{source.name}: column "{key}" {rule}.')
+def _num_found(tables: Tables, source: Source, column: str, ids: str) -> int:
+    """Count the ids that a column of a source holds."""
+    held = f"SELECT {sql.name(column)} FROM {source.cells(tables.connection)}"
+    try:
+        return tables.count(f"SELECT count(*) FROM ({ids}) WHERE name IN ({held})")
+    except duckdb.Error as error:
+        raise mistake([(source, Columns(column, column))], reason_of(error)) from error
 
 
 _WHOLE = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT")

@@ -14,7 +14,7 @@ from widenet.data.attributes import Attributes, aside_file, aside_schema, attrib
 from widenet.data.described import Described, described_file, write_descriptions
 from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
-from widenet.data.item_columns import Forms, ItemColumn, columns_of, id_column, no_item_of, text_of
+from widenet.data.item_columns import ITEMS_OF_SOURCES, Forms, columns_of, id_column, text_of
 from widenet.data.known import KnownFeatures
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
@@ -25,8 +25,6 @@ from widenet.spec.parts import LONGEST_NAME, NAME_PATTERN
 _ROWS = "item_rows"
 _STORED_AS = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64()}
 """Numbers that stand for dates; Python's own dates are slow to make."""
-_SHOWN = 12
-"""Largest number of attributes to name."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,6 @@ class Items:
         item: Column with the ids of the items.
         title: Column with the titles.
         reading: How to read the source.
-        item_of_interactions: Column of the interactions with the item, if it was named.
         has_titles: Whether titles come from elsewhere, so that this source has none.
         forms: How cells are written.
         descriptions: What to describe items by.
@@ -107,7 +104,6 @@ class Items:
     item: str | None = None
     title: str | None = None
     reading: Reading = field(default_factory=Reading)
-    item_of_interactions: str | None = None
     has_titles: bool = False
     forms: Forms = field(default_factory=Forms)
     descriptions: Descriptions = field(default_factory=Descriptions)
@@ -133,93 +129,86 @@ class Items:
         if self.items is None:
             return None
         source = opened_one(self.items, self.reading, folder)
-        key = id_column(source, "items-id", self.item, self.item_of_interactions)
-        title = None
-        if self.title is not None:
-            title = choose_column(source.name, source.columns, "items-title", self.title)
-        elif not self.has_titles:
-            known = {plain(column): column for column in reversed(source.columns) if column != key}
-            title = next((known[name] for name in OBVIOUS["items-title"] if name in known), None)
-        with duckdb.connect() as database:
-            try:
-                columns = columns_of(source, {key, title or key}, self.forms, database)
-                self.descriptions.check_columns(
-                    source.name, [column.name for column in columns], {key: "id", title: "title"}
-                )
-            except duckdb.Error as error:
-                raise mistake([(source, Columns(key, key))], reason_of(error)) from error
-        return OpenedItems(source, key, title, columns, self.descriptions)
+        for role, column in (("items-id", self.item), ("items-title", self.title)):
+            if column is not None:
+                choose_column(source.name, source.columns, role, column)
+        return OpenedItems(source, self)
 
 
 @dataclass(frozen=True)
 class OpenedItems:
-    """A source of items, with its columns of ids and perhaps titles, and its attributes."""
+    """A source of items."""
 
     source: Source
-    key: str
-    title: str | None
-    columns: Sequence[ItemColumn]
-    descriptions: Descriptions = field(default_factory=Descriptions)
+    options: Items
 
-    def described(self) -> str:
-        """Describe in one line how the source is read."""
-        schema = pa.schema([(column.name, column.type) for column in self.columns])
-        kinds = [f"{name} ({kind})" for name, kind in kinds_of(schema).items()]
-        more = [f"and {len(kinds) - _SHOWN} more"] if len(kinds) > _SHOWN else []
-        title = "" if self.title is None else f", title = {self.title}"
-        return (
-            f"reading items in {self._short_name}: items-id = {self.key}{title}; attributes:"
-            f" {', '.join([*kinds[:_SHOWN], *more]) or 'none'}"
-        )
-
-    @property
-    def _short_name(self) -> str:
-        return self.source.name.rpartition("/")[2]
-
-    def read(self, tables: Tables, known_only: bool) -> "ItemRows":
+    def read(self, tables: Tables, known_only: bool) -> tuple["ItemRows", str]:
         """Read all rows, and add their titles to the table `titles`; described items become features.
 
         Args:
             tables: The tables.
             known_only: Whether an earlier vocabulary takes no new features.
 
+        Returns:
+            The rows, and a line about how the source was read.
+
         Raises:
-            DataError: A row has no id, an id repeats, or no id is a feature.
+            DataError: No column is that of the ids, a row has no id, an id repeats, or a column holds what no
+                attribute can have.
         """
-        source, key = self.source, self.key
-        title = "NULL" if self.title is None else text_of(source, self.title)
-        values = "".join(f", {column.value} AS a{place}" for place, column in enumerate(self.columns))
+        source, options = self.source, self.options
+        key = id_column(tables, source, "items_id", options.item, ITEMS_OF_SOURCES)
+        title = self._title(key)
         try:
+            columns = columns_of(source, {key, title or key}, options.forms, tables.connection)
+            options.descriptions.check_columns(
+                source.name, [column.name for column in columns], {key: "id", title: "title"}
+            )
+            titles = "NULL" if title is None else text_of(source, title)
+            values = "".join(f", {column.value} AS a{place}" for place, column in enumerate(columns))
             tables.connection.execute(
-                f"CREATE TABLE {_ROWS} AS SELECT {text_of(source, key)} AS name, CAST({title} AS VARCHAR) AS"
+                f"CREATE TABLE {_ROWS} AS SELECT {text_of(source, key)} AS name, CAST({titles} AS VARCHAR) AS"
                 f" title{values} FROM {source.typed_rows(tables.connection)}"
             )
         except duckdb.Error as error:
             raise mistake([(source, Columns(key, key))], reason_of(error)) from error
-        self._check(tables)
-        if self.descriptions and not known_only:
+        self._check(tables, key)
+        if options.descriptions and not known_only:
             _add_features(tables)
         titled = f"SELECT name, title FROM {_ROWS} WHERE title IS NOT NULL"
         tables.connection.execute(f"INSERT INTO titles {titled}")
-        tables.facts["items"] = self._short_name
-        if self.title is not None:
+        short_name = source.name.rpartition("/")[2]
+        tables.facts["items"] = short_name
+        if title is not None:
             tables.facts["items_with_title"] = tables.count(
                 f"SELECT count(*) FROM features JOIN ({titled}) USING (name)"
             )
-        schema = pa.schema([(column.name, column.type) for column in self.columns])
-        return ItemRows(tables, schema, self.descriptions, self._short_name, source.decimal)
+        schema = pa.schema([(column.name, column.type) for column in columns])
+        line = (
+            f"reading items in {short_name}: items-id = {key}{'' if title is None else f', title = {title}'}"
+        )
+        kinds = ", ".join(f"{name} ({kind})" for name, kind in kinds_of(schema).items())
+        rows = ItemRows(tables, schema, options.descriptions, short_name)
+        return rows, f"{line}; attributes: {kinds or 'none'}"
 
-    def _check(self, tables: Tables) -> None:
+    def _title(self, key: str) -> str | None:
+        """The column of titles, if there is one."""
+        source, options = self.source, self.options
+        if options.title is not None:
+            return choose_column(source.name, source.columns, "items-title", options.title)
+        known = {plain(column): column for column in reversed(source.columns) if column != key}
+        names = () if options.has_titles else OBVIOUS["items-title"]
+        return next((known[name] for name in names if name in known), None)
+
+    def _check(self, tables: Tables, key: str) -> None:
         if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):
-            raise mistake([(self.source, Columns(self.key, self.key))], "a row has no id")
+            raise mistake([(self.source, Columns(key, key))], "a row has no id")
         repeated = tables.connection.execute(
             f"SELECT name, count(*) FROM {_ROWS} GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
         ).fetchone()
         if repeated is not None:
             rule = f'must hold every item once; it holds "{repeated[0]}" {repeated[1]:,} times'
-            raise DataError(f'{self.source.name}: column "{self.key}" {rule}.')
-        if not tables.count(f"SELECT count(*) FROM features JOIN {_ROWS} USING (name)"):
-            raise no_item_of(tables, self.source, self.key, "items_id")
+            raise DataError(rule, place=self.source.name, column=key)
 
 
 def _add_features(tables: Tables) -> None:
@@ -279,7 +268,6 @@ class ItemRows:
     schema: pa.Schema
     descriptions: Descriptions = field(default_factory=Descriptions)
     source: str = ""
-    decimal: str = "."
 
     def described(self, folder: Path, field_name: str) -> Described | None:
         """Write the descriptions of features, after `written`, into a file of the folder.

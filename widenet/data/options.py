@@ -89,7 +89,7 @@ class Options(IngestArguments):
             "users_", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named
         )
         reading = replace(reading, decimal=self.users_decimal)
-        return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading, self.user)
+        return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
 
     @cached_property
     def naming(self) -> Titles:
@@ -103,7 +103,7 @@ class Options(IngestArguments):
             self.titles_columns,
             named,
         )
-        return Titles(self.titles, self.title_id, self.title, reading, self.item)
+        return Titles(self.titles, self.title_id, self.title, reading)
 
     @cached_property
     def catalogue(self) -> Items:
@@ -126,7 +126,6 @@ class Options(IngestArguments):
             self.items_id,
             self.items_title,
             reading,
-            self.item,
             has_titles,
             forms,
             descriptions,

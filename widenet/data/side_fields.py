@@ -36,7 +36,6 @@ class SideFields:
         dense: Names of dense fields, each with its columns of `users`.
         weight: Column of `users` with the weights of the examples.
         reading: How to read `users`.
-        user_of_interactions: Column of the interactions with the user, if it was named.
 
     Raises:
         OptionError: The name of a field is wrong, or an option needs `users`.
@@ -48,7 +47,6 @@ class SideFields:
     dense: Mapping[str, Sequence[str]] = field(default_factory=dict)
     weight: str | None = None
     reading: Reading = field(default_factory=Reading)
-    user_of_interactions: str | None = None
 
     def __post_init__(self) -> None:
         for name in (*self.sparse, *self.dense):
@@ -77,12 +75,11 @@ class SideFields:
         if self.users is None:
             return None
         source = opened_one(self.users, self.reading, folder)
-        key = id_column(source, "users-id", self.user, self.user_of_interactions)
         for column in self.numbers:
             if column not in source.columns:
                 known = listed(source.columns)
                 raise DataError(f'{source.name}: column "{column}" does not exist; it has {known}.')
-        return OpenedUsers(source, key)
+        return OpenedUsers(source, self.user)
 
     def of_interactions(self, users: "OpenedUsers | None", selection: Selection) -> list[str]:
         """The columns of the interactions with the categories of sparse fields.
@@ -105,10 +102,10 @@ class SideFields:
 
 @dataclass(frozen=True)
 class OpenedUsers:
-    """A source of users and its column of ids."""
+    """A source of users, and its column of ids if it was named."""
 
     source: Source
-    key: str
+    user: str | None
 
 
 class SideTables:
@@ -134,7 +131,8 @@ class SideTables:
         )
         self._numbers, self._decimal = fields.numbers, "." if users is None else users.source.decimal
         if users is not None:
-            self._read(users.source, users.key)
+            ids = "SELECT name FROM example_rows"
+            self._read(users.source, id_column(tables, users.source, "users_id", users.user, ids))
         for place, (name, column) in enumerate(fields.sparse.items()):
             if users is not None and column in users.source.columns:
                 rows = f"SELECT name, {_known(column)} AS category FROM known_users"
@@ -147,24 +145,20 @@ class SideTables:
         wanted = [
             column for column in source.columns if column in (*self._numbers, *self._fields.sparse.values())
         ]
-        columns = ", ".join(f"{source.text(column, 'given.')} AS {_known(column)}" for column in wanted)
+        columns = "".join(f", given.{sql.name(column)} AS {_known(column)}" for column in wanted)
         try:
-            matched = f"example_rows.name = {source.text(key, 'given.')}"
             self._connection.execute(
-                "CREATE TABLE known_users AS SELECT example_rows.example,"
-                f" example_rows.name{columns and ', '}{columns} FROM {source.scan(self._connection)} AS given"
-                f" JOIN example_rows ON {matched}"
+                f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns} FROM"
+                f" {source.cells(self._connection)} AS given"
+                f" JOIN example_rows ON example_rows.name = given.{sql.name(key)}"
             )
         except duckdb.Error as error:
             raise mistake([(source, Columns(key, key))], reason_of(error)) from error
-        self._check(source, key)
+        self._check(source)
 
-    def _check(self, source: Source, key: str) -> None:
-        """Check that a user is known, that none repeats if there are numbers, and all numbers."""
+    def _check(self, source: Source) -> None:
+        """Check that no user repeats if there are numbers, and all numbers."""
         known = self._tables.count("SELECT count(DISTINCT name) FROM known_users")
-        if not known:
-            rule = "of `users_id` must hold ids of users; it holds none"
-            raise DataError(f'{source.name}: column "{key}" {rule}.')
         self._tables.facts |= {
             "users_without_a_row": self._tables.count("SELECT count(*) FROM example_rows") - known
         }

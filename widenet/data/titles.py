@@ -6,9 +6,10 @@ from typing import Any
 
 import duckdb
 
+from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, choose_column
 from widenet.data.formats.source import Reading, Source
-from widenet.data.item_columns import id_column, no_item_of
+from widenet.data.item_columns import ITEMS_OF_SOURCES, id_column
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
 from widenet.errors import OptionError, reason_of
@@ -23,7 +24,6 @@ class Titles:
         item: Column with the ids of the items.
         title: Column with the titles.
         reading: How to read the source.
-        item_of_interactions: Column of the interactions with the item, if it was named.
 
     Raises:
         OptionError: An option needs `titles`.
@@ -33,7 +33,6 @@ class Titles:
     item: str | None = None
     title: str | None = None
     reading: Reading = field(default_factory=Reading)
-    item_of_interactions: str | None = None
 
     def __post_init__(self) -> None:
         options = {"`title_id`": self.item, "`title`": self.title}
@@ -53,39 +52,34 @@ class Titles:
         if self.titles is None:
             return None
         source = opened_one(self.titles, self.reading, folder)
-        key = id_column(source, "title-id", self.item, self.item_of_interactions)
         text = choose_column(source.name, source.columns, "title", self.title, source.roles.get("item"))
-        return OpenedTitles(source, key, text)
+        return OpenedTitles(source, self.item, text)
 
 
 @dataclass(frozen=True)
 class OpenedTitles:
-    """A source of titles, with its columns of ids and titles."""
+    """A source of titles, with its column of titles, and that of ids if it was named."""
 
     source: Source
-    key: str
+    item: str | None
     text: str
 
-    def described(self) -> str:
-        """Describe in one line how the source is read."""
-        return (
-            f"reading titles in {self.source.name.rpartition('/')[2]}: title-id = {self.key}, title ="
-            f" {self.text}"
-        )
+    def read(self, tables: Tables) -> str:
+        """Fill the table `titles`, and describe in one line how the source was read.
 
-    def read(self, tables: Tables) -> None:
-        """Fill the table `titles`; raises DataError if no id of the source is a feature."""
-        source, key, text = self.source, self.key, self.text
-        columns = f"{source.text(key)}, min({source.text(text)})"
+        Raises:
+            DataError: No column is that of the ids, or a row cannot be read.
+        """
+        source = self.source
+        key = id_column(tables, source, "title_id", self.item, ITEMS_OF_SOURCES)
+        columns = f"{sql.name(key)}, min({sql.name(self.text)})"
         try:
             tables.connection.execute(
-                f"INSERT INTO titles SELECT {columns} FROM {source.scan(tables.connection)} GROUP BY 1"
+                f"INSERT INTO titles SELECT {columns} FROM {source.cells(tables.connection)} GROUP BY 1"
             )
         except duckdb.Error as error:
-            raise mistake([(source, Columns(key, text))], reason_of(error)) from error
-        titled = tables.count(
-            "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
-        )
-        if not titled:
-            raise no_item_of(tables, source, key, "title_id")
-        tables.facts |= {"titles": source.name.rpartition("/")[2], "items_with_title": titled}
+            raise mistake([(source, Columns(key, self.text))], reason_of(error)) from error
+        titled = "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
+        short_name = source.name.rpartition("/")[2]
+        tables.facts |= {"titles": short_name, "items_with_title": tables.count(titled)}
+        return f"reading titles in {short_name}: title-id = {key}, title = {self.text}"

@@ -374,10 +374,10 @@ def fit(
         time: Column with the time. Each user's newest item is then the validation part, instead of a random
             tenth of each user's items.
         items: A file or a table of items with their attributes, and perhaps titles; see `ingest`.
-        items_id: Column of `items` with the id. Default: guessed.
+        items_id: Column of `items` with the id. Default: the only one that holds all items.
         items_title: Column of `items` with the title. Default: guessed.
         titles: A file or a table with ids and titles of items.
-        title_id: Column of `titles` with the id. Default: guessed.
+        title_id: Column of `titles` with the id. Default: the only one that holds all items.
         title: Column of `titles` with the title. Default: guessed.
         device: "cpu" or "cuda". Default: cuda if there is a device.
         overwrite: Whether to replace an earlier run at `out`, once the new one has a checkpoint.

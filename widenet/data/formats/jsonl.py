@@ -98,6 +98,12 @@ class JsonLines(TextSource):
         """The SQL table of all keys as JSON or lists of JSON, one row a line."""
         return self._lines()
 
+    def cells(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """The SQL table of all keys as text, one row a line; NULL for a list or an object."""
+        lines = replace(self, lists=frozenset())._lines()
+        texts = ", ".join(f"nullif({_plain(sql.name(key))}, '') AS {sql.name(key)}" for key in self.columns)
+        return f"(SELECT {texts} FROM {lines})"
+
     def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
         """The SQL query of `Columns.interactions`.
 

@@ -54,6 +54,11 @@ class Source(ABC):
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns; it is valid for one query on this connection."""
 
+    def cells(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """As `typed_rows`, with every cell as text, in the form of ids; NULL for an empty cell."""
+        texts = ", ".join(f"{self.text(column)} AS {sql.name(column)}" for column in self.columns)
+        return f"(SELECT {texts} FROM {self.typed_rows(connection)})"
+
     def typed_rows(self, connection: duckdb.DuckDBPyConnection) -> str:
         """As `scan`, with one row for each of the source, whose lists stay lists."""
         return self.scan(connection)
