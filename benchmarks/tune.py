@@ -9,14 +9,13 @@ from typing import Any
 
 from benchmarks.places import DATA, workplace
 from widenet import Dataset, ingest, split, tune
-from widenet.tuning.journal import FILE_NAME
-from widenet.tuning.reports import StudyReport
-from widenet.tuning.results import StudyResult
+from widenet.tuning.results import StudyReport, StudyResult, TrialResult
+from widenet.tuning.study import DATABASE
 
 _OTHERS = 8
 """Settings for each learning rate: two each of denoising, popularity damping and temperature."""
 _RATES = (0.02, 0.01, 0.04, 0.005)
-_KILLED_AFTER = 5
+_KILLED_AT = 4
 _CHOSEN = ("learning_rate", "denoise", "popularity_damping", "temperature")
 _COLUMNS = ("search", "epochs", "share", "seconds", "best NDCG@20", "below the grid's", ", ".join(_CHOSEN))
 
@@ -48,7 +47,7 @@ def run(asked: argparse.Namespace) -> None:
 
         def study(name: str, **words: Any) -> tuple[StudyResult, str]:
             out, started = folder / name, time.perf_counter()
-            resumed = (out / FILE_NAME).exists()
+            resumed = (out / DATABASE).exists()
             result = tune(space, data, out, trials=asked.settings, workers=2, resume=resumed, **words)
             return result, "resumed" if resumed else f"{time.perf_counter() - started:.0f}"
 
@@ -56,7 +55,7 @@ def run(asked: argparse.Namespace) -> None:
         grid = _row("whole grid", None, *study("grid", rungs=1))
         found = _row("three rungs", grid, *study("search", report=killer))
         print(f"\nthree rungs: {_checked(found, grid)}")
-        print(f"killed: {killer.said}; stops of a trial counted twice: {killer.repeated}")
+        print(f"killed: {killer.said}; trials counted twice: {killer.repeated}")
 
 
 def _dataset(folder: Path, num_users: int) -> Dataset:
@@ -125,29 +124,28 @@ def _checked(result: StudyResult, grid: StudyResult) -> str:
     return (
         f"{len(set(tried))} of {len(whole)} settings tried, {len(tried) - len(set(tried))} twice;"
         f" {len(ended)} finished, {same} of them with the fingerprint of the grid's uninterrupted training;"
-        f" {states.count('waiting')} waiting, {states.count('failed')} failed"
+        f" {states.count('stopped')} stopped at a rung, {states.count('failed')} failed"
     )
 
 
 class _Killer(StudyReport):
-    """Kills a worker once, after some epochs."""
+    """Kills a worker once, when another trial begins."""
 
     def __init__(self) -> None:
-        self.epochs, self.said, self.repeated = 0, "nobody", 0
-        self.stops: set[tuple[int, int]] = set()
+        self.said, self.repeated = "nobody", 0
+        self.begun: list[int] = []
+        self.ended: set[int] = set()
 
-    def epoch(self, trial: int, record: dict[str, Any]) -> None:
-        """Count an epoch; kill the worker of the trial after the fifth."""
-        del trial, record
-        self.epochs += 1
-        if self.epochs == _KILLED_AFTER:
+    def begin(self, trial: int) -> None:
+        """Kill a worker at the fourth trial."""
+        self.begun.append(trial)
+        if len(self.begun) == _KILLED_AT:
             os.kill(_workers()[0], signal.SIGKILL)
 
-    def reach(self, trial: int, epochs: int, value: float) -> None:
-        """Count what is told twice."""
-        del value
-        self.repeated += (trial, epochs) in self.stops
-        self.stops.add((trial, epochs))
+    def end(self, trial: TrialResult) -> None:
+        """Count what ends twice."""
+        self.repeated += trial.number in self.ended
+        self.ended.add(trial.number)
 
     def say(self, text: str) -> None:
         """Keep what is said of lost workers."""

@@ -37,7 +37,7 @@ CONFINED = {
     "mlflow": ("widenet/tracking/mlflow_run.py",),
     "netCDF4": ("widenet/dsstne/",),
     **dict.fromkeys(("google.protobuf", "onnx"), ("widenet/frameworks/",)),
-    "optuna": ("widenet/tuning/",),
+    **dict.fromkeys(("optuna", "plotly", "sqlalchemy"), ("widenet/tuning/",)),
     **dict.fromkeys(("azure", "pyarrow.fs"), ("widenet/stores/",)),
     "pyspark": ("widenet/spark/",),
     "pydantic": (

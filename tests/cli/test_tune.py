@@ -2,11 +2,13 @@
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.tuning.studies import SPACE, people
 from widenet.cli.tune import StudyProgress
+from widenet.tuning.results import TrialResult
 
 
 @pytest.fixture
@@ -16,23 +18,24 @@ def files(tmp_path):
     return [tmp_path / "space.json", "--data", tmp_path / "data", "--out", tmp_path / "study", "--rungs", 2]
 
 
-def test_a_search_prints_its_rungs_and_the_best(widenet, files, tmp_path):
+def test_a_search_prints_its_trials_and_the_best(widenet, files, tmp_path):
     ended = widenet("tune", *files, "--trials", 2)
     assert ended.status == 0
-    first, *rest = ended.err.splitlines()
-    assert first.startswith("trial   0  epochs   3  0.")
-    line = rest[-1].removeprefix("Next: widenet ").replace("recommendations", str(tmp_path / "found"))
+    *_, last = ended.err.splitlines()
+    assert "\ntrial   0  finished  epochs   9  0." in f"\n{ended.err}"
+    line = last.removeprefix("Next: widenet ").replace("recommendations", str(tmp_path / "found"))
     assert widenet(*line.split()).status == 0
-    assert ended.out.startswith(
-        f"{tmp_path / 'study'}: 2 trials in 12 epochs, 66.7% of training each to the end.\n"
-    )
-    assert "\nBest: trial " in ended.out
     again = widenet("tune", *files, "--trials", 2, "--resume", "--json")
     facts = json.loads(again.out)
+    epochs = facts["total_epochs"]
+    assert ended.out.startswith(
+        f"{tmp_path / 'study'}: 2 trials in {epochs} epochs, {epochs / 18:.1%} of training each to the end.\n"
+    )
+    assert "\nBest: trial " in ended.out
     assert again.err == ""
     assert facts["rungs"] == [3, 9]
     assert f"Fingerprint {facts['best']['fingerprint']}" in ended.out
-    assert [trial["state"] for trial in facts["trials"]].count("finished") == 1
+    assert [trial["state"] for trial in facts["trials"]].count("finished") >= 1
 
 
 def test_a_chosen_object_is_shown_without_what_is_open_in_it(widenet, files):
@@ -69,7 +72,7 @@ def test_ctrl_c_prints_the_command_that_resumes(widenet, files, tmp_path, monkey
     def interrupt(*_):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(StudyProgress, "epoch", interrupt)
+    monkeypatch.setattr(StudyProgress, "begin", interrupt)
     ended = widenet("tune", *files, "--trials", 1)
     assert ended.status == 130
     *_, command = ended.err.splitlines()
@@ -80,31 +83,22 @@ def test_ctrl_c_prints_the_command_that_resumes(widenet, files, tmp_path, monkey
     assert ended.status == 0
 
 
-def follow(report):
-    report.begin(0, 0, 3)
-    for epoch in range(1, 4):
-        report.epoch(0, {"epoch": epoch})
-    report.reach(0, 3, 0.25)
-    report.begin(1, 0, 3)
-    report.reach(1, 3, 0.125)
-    report.fail(2, "numbers overflow.")
-    report.say("Worker 0 was lost; `resume` it.")
-    report.begin(0, 3, 9)
-
-
-def test_a_line_is_printed_for_each_rung(capsys):
-    follow(StudyProgress())
-    assert capsys.readouterr().err.splitlines() == [
-        "trial   0  epochs   3  0.2500  best of this rung",
-        "trial   1  epochs   3  0.1250",
-        "trial   2  failed: numbers overflow.",
-        "Worker 0 was lost; `resume` it.",
+def test_a_line_is_printed_for_each_trial_that_has_ended(capsys):
+    lines = []
+    for quiet in (False, True):
+        report = StudyProgress(quiet)
+        report.begin(0)
+        report.end(TrialResult(0, "finished", 9, 0.25, {}, Path(), "f" * 64, None))
+        report.end(TrialResult(1, "stopped", 1, 0.125, {}, Path(), None, None))
+        report.end(TrialResult(2, "failed", 0, None, {}, Path(), None, "numbers overflow."))
+        report.say("Worker 0 was lost.")
+        lines.append(capsys.readouterr().err.splitlines())
+    assert lines == [
+        [
+            "trial   0  finished  epochs   9  0.2500",
+            "trial   1  stopped   epochs   1  0.1250",
+            "trial   2  failed    numbers overflow.",
+            "Worker 0 was lost.",
+        ],
+        [],
     ]
-    resumed = StudyProgress()
-    resumed.resume({0: {3: 0.125, 9: 0.5}, 1: {3: 0.25}, 2: {}})
-    for trial, value in ((3, 0.1875), (4, 0.25), (5, 0.3125)):
-        resumed.reach(trial, 3, value)
-    lines = capsys.readouterr().err.splitlines()
-    assert [" best of this rung" in line for line in lines] == [False, False, True]
-    follow(StudyProgress(quiet=True))
-    assert capsys.readouterr().err == ""

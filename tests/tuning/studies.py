@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from widenet.data.lists import dataset_from_lists
-from widenet.tuning.reports import StudyReport
+from widenet.tuning.results import StudyReport
 
 UNITS, RATE = "network.layers[1].units", "training.optimizer.learning_rate"
 NETWORK = {
@@ -38,27 +38,18 @@ def people(path, seed=0, validation=True):
 
 
 class Heard(StudyReport):
-    """Keeps what it hears, and calls a function after each epoch of a trial."""
+    """Keeps what it hears, and calls a function when a trial begins."""
 
-    def __init__(self, after_epoch=lambda _trial, _epoch: None):
-        self.begun, self.epochs, self.reached, self.failed, self.said, self.earlier = [], [], [], [], [], {}
-        self.after_epoch = after_epoch
+    def __init__(self, at_begin=lambda _trial: None):
+        self.begun, self.ended, self.said = [], [], []
+        self.at_begin = at_begin
 
-    def resume(self, reached):
-        self.earlier = reached
+    def begin(self, trial):
+        self.begun.append(trial)
+        self.at_begin(trial)
 
-    def begin(self, trial, start, stop):
-        self.begun.append((trial, start, stop))
-
-    def epoch(self, trial, record):
-        self.epochs.append((trial, record["epoch"]))
-        self.after_epoch(trial, record["epoch"])
-
-    def reach(self, trial, epochs, value):
-        self.reached.append((trial, epochs, value))
-
-    def fail(self, trial, problem):
-        self.failed.append((trial, problem))
+    def end(self, trial):
+        self.ended.append(trial)
 
     def say(self, text):
         self.said.append(text)

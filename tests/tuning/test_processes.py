@@ -1,39 +1,44 @@
 """Workers that are processes: one that is killed loses nothing, and nothing is counted twice."""
 
 import json
-import sys
+import signal
 
 import pytest
 
 from tests.mistakes import mistake
-from tests.scripts import Conversation
 from tests.tuning.studies import SPACE, Heard, people, with_training
-from widenet.errors import GroupError
+from widenet.errors import FitError, GroupError
 from widenet.runs import train
-from widenet.tuning import worker_processes as processes
+from widenet.tuning import worker
 from widenet.tuning.tune import tune
 
 DYING = """
-import os, signal, sys
+import os, sys
 from pathlib import Path
-from widenet.tuning import __main__
-from widenet.tuning import worker_processes as processes
+from widenet.runs.training import TrainArguments
+from widenet.tuning import study, worker
 
+study.BEAT_SECONDS, study.LOST_SECONDS = 1, 3
 print("a library says something")
+is_first = not (died := Path(sys.argv[1]) / "died").exists()
+died.touch()
+train = worker.run_training
 
-class Dying(processes.Telling):
-    def epoch(self, trial, record):
-        super().epoch(trial, record)
-        if record["epoch"] == 2:
-            assert Path(sys.argv[1], "trials", f"{trial:05d}", "checkpoints", "latest").exists()
-            os.kill(os.getpid(), signal.SIGKILL)
+def dying(layout, dataset, arguments):
+    after = arguments.after_epoch
+    def after_epoch(network, epoch):
+        if is_first and epoch == 2:
+            os.kill(os.getpid(), SIGNAL)
+        return after(network, epoch)
+    object.__setattr__(arguments, "after_epoch", after_epoch)
+    return train(layout, dataset, arguments)
 
-__main__.Telling = Dying
-sys.exit(__main__.main(*sys.argv[1:]))
+worker.run_training = dying
+sys.exit(worker.main(*sys.argv[1:]))
 """
-"""A worker that is killed in the second epoch of its first trial: an epoch begins to end only once the
-checkpoint of the one before is published.
-"""
+"""The first worker of a study gets a signal in the second epoch of its first trial."""
+
+SMALL = with_training(epochs=3)
 
 
 @pytest.fixture(scope="module")
@@ -41,60 +46,9 @@ def data(tmp_path_factory):
     return people(tmp_path_factory.mktemp("processes") / "data")
 
 
-WORKER = "import sys; from widenet.tuning.__main__ import main; sys.exit(main(*sys.argv[1:]))"
-
-
-@pytest.fixture
-def replaced(monkeypatch):
-    """Lets the first worker of a study be another program; all are copies of one process."""
-    workers = []
-
-    def by(program):
-        class Worker(processes._Worker):
-            def __init__(self, number, command, environment):
-                code = WORKER if workers else program
-                self.number, self.has_begun = number, False
-                self.process = Conversation(command[3:], code, environment)
-                workers.append(self.process)
-
-        monkeypatch.setattr(processes, "_Worker", Worker)
-
-    yield by
-    for process in workers:
-        process.close()
-
-
-def test_a_killed_worker_loses_no_trial_and_none_is_counted_twice(data, tmp_path, replaced):
-    replaced(DYING)
-    heard = Heard()
-    result = tune(SPACE, data, tmp_path / "study", trials=4, rungs=2, workers=2, report=heard)
-    assert heard.said.count("Worker 0 was lost (signal SIGKILL); another one takes its place.") == 1
-    assert "a library says something" in heard.said
-    assert [trial.number for trial in result.trials] == [0, 1, 2, 3]
-    assert {trial.state for trial in result.trials} <= {"finished", "waiting"}
-    stops = [(trial, epochs) for trial, epochs, _ in heard.reached]
-    assert len(set(stops)) == len(stops)
-    assert {trial for trial, epochs in stops if epochs == 3} == {0, 1, 2, 3}
-    (lost,) = {trial for trial, start, stop in heard.begun if (start, stop) == (1, 3)}
-    assert (lost, 0, 3) in heard.begun
-    for trial in result.trials:
-        if trial.state == "finished" or trial.number == lost:
-            run = tmp_path / f"{trial.number}"
-            model = train(trial.run / "network.json", trial.run / "training.json", data, run)
-            assert trial.fingerprint in (None, model.facts["fingerprint"])
-            assert trial.value == max(record["ndcg@5"] for record in model.run.records()[: trial.epochs])
-
-
-def test_any_number_of_workers_trains_all_documents_to_the_same_bits(data, tmp_path, replaced):
-    replaced(WORKER)
-    space = with_training(epochs=2, optimizer={"kind": "adam", "learning_rate": {"from": [0.01, 0.1]}})
-    alone, *others = (
-        tune(space, data, tmp_path / f"{workers}", trials=6, rungs=1, workers=workers).trials
-        for workers in (1, 2, 4)
-    )
-    assert len({trial.fingerprint for trial in alone}) == 6
-    for trials in others:
-        assert outcomes(trials) == outcomes(alone)
+def be(monkeypatch, code):
+    """Let workers be another program."""
+    monkeypatch.setattr(worker, "_PROGRAM", ("-c", code))
 
 
 def outcomes(trials):
@@ -102,46 +56,78 @@ def outcomes(trials):
     return {str(trial.choices): (trial.value, trial.fingerprint) for trial in trials}
 
 
-def test_ctrl_c_lets_every_worker_save(data, tmp_path, replaced):
+def test_a_killed_worker_loses_no_trial_and_none_is_counted_twice(data, tmp_path, monkeypatch):
+    be(monkeypatch, DYING.replace("SIGNAL", f"{int(signal.SIGKILL)}"))
+    heard = Heard()
+    result = tune(SMALL, data, tmp_path / "study", trials=4, rungs=1, workers=2, report=heard)
+    assert len([text for text in heard.said if "SIGKILL" in text]) == 1
+    assert [trial.number for trial in result.trials] == [0, 1, 2, 3]
+    assert {trial.state for trial in result.trials} == {"finished"}
+    assert sorted(trial.number for trial in heard.ended) == [0, 1, 2, 3]
+    [lost] = [number for number in range(4) if heard.begun.count(number) == 2]
+    for trial in result.trials[lost], result.best:
+        model = train(
+            trial.run / "network.json", trial.run / "training.json", data, tmp_path / f"{trial.number}",
+            overwrite=True,
+        )  # fmt: skip
+        assert trial.fingerprint == model.facts["fingerprint"]
+
+
+@pytest.mark.slow
+def test_any_number_of_workers_trains_all_documents_to_the_same_bits(data, tmp_path):
+    space = with_training(epochs=2, optimizer={"kind": "adam", "learning_rate": {"from": [0.01, 0.1]}})
+    alone, others = (
+        tune(space, data, tmp_path / f"{workers}", trials=6, rungs=1, workers=workers).trials
+        for workers in (1, 3)
+    )
+    assert len({trial.fingerprint for trial in alone}) == 6
+    assert outcomes(others) == outcomes(alone)
+
+
+def test_ctrl_c_lets_every_worker_save(data, tmp_path, monkeypatch):
     """The first worker gets SIGTERM in its second epoch, as all do after Ctrl-C, and ends with status 130.
 
-    No worker trains an epoch again that has ended before.
+    No worker trains an epoch again that has ended before: each has one line in the log.
     """
-    replaced(DYING.replace("SIGKILL", "SIGTERM"))
-    first, heard = Heard(), Heard()
+    be(monkeypatch, DYING.replace("SIGNAL", f"{int(signal.SIGTERM)}"))
     with pytest.raises(KeyboardInterrupt):
-        tune(SPACE, data, tmp_path / "study", trials=2, rungs=1, workers=2, report=first)
-    result = tune(SPACE, data, tmp_path / "study", trials=2, rungs=1, resume=True, report=heard)
+        tune(SMALL, data, tmp_path / "study", trials=2, rungs=1, workers=2)
+    result = tune(SMALL, data, tmp_path / "study", trials=2, rungs=1, resume=True)
     assert [trial.state for trial in result.trials] == ["finished", "finished"]
-    assert len({*first.epochs, *heard.epochs}) == len(first.epochs) + len(heard.epochs)
+    for trial in result.trials:
+        lines = (trial.run / "log.jsonl").read_text().splitlines()
+        epochs = [json.loads(line)["epoch"] for line in lines if "loss" in json.loads(line)]
+        assert epochs == sorted({*epochs})
 
 
 def test_workers_that_begin_nothing_are_not_replaced(data, tmp_path, monkeypatch):
-    class Lost(processes._Worker):
-        def __init__(self, number, _command, *rest):
-            super().__init__(number, [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], *rest)
-
-    monkeypatch.setattr(processes, "_Worker", Lost)
+    be(monkeypatch, "import os; os.kill(os.getpid(), 9)")
     heard = Heard()
     with mistake(GroupError):
         tune(SPACE, data, tmp_path / "study", trials=2, workers=2, report=heard)
-    assert sorted(heard.said) == [
-        f"Worker {number} was lost (signal SIGKILL); it had not begun a trial." for number in (0, 1)
-    ]
+    assert len(heard.said) == 2
 
 
+def test_the_error_of_a_worker_ends_the_search(data, tmp_path, monkeypatch):
+    be(monkeypatch, "import sys; from widenet.tuning import worker; from widenet.errors import FitError\n"
+       "def fail(*_): raise FitError('does not fit', place='here', option='data')\n"
+       "worker.work = fail; sys.exit(worker.main(*sys.argv[1:]))")  # fmt: skip
+    with mistake(FitError, place="here", option="data"):
+        tune(SPACE, data, tmp_path / "study", trials=2, workers=2)
+
+
+@pytest.mark.slow
 def test_a_search_that_joins_another_loses_no_trial_and_counts_none_twice(data, tmp_path):
-    """As from another machine with the same folder, while a worker of the first one trains."""
-    out, heard = tmp_path / "study", Heard()
-    tune(SPACE, data, out, trials=1, rungs=2)
-    worker = Conversation([str(out), str(data.path), "8"], WORKER)
-    with worker.stdout as lines:
-        told = [json.loads(next(lines))]
-        result = tune(SPACE, data, out, trials=8, rungs=2, resume=True, report=heard)
-        told += [json.loads(line) for line in lines]
-    assert worker.wait() == 0
-    worker.close()
-    begun = [*heard.begun, *(tuple(values) for name, *values in told if name == "begin")]
+    """As from another machine with the same folder: a search in one process begins while workers train."""
+    out, heard, joined = tmp_path / "study", Heard(), Heard()
+    results = []
+
+    def join(trial):
+        if trial == 1 and not results:
+            results.append(tune(SMALL, data, out, trials=6, rungs=1, resume=True, report=joined))
+
+    result = tune(SMALL, data, out, trials=6, rungs=1, workers=2, report=Heard(join))
+    begun = [*heard.begun, *joined.begun]
     assert len({*begun}) == len(begun)
-    assert {trial for trial, *_ in begun} == {*range(1, 8)}
-    assert {trial.state for trial in result.trials} == {"finished", "waiting"}
+    assert {trial.state for trial in result.trials} == {"finished"}
+    assert len(result.trials) == 6

@@ -1,12 +1,19 @@
-"""Spaces over a dataset: the metric, the parts, and values that no documents can have."""
+"""Spaces: which documents they hold, and values that no documents can have."""
+
+import json
 
 import pytest
 
 from tests.mistakes import mistake
-from tests.tuning.studies import RATE, SPACE, UNITS, people, with_layer, with_training
+from tests.tuning.studies import SPACE, people, with_layer, with_training
 from widenet.errors import DocumentError, FitError, OptionError
 from widenet.spec.training import Evaluation
-from widenet.tuning.space import SpaceSpec, check_space, random_choices, with_metric
+from widenet.tuning.space import Between, SpaceSpec, check_space, from_labels, with_metric
+
+OPTIMIZERS = [
+    {"kind": "adam", "learning_rate": {"between": [0.001, 0.1], "log": True}},
+    {"kind": "sgd", "learning_rate": {"from": [1, 2]}},
+]
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +23,35 @@ def data(tmp_path_factory):
 
 def space(values):
     return SpaceSpec.of(values, "space.json")
+
+
+def test_open_values_are_found_also_within_the_options_of_others():
+    found = space(with_training(optimizer={"from": OPTIMIZERS}, seed={"between": [1, 3]})).open_values
+    assert list(found) == [
+        "network.layers[1].units",
+        "training.optimizer",
+        "training.optimizer.from[0].learning_rate",
+        "training.optimizer.from[1].learning_rate",
+        "training.seed",
+    ]
+    assert found["network.layers[1].units"].labels == ["2", "4", "6"]
+    assert isinstance(found["training.seed"], Between)
+    assert found["training.seed"].is_whole
+    assert not found["training.optimizer.from[0].learning_rate"].is_whole
+
+
+def test_choices_make_documents():
+    choices = {
+        "network.layers[1].units": "4",
+        "training.optimizer": json.dumps(OPTIMIZERS[1]),
+        "training.optimizer.from[1].learning_rate": "2",
+    }
+    whole = space(with_training(optimizer={"from": OPTIMIZERS}))
+    network, training = whole.documents(from_labels(choices))
+    assert network.layers[1].units == 4
+    assert (training.optimizer.kind, training.optimizer.learning_rate) == ("sgd", 2)
+    assert whole.choices(from_labels(choices | {"training.seed": 3})) == choices
+    assert [*whole.plain(choices).values()] == [4, OPTIMIZERS[1], 2]
 
 
 def test_a_metric_becomes_part_of_the_training_document():
@@ -28,21 +64,30 @@ def test_a_metric_becomes_part_of_the_training_document():
     assert found.fixed_training.evaluation == Evaluation()
 
 
-def test_a_search_needs_a_metric_of_the_validation_part():
-    with mistake(DocumentError, option="metric", place="space.json"):
-        with_metric(space(with_training(evaluation=None)), None)
-    with mistake(DocumentError):
-        with_metric(space(with_training(evaluation={"part": "heldout"})), None)
-    with mistake(OptionError):
-        with_metric(space(SPACE), "ndgc@5")
-    with mistake(OptionError):
-        with_metric(space(SPACE), "foo@3")
+@pytest.mark.parametrize(
+    ("values", "metric", "kind", "place"),
+    [
+        (with_training(evaluation=None), None, DocumentError, "training.evaluation"),
+        (with_training(evaluation={"part": "heldout"}), None, DocumentError, "training.evaluation.part"),
+        (SPACE, "ndgc@5", OptionError, None),
+        (SPACE, "foo@3", OptionError, None),
+        (with_training(epochs={"from": [1, 2]}), None, DocumentError, "training.epochs"),
+        (with_layer(units=4) | {"training": {"epochs": 2}}, None, DocumentError, "space.json"),
+        (with_layer(units={"from": [1, 1]}), None, DocumentError, "network.layers[1].units"),
+        (with_layer(units={"from": []}), None, DocumentError, "network.layers[1].units.from"),
+        (with_layer(units={"between": [2, 1]}), None, DocumentError, "network.layers[1].units"),
+        (with_layer(l2={"between": [0, 1], "log": True}), None, DocumentError, "network.layers[1].l2"),
+        (with_layer(units={"between": [1, 2], "by": 1}), None, DocumentError, "network.layers[1].units.by"),
+    ],
+)
+def test_a_wrong_space_is_refused(values, metric, kind, place):
+    with mistake(kind, place=place):
+        with_metric(space(values), metric)
 
 
-def test_a_dataset_without_validation_part_is_refused_with_the_remedy(tmp_path):
-    plain = people(tmp_path / "plain", validation=False)
-    with mistake(FitError):
-        check_space(space(SPACE), plain)
+def test_a_dataset_without_validation_part_is_refused(tmp_path):
+    with mistake(FitError, place="plain"):
+        check_space(space(SPACE), people(tmp_path / "plain", validation=False))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +101,7 @@ def test_a_dataset_without_validation_part_is_refused_with_the_remedy(tmp_path):
     ],
 )
 def test_a_value_that_no_documents_can_have_is_refused(values, field, data):
-    with mistake(DocumentError, place=f"layers[1].{field}"):
+    with mistake(DocumentError, place=f"network: layers[1].{field}"):
         check_space(space(values), data)
 
 
@@ -67,16 +112,3 @@ def test_a_value_is_kept_where_some_other_choices_go_with_it(data):
     tied = {**output, "weights": {"layer": "taste", "transposed": True}}
     layers = [history, {**taste, "units": {"from": [2, 4]}}, deep, tied]
     check_space(space({"network": {"layers": layers}, "training": SPACE["training"]}), data)
-
-
-def test_random_choices_list_a_grid_to_its_end_and_repeat_none():
-    grid = space(with_training(optimizer={"kind": "adam", "learning_rate": {"from": [0.1, 0.2]}}))
-    drawn_once = list(random_choices(grid, [], 0))
-    assert len(drawn_once) == 6
-    rest = list(random_choices(grid, drawn_once[:4], 0))
-    assert all(choices in drawn_once[4:] for choices in rest)
-    assert len(rest) == 2
-    assert drawn_once != list(random_choices(grid, [], 1))
-    some = [choices for choices, _ in zip(random_choices(space(SPACE), [], 0), range(5), strict=False)]
-    assert {tuple(choices) for choices in some} == {(UNITS, RATE)}
-    assert len({choices[RATE] for choices in some}) == 5

@@ -1,14 +1,20 @@
-"""Studies: which trial a worker takes, who has it, and what a killed worker leaves."""
+"""Studies: what is tried next, what a lost worker leaves, and what the directory holds."""
 
 import json
+import math
 
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.trial import TrialState, create_trial
 
 from tests.mistakes import mistake
-from tests.tuning.studies import SPACE, people
+from tests.tuning.studies import RATE, SPACE, UNITS, people, with_training
 from widenet.errors import CheckpointError
-from widenet.tuning.journal import FILE_NAME
-from widenet.tuning.study import Facts, Study
+from widenet.tuning import study as studies
+from widenet.tuning.study import DATABASE, Facts, Study, queue_again
+
+pytestmark = pytest.mark.filterwarnings("ignore:Heartbeat of storage")
+"""Optuna warns whoever takes a trial without training it."""
 
 
 @pytest.fixture(scope="module")
@@ -17,119 +23,114 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture
-def begun(tmp_path, data):
-    return Study.begin(tmp_path / "study", Facts(SPACE, data.digest, [1, 3, 9], 3, 0, "cpu"))
+def begin(tmp_path, data):
+    def begun(space=SPACE, seed=0):
+        return Study.begin(tmp_path / f"study-{seed}", Facts(space, data.digest, [1, 3, 9], 3, seed, "cpu"))
+
+    return begun
 
 
-def taken(study, data, num_trials=4):
-    with study.journal.alone():
-        return study.next_trial(num_trials, data)
+def value(choices):
+    """Best at a learning rate of 0.02; the units hardly matter."""
+    return -abs(math.log(float(choices[RATE]) / 0.02)) + 0.01 * int(choices[UNITS])
 
 
-def reached(study, trial, epochs, value, claim=None):
-    with study.journal.alone():
-        study.reach(trial, epochs, value, "f" * 64 if epochs == 9 else None)
-        if claim is not None:
-            claim.close()
+def searched(study, number, data):
+    """The choices of so many trials, each of which has ended."""
+    while study.next_trial(number, data):
+        trial = study.trials.ask()
+        study.space.documents(lambda place, opened, trial=trial: studies.suggested(trial, place, opened))
+        study.trials.tell(trial, value(trial.params))
+    return [trial.choices for trial in study.results().trials]
 
 
-def test_no_two_workers_have_the_same_trial(begun, data):
-    other = Study.open(begun.path)
-    workers = [begun, other, begun, other]
-    numbers = [taken(worker, data) for worker in workers]
-    assert [trial.number for trial, _ in numbers] == [0, 1, 2, 3]
-    assert taken(other, data) is None
-    with other.journal.alone():
-        assert not other.is_over()
-    for _, claim in numbers:
-        claim.close()
+def test_suggestions_depend_on_the_trials_and_the_seed_alone_and_find_what_is_good(begin, data, tmp_path):
+    first = searched(begin(), 20, data)
+    assert {choices[UNITS] for choices in first} == {2, 4, 6}
+    assert all(0.001 <= choices[RATE] <= 0.3 for choices in first)
+    assert all(choices[RATE] == float(f"{choices[RATE]:.4g}") for choices in first)
+    assert max(map(value, first[10:])) > max(map(value, first[:10]))
+    (tmp_path / "study-0").rename(tmp_path / "again")
+    assert searched(begin(), 12, data) == first[:12]
+    assert searched(begin(seed=1), 2, data)[0] != first[0]
 
 
-def test_a_trial_that_a_lost_worker_had_comes_first(begun, data):
-    (first, claim), (_, kept) = taken(begun, data), taken(begun, data)
-    claim.close()  # as the system does when the worker is killed
-    again, claim = taken(Study.open(begun.path), data)
-    assert (again.number, again.choices) == (first.number, first.choices)
-    claim.close()
-    kept.close()
+def test_no_choices_are_tried_twice_and_a_space_is_searched_to_its_end(begin, data):
+    rates = {"kind": "adam", "learning_rate": {"from": [0.1, 0.2]}}
+    whole = searched(begin(with_training(optimizer=rates)), 30, data)
+    assert len({tuple(choices.values()) for choices in whole}) == len(whole) == 6
 
 
-def test_a_trial_that_has_cost_three_workers_has_failed(begun, data):
-    for _ in range(3):
-        trial, claim = taken(begun, data, 1)
-        assert trial.number == 0
-        claim.close()
-    assert taken(begun, data, 1) is None
-    with begun.journal.alone():
-        assert begun.journal.trials()[0].problem == "3 workers ended while they trained it."
-        assert begun.is_over()
+def test_a_trial_whose_worker_is_lost_comes_next_with_its_choices_and_its_run(begin, data, monkeypatch):
+    """Its worker sends no heartbeat: the database is asked with a time of grace that is over."""
+    study = begin()
+    assert study.next_trial(4, data) is True
+    first = study.trials.ask()
+    study.space.documents(lambda place, opened: studies.suggested(first, place, opened))
+    first.report(0.25, 1)
+    study.trials._storage.record_heartbeat(first._trial_id)
+    assert study.next_trial(1, data) is False
+    choices = dict(first.params)
+    monkeypatch.setattr(study.trials._storage._backend, "grace_period", -1)
+    for lost in (1, 2):
+        assert study.next_trial(4, data) is True
+        [result] = study.results().trials
+        assert (result.number, result.state, result.epochs) == (0, "training", 1)
+        again = study.trials.ask()
+        assert (again.params, again.user_attrs["run"], again.user_attrs["lost"]) == (choices, 0, lost)
+        study.trials._storage.record_heartbeat(again._trial_id)
+    assert study.next_trial(1, data) is None
+    [result] = study.results().trials
+    assert (result.state, result.value) == ("failed", 0.25)
+    assert result.problem
 
 
-def test_a_study_goes_through_its_rungs_and_ends(begun, data):
-    """The second of three is promoted at once, before the fourth begins. When all wait, a better fourth goes
-    on, too, and then the best of the second rung, although it has only two trials.
-    """
-    values = {(0, 0): 0.1, (1, 0): 0.4, (2, 0): 0.2, (1, 1): 0.5, (3, 0): 0.45, (3, 1): 0.6, (3, 2): 0.7}
-    stops = []
-    while (task := taken(begun, data)) is not None:
-        trial, claim = task
-        stops.append((trial.number, trial.target))
-        reached(begun, trial, begun.rungs.epochs[trial.target], values[stops[-1]], claim)
-    assert stops == list(values)
-    with begun.journal.alone():
-        trials = begun.journal.trials()
-        assert begun.is_over()
-    assert begun.rungs.best(trials).number == 3
-    assert [trial.spent for trial in trials] == [
-        {"1": 1},
-        {"1": 2, "3": 5},
-        {"1": 3},
-        {"1": 6, "3": 8, "9": 14},
-    ]
+def test_a_trial_that_was_interrupted_costs_no_worker(begin, data):
+    study = begin()
+    for _ in range(5):
+        study.next_trial(1, data)
+        trial = study.trials.ask()
+        queue_again(study.trials, study.trials.trials[trial.number], lost=0)
+        study.trials.tell(trial, state=TrialState.FAIL)
+    assert [trial.state for trial in study.results().trials] == ["training"]
 
 
-def test_a_line_that_was_cut_short_is_removed_and_nothing_else(begun, data):
-    trial, claim = taken(begun, data)
-    reached(begun, trial, 1, 0.25, claim)
-    journal = begun.path / FILE_NAME
-    whole = journal.read_bytes()
-    with journal.open("ab") as file:
-        file.write(b'{"op_code":8,"worker_id":"')
-    other = Study.open(begun.path)
-    with other.journal.alone():
-        assert [each.reached for each in other.journal.trials()] == [{1: 0.25}]
-    assert journal.read_bytes() == whole
-    again, claim = taken(begun, data)
-    claim.close()
-    assert again.number == 1
+def test_the_best_documents_have_every_default(begin):
+    study = begin()
+    for run, (units, rate, found) in enumerate([("4", 0.01, 0.5), ("2", 0.1, 0.25)]):
+        choices = {UNITS: units, RATE: rate}
+        known = {
+            UNITS: CategoricalDistribution(["2", "4", "6"]),
+            RATE: FloatDistribution(0.001, 0.3, log=True),
+        }
+        trial = create_trial(params=choices, distributions=known, value=found, user_attrs={"run": run})
+        study.trials.add_trial(trial)
+    study.write_best()
+    network, training = (
+        json.loads((study.path / "best" / name).read_text()) for name in ("network.json", "training.json")
+    )
+    assert network["layers"][1]["units"] == 4
+    assert (training["optimizer"]["learning_rate"], training["keep"]) == (0.01, "best")
+    study.write_report()
+    page = (study.path / "report.html").read_text()
+    assert all(place in page for place in (UNITS, RATE, study.metric))
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        lambda whole: f"{whole}nonsense\n",
-        lambda whole: f'{whole}{{"op_code": 4}}\n',
-        lambda whole: f"{whole}[3]\n",
-        lambda _: "",
-        lambda _: None,
-    ],
-)
-def test_a_damaged_or_missing_journal_is_refused(damaged, begun):
-    journal = begun.path / FILE_NAME
-    text = damaged(journal.read_text())
-    journal.unlink() if text is None else journal.write_text(text)
-    with mistake(CheckpointError, place="optuna.journal"), Study.open(begun.path).journal.alone():
-        pass
+@pytest.mark.parametrize("damaged", [lambda _: b"nonsense" * 1000, lambda _: b"", lambda _: None])
+def test_a_damaged_or_missing_database_is_refused(damaged, begin):
+    database = begin().path / DATABASE
+    content = damaged(database.read_bytes())
+    database.unlink() if content is None else database.write_bytes(content)
+    with mistake(CheckpointError, place=DATABASE):
+        Study.open(database.parent)
 
 
-def test_a_damaged_or_missing_study_is_refused(begun, tmp_path):
-    with mistake(CheckpointError):
-        Study.open(tmp_path)
+def test_a_damaged_or_missing_study_is_refused(begin, tmp_path):
     with mistake(CheckpointError, option="resume"):
         Study.open(tmp_path / "new")
-    path = begun.path / "study.json"
-    path.write_text(json.dumps({"space": 3}))
+    study = begin()
+    with mistake(CheckpointError, option="out"):
+        begin()
+    (study.path / "study.json").write_text(json.dumps({"space": 3}))
     with mistake(CheckpointError, place="study.json"):
-        Study.open(begun.path)
-    with mistake(CheckpointError, option="resume"):
-        Study.begin(begun.path, begun.facts)
+        Study.open(study.path)

@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -13,12 +12,12 @@ from widenet.cli.declared import with_flags_of
 from widenet.cli.output import AsJson, print_json, say
 from widenet.cli.train import next_command
 from widenet.stores.uri import shown
-from widenet.tuning.reports import StudyReport
+from widenet.tuning.results import StudyReport, TrialResult
 from widenet.tuning.tune_arguments import TuneArguments
 
 
 class StudyProgress(StudyReport):
-    """Prints a line for each trial that has reached a rung or failed.
+    """Prints a line for each trial that has ended.
 
     Args:
         quiet: Whether to print nothing.
@@ -26,23 +25,11 @@ class StudyProgress(StudyReport):
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        self.best: dict[int, float] = {}
 
-    def resume(self, reached: Mapping[int, Mapping[int, float]]) -> None:
-        """Take the best of an earlier search."""
-        for epochs, value in (each for own in reached.values() for each in own.items()):
-            self.best[epochs] = max(value, self.best.get(epochs, value))
-
-    def reach(self, trial: int, epochs: int, value: float) -> None:
-        """Print the line of a trial at a rung."""
-        is_best = value > self.best.get(epochs, float("-inf"))
-        if is_best:
-            self.best[epochs] = value
-        self.say(f"trial {trial:>3}  epochs {epochs:>3}  {value:.4f}{'  best of this rung' * is_best}")
-
-    def fail(self, trial: int, problem: str) -> None:
-        """Print why a trial has failed."""
-        self.say(f"trial {trial:>3}  failed: {problem}")
+    def end(self, trial: TrialResult) -> None:
+        """Print the epochs of a trial and its metric, or why it has failed."""
+        value = trial.problem or f"epochs {trial.epochs:>3}  {trial.value:.4f}"
+        self.say(f"trial {trial.number:>3}  {trial.state:8}  {value}")
 
     def say(self, text: str) -> None:
         """Print a sentence."""
@@ -58,9 +45,8 @@ def tune(
 ) -> None:
     """Search for the documents with the best validation metric.
 
-    A trial stops at a rung with a checkpoint. The best trials go on from there to the next rung, and the last
-    rung is the whole training. Ctrl-C or SIGTERM saves a checkpoint of every trial that trains; --resume
-    continues the study.
+    A trial that is not among the best at a rung stops there; the others train to the end. Ctrl-C or SIGTERM
+    saves a checkpoint of every trial that trains; --resume continues the study.
     """
     from widenet.training.run_directory import RunDirectory
     from widenet.tuning.tune import tune as search

@@ -1,14 +1,11 @@
-"""The results of a study: where each trial stands, and the best of them."""
+"""The results of a study: where each trial stands, and the best of them; and what follows a study."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from widenet.tuning.rungs import Trial
-from widenet.tuning.study import Study
-
-State = Literal["finished", "waiting", "training", "failed"]
+State = Literal["finished", "stopped", "training", "failed"]
 
 
 @dataclass(frozen=True)
@@ -17,10 +14,10 @@ class TrialResult:
 
     Attributes:
         number: Number of the trial, from 0.
-        state: "finished": it has trained to the end. "waiting": it stopped at a rung, with a checkpoint.
-            "training": it has not reached its rung yet. "failed": see `problem`.
-        epochs: Epochs after which it last stopped.
-        value: Its metric there; None before its first rung.
+        state: "finished": it has trained to the end. "stopped": others were better at a rung. "training": it
+            trains, or waits for a worker. "failed": see `problem`.
+        epochs: Finished epochs.
+        value: Its metric after these; None before the first evaluation.
         choices: The chosen values by their places in the space.
         run: Its run directory.
         fingerprint: SHA-256 of its final weights; None before it has finished.
@@ -44,8 +41,8 @@ class StudyResult:
     Attributes:
         path: Directory of the study.
         metric: The metric by which trials are compared, on the validation part.
-        rungs: Epochs of each rung.
-        best: The best of the trials that have come furthest; None if all failed.
+        rungs: Epochs after which trials are compared; the last are those of a whole training.
+        best: The best of the finished trials; None if there is none.
         trials: All trials in order of their numbers.
         total_epochs: Epochs of all trials together.
         share_of_epochs: These as a share of the epochs of training every trial to the end.
@@ -60,46 +57,22 @@ class StudyResult:
     share_of_epochs: float
 
 
-def results_of(study: Study, trials: Sequence[Trial]) -> StudyResult:
-    """Return the results of a study's trials."""
-    listed = [_result(study, trial) for trial in trials]
-    best = study.rungs.best(trials)
-    epochs = sum(trial.epochs for trial in listed)
-    return StudyResult(
-        study.path,
-        study.metric,
-        study.rungs.epochs,
-        None if best is None else listed[best.number],
-        listed,
-        epochs,
-        epochs / max(1, len(listed) * study.rungs.epochs[-1]),
-    )
+@runtime_checkable
+class StudyReport(Protocol):
+    """Follows a study; a subclass overrides only the methods that it needs."""
+
+    def begin(self, trial: int) -> None:
+        """Called when a trial begins or resumes."""
+        return
+
+    def end(self, trial: TrialResult) -> None:
+        """Called when a trial has finished, was stopped or has failed."""
+        return
+
+    def say(self, text: str) -> None:
+        """Called with a sentence that the user should know."""
+        return
 
 
-def _result(study: Study, trial: Trial) -> TrialResult:
-    epochs = max(trial.reached, default=0)
-    value = trial.reached.get(epochs)
-    return TrialResult(
-        trial.number,
-        _state(study, trial),
-        epochs,
-        value,
-        plain_choices(study, trial.choices),
-        study.run(trial),
-        trial.fingerprint,
-        trial.problem,
-    )
-
-
-def _state(study: Study, trial: Trial) -> State:
-    if trial.problem is not None:
-        return "failed"
-    if study.rungs.is_complete(trial):
-        return "finished"
-    return "training" if study.rungs.is_unfinished(trial) else "waiting"
-
-
-def plain_choices(study: Study, choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return choices with the values of documents in place of labels."""
-    known = study.space.choices
-    return {place: known[place].value(chosen) for place, chosen in choices.items()}
+class Silence(StudyReport):
+    """A report that does nothing."""

@@ -1,27 +1,43 @@
-"""A study's directory: what it searches, its trials, and which worker has which of them.
+"""A study's directory: what it searches, Optuna's database of its trials, and their runs.
 
 All that workers share is here, so they may be on several machines with a common file system.
 """
 
 import fcntl
 import json
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError, damage_of
-from widenet.plan.layout import Layout
-from widenet.stores.durable import force_all_to_disk, force_to_disk
+from widenet.randomness import stream
+from widenet.stores.durable import appearing, force_all_to_disk, force_to_disk
 from widenet.training.run_path import STUDY, TRIALS, hidden, is_study, writing
-from widenet.tuning import journal
-from widenet.tuning.rungs import Rungs, Trial
-from widenet.tuning.space import SpaceSpec, from_values, layout_of
-from widenet.tuning.suggest import suggestions
+from widenet.tuning.results import StudyResult, TrialResult
+from widenet.tuning.space import Between, Open, SpaceSpec, from_labels, layout_of
 
-_MOST_STARTS = 3
-"""Number of workers that a trial may cost: one whose workers end before its rung has failed after that."""
+if TYPE_CHECKING:
+    from optuna import Study as OptunaStudy
+    from optuna.trial import FrozenTrial, Trial
+
+DATABASE, REPORT = "optuna.db", "report.html"
+_NAME = "widenet"
+
+BEAT_SECONDS, LOST_SECONDS = 10, 60
+"""Seconds between two heartbeats of a trial, and without one until its worker counts as lost."""
+_MOST_LOST = 3
+"""Number of workers that a trial may cost before it has failed."""
+
+_SUGGESTIONS, _TRIES = 10, 1000
+"""Number of suggestions after which choices are drawn at random, and of all that are tried for a new pair."""
+_DIGITS = 4
+"""Significant digits of a chosen number."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +47,15 @@ class Facts:
     Attributes:
         space: The space, with the metric in its training document.
         examples: Digest of the dataset's examples.
-        epochs: The epochs of each rung.
-        reduction: See `Rungs`.
+        rungs: Epochs after which trials are compared; the last are those of a whole training.
+        reduction: Of this many trials at a rung, one goes on.
         seed: Seed of the suggestions.
         device: Kind of device.
     """
 
     space: dict[str, Any]
     examples: str
-    epochs: list[int]
+    rungs: list[int]
     reduction: int
     seed: int
     device: str
@@ -52,19 +68,17 @@ class Study:
         path: Its directory.
         facts: See `Facts`.
         space: Its space.
-        rungs: Its rungs.
         metric: The metric by which trials are compared.
-        journal: Its trials; lock it by `journal.alone`.
+        trials: Optuna's study: each of its trials has the number of its run as attribute "run".
     """
 
     def __init__(self, path: Path, facts: Facts) -> None:
         self.path, self.facts = path, facts
         self.space = SpaceSpec.of(facts.space, str(path / STUDY))
-        self.rungs = Rungs(tuple(facts.epochs), facts.reduction)
         evaluation = self.space.fixed_training.evaluation
         assert evaluation is not None, "a study begins with an evaluation"
         self.metric = evaluation.metric
-        self.journal = journal.Journal(path, self.space, self.rungs)
+        self.trials = _optuna_study(path, facts)
 
     @classmethod
     def begin(cls, path: Path, facts: Facts, make: Callable[[Path], None] | None = None) -> "Study":
@@ -76,31 +90,29 @@ class Study:
             make: Called with a hidden folder that becomes the study, to put the dataset of its trials there.
 
         Raises:
-            CheckpointError: The path is taken, another process begins a study there, or it cannot be written.
+            CheckpointError: The path is taken, or it cannot be written.
         """
-        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-            raise _taken(path)
+        is_free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+        CheckpointError.require(is_free, "exists already", place=path, option="out")
         with hidden(path) as folder, writing(path):
-            for name in (TRIALS, "claims"):
-                (folder / name).mkdir()
-            journal.create(folder)
+            (folder / TRIALS).mkdir()
             if make is not None:
                 make(folder)
             (folder / STUDY).write_text(f"{json.dumps(asdict(facts), indent=2)}\n", encoding="utf-8")
+            _optuna_study(folder, facts, is_new=True)._storage.remove_session()
             force_all_to_disk(folder)
-            _put(folder, path)
+            folder.rename(path)
+            force_to_disk(path.parent)
         return cls(path, facts)
 
     @classmethod
     def open(cls, path: Path) -> "Study":
         """Open a study; raises CheckpointError."""
-        if not is_study(path):
-            way = "Begin one with another `out`, and" if path.exists() else "To begin one,"
-            raise CheckpointError(f"{path} holds no study to resume. {way} leave `resume` out.")
+        CheckpointError.require(is_study(path), "is no study to resume", place=path, option="resume")
         try:
             facts = Facts(**json.loads((path / STUDY).read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
-            raise CheckpointError(f"{path / STUDY} is damaged: {damage_of(error)}. Restore it.") from None
+            raise CheckpointError(f"is damaged: {damage_of(error)}", place=path / STUDY) from None
         return cls(path, facts)
 
     def check_same(self, facts: Facts, data: Dataset) -> None:
@@ -110,119 +122,212 @@ class Study:
             FitError: It was begun with other examples.
             OptionError, DocumentError: It was begun with another space or option.
         """
-        mine = self.facts
-        if mine.examples != facts.examples:
-            raise FitError(
-                f"{data.path} does not hold the examples that {self.path} was begun with. Resume with that"
-                " dataset, or choose another `out`."
-            )
-        if mine.space != facts.space:
-            raise DocumentError(
-                f"{self.path} was begun with another space or `metric`, as {self.path / STUDY} has it."
-                " Resume with that one, or choose another `out`."
-            )
-        names = {"epochs": "rungs", "reduction": "reduction", "seed": "seed", "device": "device"}
-        for name, option in names.items():
-            before, now = getattr(mine, name), getattr(facts, name)
-            if before != now:
-                raise OptionError(
-                    f"`{option}` must be as {self.path} was begun: {before}; got {now}. Resume with that, or"
-                    " choose another `out`."
-                )
+        rule = f"must be as {self.path} was begun"
+        FitError.require(self.facts.examples == facts.examples, rule, place=data.path)
+        is_same = self.facts.space == facts.space
+        DocumentError.require(is_same, rule, place=self.space.usual_name, option="metric")
+        for option in ("rungs", "reduction", "seed", "device"):
+            before, now = getattr(self.facts, option), getattr(facts, option)
+            OptionError.require(before == now, f"{rule}: {before}", option=option, value=now)
 
-    def run(self, trial: Trial) -> Path:
+    def run(self, number: int) -> Path:
         """Return the run directory of a trial."""
-        return self.path / TRIALS / f"{trial.number:05d}"
+        return self.path / TRIALS / f"{number:05d}"
 
-    def layout(self, trial: Trial, dataset: Dataset) -> Layout:
-        """Return the layout of a trial's documents."""
-        return layout_of(self.space, dataset, from_values(trial.choices))
+    def lock(self) -> IO[str]:
+        """Return the open lock of the study, which one worker at a time has until it closes it or ends."""
+        lock = (self.path / ".lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return lock
 
-    def next_trial(self, num_trials: int, dataset: Dataset) -> tuple[Trial, IO[str]] | None:
-        """Take the next trial to train: one that a lost worker left, one to promote, or a new one.
+    def next_trial(self, num_trials: int, dataset: Dataset) -> bool | None:
+        """Queue a trial for this worker, which has the lock.
 
         Returns:
-            The trial, and the open file that claims it until it is closed; None if there is nothing to do
-            now, or `is_over`.
+            Whether a trial is queued: one that a lost worker had, or a new one. None if there will be none.
         """
-        trials = self.journal.trials()
-        unfinished = [trial for trial in trials if self.rungs.is_unfinished(trial)]
-        for trial in unfinished:
-            claim = self._claim(trial)
-            if claim is None:
-                continue
-            if trial.starts < _MOST_STARTS:
-                return self._begun(trial, claim)
-            claim.close()
-            self.journal.fail(trial, f"{trial.starts} workers ended while they trained it.")
-            return self.next_trial(num_trials, dataset)
-        is_full = len(trials) >= num_trials
-        promoted = self.rungs.promoted(trials, is_settled=is_full and not unfinished)
-        if promoted is None and not is_full:
-            choices = self._new_choices(trials, dataset)
-            if choices is not None:
-                return self._claimed(self.journal.add(choices))
-            promoted = self.rungs.promoted(trials, is_settled=not unfinished)
-        if promoted is None:
-            return None
-        self.journal.note(promoted, target=promoted.target + 1)
-        return self._claimed(self.journal.trials()[promoted.number])
+        import optuna
+        from optuna.trial import TrialState
 
-    def reach(self, trial: Trial, epochs: int, value: float, fingerprint: str | None) -> None:
-        """Write the metric of a trial after so many epochs, and its fingerprint if it has ended."""
-        before = sum(max(each.reached, default=0) for each in self.journal.trials())
-        spent = before - max(trial.reached, default=0) + epochs
-        self.journal.note(trial, fingerprint=fingerprint, spent={**trial.spent, str(epochs): spent}, starts=0)
-        self.journal.reach(trial, epochs, value)
+        with catch_warnings():
+            simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            optuna.storages.fail_stale_trials(self.trials)
+        latest = self._latest()
+        states = [trial.state for trial in latest]
+        if TrialState.WAITING in states:
+            return True
+        choices = self._new_choices(latest, dataset) if len(latest) < num_trials else None
+        if choices is not None:
+            self.trials.enqueue_trial(choices, user_attrs={"run": len(latest)})
+            return True
+        return False if TrialState.RUNNING in states else None
 
-    def is_over(self) -> bool:
-        """Return whether no trial trains any more, where `next_trial` has none."""
-        return not any(map(self.rungs.is_unfinished, self.journal.trials()))
+    def results(self) -> StudyResult:
+        """Return the results of all trials."""
+        listed = [self.result(trial) for trial in self._latest()]
+        finished = [trial for trial in listed if trial.state == "finished"]
+        best = max(finished, key=lambda trial: (trial.value, -trial.number), default=None)
+        epochs, rungs = sum(trial.epochs for trial in listed), self.facts.rungs
+        share = epochs / max(1, len(listed) * rungs[-1])
+        return StudyResult(self.path, self.metric, rungs, best, listed, epochs, share)
 
-    def _new_choices(self, trials: list[Trial], dataset: Dataset) -> dict[str, Any] | None:
-        """Return choices for a new trial whose documents keep all rules; None if none are left."""
-        for choices in suggestions(self.space, self.rungs, trials, self.facts.seed):
-            try:
-                layout_of(self.space, dataset, from_values(choices))
-            except (DocumentError, FitError):
-                continue
-            return choices
+    def result(self, trial: "FrozenTrial") -> TrialResult:
+        """Return the result of one of Optuna's trials."""
+        states: Any = {"COMPLETE": "finished", "PRUNED": "stopped", "FAIL": "failed"}
+        state, attributes = states.get(trial.state.name, "training"), trial.user_attrs
+        epochs = attributes.get("epochs", trial.last_step or 0)
+        value = None if trial.last_step is None else trial.intermediate_values[trial.last_step]
+        lost = f"{_MOST_LOST} workers were lost while they trained it." if state == "failed" else None
+        return TrialResult(
+            attributes["run"],
+            state,
+            epochs,
+            value if trial.values is None else trial.values[0],
+            self.space.plain(trial.params),
+            self.run(attributes["run"]),
+            attributes.get("fingerprint"),
+            attributes.get("problem", lost),
+        )
+
+    def write_best(self) -> None:
+        """Write the documents of the best trial, in `best`; one worker at a time does so."""
+        best = self.results().best
+        if best is None:
+            return
+        network, training = self.space.documents(from_labels(self._latest()[best.number].params))
+        (self.path / "best").mkdir(exist_ok=True)
+        for name, document in (("network.json", network), ("training.json", training)):
+            with appearing(self.path / "best" / name) as file:
+                file.write(document.to_json().encode())
+
+    def write_report(self) -> None:
+        """Write Optuna's plots of the trials into a page."""
+        from optuna import visualization
+        from optuna.importance import PedAnovaImportanceEvaluator
+        from plotly.io import to_html
+
+        with quiet(), catch_warnings():
+            simplefilter("ignore")  # Optuna warns of plots that have nothing to show yet
+            figures = [
+                visualization.plot_optimization_history(self.trials, target_name=self.metric),
+                visualization.plot_intermediate_values(self.trials),
+                visualization.plot_slice(self.trials, target_name=self.metric),
+            ]
+            if len({trial.value for trial in self.results().trials if trial.state == "finished"}) > 1:
+                importance = PedAnovaImportanceEvaluator()
+                figures.append(visualization.plot_param_importances(self.trials, evaluator=importance))
+        page = "<!doctype html>"
+        for number, figure in enumerate(figures):
+            page += to_html(figure, include_plotlyjs=number == 0, full_html=False)
+        with appearing(self.path / REPORT) as file:
+            file.write(page.encode())
+
+    def _latest(self) -> "list[FrozenTrial]":
+        """Return Optuna's newest trial of each run, which is queued again after its worker was lost."""
+        latest = {trial.user_attrs["run"]: trial for trial in self.trials.get_trials(deepcopy=False)}
+        return [latest[number] for number in sorted(latest)]
+
+    def _new_choices(self, trials: "Sequence[FrozenTrial]", dataset: Dataset) -> dict[str, Any] | None:
+        """Return choices that no trial has and whose documents keep all rules; None if none are found.
+
+        They depend on the trials and the seed alone: the best that Optuna suggests, then random ones.
+        """
+        from optuna import create_study
+        from optuna.samplers import RandomSampler, TPESampler
+
+        number = int(stream(self.facts.seed, "tuning/suggest", len(trials)).integers(2**31))
+        with quiet():
+            study = create_study(direction="maximize", sampler=TPESampler(seed=number))
+            study.add_trials([trial for trial in trials if trial.params])
+            tried = [self.space.plain(trial.params) for trial in trials]
+            for attempt in range(_TRIES):
+                if attempt == _SUGGESTIONS:
+                    study.sampler = RandomSampler(seed=number)
+                choices = self.space.choices(partial(suggested, study.ask()))
+                if self.space.plain(choices) in tried:
+                    continue
+                try:
+                    layout_of(self.space, dataset, from_labels(choices))
+                except (DocumentError, FitError):
+                    continue
+                return choices
         return None
 
-    def _claim(self, trial: Trial) -> IO[str] | None:
-        """Return the file that claims a trial for this worker, or None if another worker has it.
 
-        The claim ends with the process at the latest.
-        """
-        claim = (self.path / "claims" / f"{trial.number:05d}").open("w")
-        try:
-            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            claim.close()
-            return None
-        return claim
-
-    def _claimed(self, trial: Trial) -> tuple[Trial, IO[str]]:
-        claim = self._claim(trial)
-        assert claim is not None, "nobody claims a trial that waits"
-        return self._begun(trial, claim)
-
-    def _begun(self, trial: Trial, claim: IO[str]) -> tuple[Trial, IO[str]]:
-        self.journal.note(trial, starts=trial.starts + 1)
-        return trial, claim
+def suggested(trial: "Trial", place: str, opened: Open) -> Any:
+    """Return what Optuna suggests for an open value; numbers have four digits."""
+    if not isinstance(opened, Between):
+        return trial.suggest_categorical(place, opened.labels)
+    low, high = opened.between
+    if opened.is_whole:
+        return trial.suggest_int(place, int(low), int(high), log=opened.log)
+    number = float(f"{trial.suggest_float(place, low, high, log=opened.log):.{_DIGITS}g}")
+    return min(max(number, low), high)
 
 
-def _put(folder: Path, path: Path) -> None:
-    """Rename a new study, which replaces an empty directory, but nothing else; raises CheckpointError."""
+def queue_again(study: "OptunaStudy", trial: "FrozenTrial", lost: int = 1) -> None:
+    """Queue a trial that has cost so many more workers, unless it has cost too many; one resumes its run."""
+    from optuna.trial import TrialState, create_trial
+
+    lost += trial.user_attrs.get("lost", 0)
+    if lost < _MOST_LOST:
+        queued = create_trial(
+            state=TrialState.WAITING,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs={**trial.user_attrs, "lost": lost},
+            system_attrs=trial.system_attrs,
+            intermediate_values=trial.intermediate_values,
+        )
+        study.add_trial(queued)
+
+
+def _optuna_study(folder: Path, facts: Facts, is_new: bool = False) -> "OptunaStudy":
+    """Open Optuna's study in the database of a folder, or make a new one; raises CheckpointError."""
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
+    path, first = folder / DATABASE, facts.rungs[0]
+    CheckpointError.require(is_new or path.is_file(), "is missing", place=path)
+    halving = optuna.pruners.SuccessiveHalvingPruner(first, facts.reduction)
+    pruner = halving if len(facts.rungs) > 1 else optuna.pruners.NopPruner()
     try:
-        folder.rename(path)
-    except OSError:
-        if not path.exists():
-            raise
-        raise _taken(path) from None
-    force_to_disk(path.parent)
+        with quiet(), catch_warnings():
+            simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of the heartbeat
+            storage = optuna.storages.RDBStorage(
+                f"sqlite:///{DATABASE}",
+                engine_kwargs={"creator": partial(sqlite3.connect, path, 60.0, check_same_thread=False)},
+                heartbeat_interval=BEAT_SECONDS,
+                grace_period=LOST_SECONDS,
+                heartbeat_stale_trial_callback=queue_again,
+            )
+            # Its sampler has nothing to choose: each trial is queued with all its choices.
+            words: dict[str, Any] = {
+                "storage": storage,
+                "sampler": optuna.samplers.RandomSampler(),
+                "pruner": pruner,
+            }
+            if is_new:
+                return optuna.create_study(study_name=_NAME, direction="maximize", **words)
+            return optuna.load_study(study_name=_NAME, **words)
+    except (
+        SQLAlchemyError,
+        sqlite3.Error,
+        optuna.exceptions.StorageInternalError,
+        RuntimeError,
+        KeyError,
+    ) as error:
+        raise CheckpointError(f"is damaged: {damage_of(error)}", place=path) from None
 
 
-def _taken(path: Path) -> CheckpointError:
-    remedy = "Resume it with `resume=True`, or choose" if is_study(path) else "Choose"
-    return CheckpointError(f"{path} exists already. {remedy} another `out`.")
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Optuna from logging what it makes, and which trials fail."""
+    from optuna import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)

@@ -1,5 +1,6 @@
 """Searching for good documents: `widenet.tune`."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,23 +13,19 @@ from widenet.parallel.group import device_for, num_processes
 from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, document, path_of
 from widenet.training.run_path import DATA
-from widenet.tuning.reports import Silence, StudyReport
-from widenet.tuning.results import StudyResult, results_of
-from widenet.tuning.rungs import Rungs
+from widenet.tuning.results import Silence, StudyReport, StudyResult
 from widenet.tuning.space import SpaceSpec, check_space, field_to_cut, with_metric
 from widenet.tuning.study import Facts, Study
 from widenet.tuning.tune_arguments import TuneArguments
-from widenet.tuning.worker import work
-from widenet.tuning.worker_processes import run_workers
+from widenet.tuning.worker import run_workers, work
 
 
 @with_fields_of(TuneArguments, SpaceSpec, Dataset, StudyReport)
 def tune(arguments: TuneArguments) -> StudyResult:
     """Search a space of documents for those with the best validation metric.
 
-    Optuna suggests the documents of each trial. A trial stops at its first rung, with a checkpoint. Of the
-    trials at a rung, the best go on from their checkpoints to the next one, and the last rung is the whole
-    training. So each finished trial has the bits of an uninterrupted training of its documents.
+    Optuna suggests the documents of each trial. A trial that is not among the best at a rung stops there, by
+    successive halving; the others train to the end.
 
     Returns:
         The trials and the best of them.
@@ -40,29 +37,22 @@ def tune(arguments: TuneArguments) -> StudyResult:
     """
     with optional("optuna", "tune"):
         import optuna  # noqa: F401 before anything is made
-    if num_processes() > 1:
-        raise OptionError(
-            "`tune` trains each trial in one process. Start it without a launcher; use `workers`."
-        )
+        import plotly  # noqa: F401
+    OptionError.require(num_processes() == 1, "trains each trial in one process", option="workers")
     dataset, out = dataset_of(arguments.data), path_of("out", arguments.out)
     report = arguments.report or Silence()
     study, dataset = begun(arguments, dataset, report.say)
-    with study.journal.alone():
-        trials = study.journal.trials()
-    if trials:
-        report.resume({trial.number: trial.reached for trial in trials})
-    if arguments.workers == 1:
-        work(study, arguments.trials, dataset, report)
-    else:
-        run_workers(study, dataset.path, arguments.trials, arguments.workers, report)
-    with study.journal.alone():
-        result = results_of(study, study.journal.trials())
-    if not result.trials:
-        raise FitError(
-            f"{out}: no trial could begin: the documents that were drawn break a rule. Narrow the space."
-        )
+    try:
+        if arguments.workers == 1:
+            work(study, arguments.trials, dataset, report)
+        else:
+            run_workers(study, dataset.path, arguments.trials, arguments.workers, report)
+    finally:
+        study.write_report()
+    result = study.results()
+    FitError.require(result.trials, "leaves no documents that keep all rules", place=out, option="space")
     if result.best is None:
-        raise FitError(f"{out}: all trials have failed. The first one: {result.trials[0].problem}")
+        raise FitError(f"holds failed trials alone. The first one: {result.trials[0].problem}", place=out)
     return result
 
 
@@ -72,14 +62,14 @@ def begun(arguments: TuneArguments, dataset: Dataset, say: Callable[[str], None]
     That is the dataset itself if it has a validation part. Otherwise the study sets one aside.
     """
     space = with_metric(document(SpaceSpec, arguments.space), arguments.metric)
-    fixed, path = space.fixed_training, path_of("out", arguments.out)
-    every = 1 if fixed.evaluation is None else fixed.evaluation.every_epochs
-    rungs = Rungs.of(fixed.epochs, arguments.rungs, arguments.reduction, every)
+    path, epochs, reduction = path_of("out", arguments.out), space.fixed_training.epochs, arguments.reduction
+    first = math.ceil(epochs / reduction ** (arguments.rungs - 1))
+    rungs = [first * reduction**rung for rung in range(arguments.rungs)]
     facts = Facts(
         {"network": space.network, "training": space.training},
         dataset.digest,
-        list(rungs.epochs),
-        rungs.reduction,
+        [*(rung for rung in rungs if rung < epochs), epochs],
+        reduction,
         arguments.seed,
         device_for(arguments.device).type,
     )
@@ -93,11 +83,9 @@ def begun(arguments: TuneArguments, dataset: Dataset, say: Callable[[str], None]
         check_space(space, dataset)
         return Study.begin(path, facts), dataset
     cut, words = Cut.of(dataset, field), dataset.manifest.words
-    if not cut.options:
-        raise FitError(
-            f"{dataset.path} has no validation part, by which trials are compared, and nobody has enough"
-            f" {words.feature(field)}s for one. Search with more data."
-        )
+    FitError.require(
+        cut.options, "has no validation part, and nobody has enough for one", place=dataset.path, value=field
+    )
 
     def make(folder: Path) -> None:
         cut.note(folder)

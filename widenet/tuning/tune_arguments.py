@@ -14,7 +14,7 @@ from widenet.runs.run_arguments import Device
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
-    from widenet.tuning.reports import StudyReport
+    from widenet.tuning.results import StudyReport
     from widenet.tuning.space import SpaceSpec
 
 
@@ -49,13 +49,13 @@ class TuneArguments:
     rungs: Annotated[
         int,
         Argument(
-            "Number of rungs at which trials are compared. The last one is the whole training, and each has"
-            " `reduction` times the epochs of the one before. 1 trains every trial to the end.",
+            "Number of rungs, the last of which is the whole training. Each has `reduction` times the epochs"
+            " of the one before. 1 trains every trial to the end.",
             at_least=1,
         ),
     ] = 3
     reduction: Annotated[
-        int, Argument("Of this many trials at a rung, one goes on to the next rung.", at_least=2)
+        int, Argument("Of this many trials at a rung, one goes on; the others stop there.", at_least=2)
     ] = 3
     seed: Annotated[int, Argument("Start of the suggestions.", at_least=0, at_most=LARGEST_SEED)] = 0
     resume: Annotated[

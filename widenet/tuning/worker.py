@@ -1,36 +1,52 @@
-"""A worker: takes a trial of a study, trains it to its rung, writes its metric, and takes the next one."""
+"""Workers: each takes a trial of a study, trains it to its end or until others are better, and takes another.
 
+Several workers are processes of this machine, each of which talks to the first process through a pipe.
+"""
+
+import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from widenet.data.dataset import Dataset
-from widenet.errors import CapacityError, CheckpointError, DocumentError, FitError, NumericsError
-from widenet.plan.layout import Layout
+from widenet.errors import (
+    CapacityError,
+    DocumentError,
+    FitError,
+    GroupError,
+    NumericsError,
+    WidenetError,
+)
+from widenet.parallel.launch import LAUNCHER, SAVE_SECONDS, end_with_launcher
+from widenet.plan.machine import available_threads
 from widenet.runs.run_arguments import TrainArguments
 from widenet.runs.run_log import kept_line
 from widenet.runs.training import run_training
 from widenet.training.loop import interruption
-from widenet.training.run_directory import RunDirectory, TrainingFacts
+from widenet.training.run_directory import RunDirectory
 from widenet.training.state import Report
-from widenet.tuning.reports import StudyReport
-from widenet.tuning.rungs import Trial
-from widenet.tuning.study import Study
-from widenet.tuning.study_page import write_results
+from widenet.tuning.results import StudyReport, TrialResult
+from widenet.tuning.space import layout_of
+from widenet.tuning.study import Study, queue_again, quiet, suggested
 
-_PAUSE_SECONDS = 0.2
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial, Trial
+
+_PAUSE_SECONDS = 0.5
 """Seconds between two looks at a study in which there is nothing to do until other workers are done."""
-
-
-@dataclass(frozen=True)
-class _Stop:
-    """Where a trial has stopped: its finished epochs and its metric, its fingerprint if that is its end."""
-
-    epochs: int
-    value: float
-    fingerprint: str | None
+_OWN_PROBLEMS = (CapacityError, DocumentError, FitError, NumericsError)
+"""Errors with which a trial fails alone."""
+_PROGRAM = ("-m", "widenet.tuning")
+_INTERRUPTED = 130
+"""Exit status of a worker that Ctrl-C or SIGTERM has ended."""
 
 
 def work(study: Study, num_trials: int, dataset: Dataset, report: StudyReport) -> None:
@@ -40,127 +56,228 @@ def work(study: Study, num_trials: int, dataset: Dataset, report: StudyReport) -
         KeyboardInterrupt: Ctrl-C or SIGTERM; the trial that was trained has a checkpoint.
     """
     said: set[str] = set()
-    with interruption(None) as interrupted:
+
+    def end(_: object, trial: "FrozenTrial") -> None:
+        with study.lock():
+            study.write_best()
+        report.end(study.result(trial))
+
+    with interruption(None) as interrupted, quiet():
         while not interrupted():
-            with study.journal.alone():
-                taken = study.next_trial(num_trials, dataset)
-                is_over = taken is None and study.is_over()
-            if is_over:
-                return
-            if taken is None:
+            with study.lock() as lock:
+                has_trial = study.next_trial(num_trials, dataset)
+                if has_trial is None:
+                    return
+
+                def train(trial: "Trial", lock: IO[str] = lock) -> float:
+                    lock.close()
+                    report.begin(trial.user_attrs["run"])
+                    following = _OfTrial(trial.user_attrs["run"], report, said)
+                    return _trained(study, trial, dataset, following, interrupted)
+
+                if has_trial:
+                    study.trials.optimize(train, n_trials=1, catch=_OWN_PROBLEMS, callbacks=[end])
+            if not has_trial:
                 time.sleep(_PAUSE_SECONDS)
-                continue
-            trial, claim = taken
-            with claim:
-                following = _OfTrial(trial.number, report, said)
-                stop = _trained(study, trial, dataset, following, interrupted)
-                with study.journal.alone():
-                    _record(study, trial, stop)
-                    claim.close()  # here, so that whoever promotes the trial next can claim it
-            if isinstance(stop, str):
-                report.fail(trial.number, stop)
-            elif stop is not None:
-                report.reach(trial.number, stop.epochs, stop.value)
         raise KeyboardInterrupt
 
 
-def _record(study: Study, trial: Trial, stop: _Stop | str | None) -> None:
-    """Write into the journal where a trial has stopped, why it failed, or that it was interrupted."""
-    if stop is None:
-        study.journal.note(trial, starts=trial.starts)
-    elif isinstance(stop, str):
-        study.journal.fail(trial, stop)
-    else:
-        study.reach(trial, stop.epochs, stop.value, stop.fingerprint)
-    write_results(study)
-
-
 def _trained(
-    study: Study, trial: Trial, dataset: Dataset, report: "_OfTrial", interrupted: Callable[[], bool]
-) -> _Stop | str | None:
-    """Train a trial to its rung.
-
-    Returns:
-        Where it has stopped, a sentence why it cannot be trained, or None after an interruption.
-    """
-    try:
-        layout = study.layout(trial, dataset)
-    except (DocumentError, FitError) as error:
-        return str(error)
-    run, rung, end = study.run(trial), study.rungs.epochs[trial.target], study.rungs.epochs[-1]
-    start = _finished_epochs(run)
-    report.report.begin(trial.number, start, rung)
-    fingerprint = None
-    if start < rung or rung == end:
-        try:
-            fingerprint = _trained_to(rung, run, layout, dataset, study.facts.device, report, interrupted)
-        except (CapacityError, NumericsError) as error:
-            return str(error)
-        except KeyboardInterrupt:
-            if _finished_epochs(run) < rung:
-                if interrupted():
-                    return None
-                raise
-    epochs = rung if fingerprint is None else end
-    kept = kept_line(layout.training, RunDirectory.open(run).records()[:epochs])
-    return _Stop(epochs, float(kept[study.metric]), fingerprint)
-
-
-def _trained_to(
-    rung: int,
-    run: Path,
-    layout: Layout,
-    dataset: Dataset,
-    device: str,
-    report: Report,
-    interrupted: Callable[[], bool],
-) -> str | None:
-    """Train a run until it has finished the epochs of a rung; return its fingerprint if it has ended.
+    study: Study, trial: "Trial", dataset: Dataset, report: Report, interrupted: Callable[[], bool]
+) -> float:
+    """Train a trial, whose run may be begun, and return its metric.
 
     Raises:
-        KeyboardInterrupt: It has not ended: it stands at the rung, or was interrupted before.
+        TrialPruned: Others were better at a rung.
+        KeyboardInterrupt: It was interrupted, and is queued again.
+        WidenetError: It cannot be trained.
     """
-    arguments = TrainArguments(
-        None,
-        None,
-        dataset,
-        run,
-        resume=(run / "network.json").is_file(),
-        device=device,
-        report=report,
-        interrupted=interrupted,
-        after_epoch=lambda _, epoch: epoch >= rung,
-    )
-    return str(run_training(layout, dataset, arguments).facts["fingerprint"])
+    from optuna import TrialPruned
 
+    run, is_stopped = study.run(trial.user_attrs["run"]), False
 
-def _finished_epochs(run: Path) -> int:
-    """Return the finished epochs in the newest checkpoint of a run; 0 if there is none that is whole."""
+    def value() -> float | None:
+        records = [line for line in RunDirectory.open(run).records() if study.metric in line]
+        return float(kept_line(layout.training, records)[study.metric]) if records else None
+
+    def is_worse(_: object, epoch: int) -> bool:
+        nonlocal is_stopped
+        if (now := value()) is not None:
+            trial.report(now, epoch)
+        is_stopped = epoch < study.facts.rungs[-1] and trial.should_prune()
+        return is_stopped
+
     try:
-        checkpoint = RunDirectory.open(run).latest()
-    except CheckpointError:
-        return 0
-    return 0 if checkpoint is None else TrainingFacts.of(checkpoint.facts).state.epoch
+        layout = layout_of(study.space, dataset, partial(suggested, trial))
+        arguments = TrainArguments(
+            None,
+            None,
+            dataset,
+            run,
+            resume=(run / "network.json").is_file(),
+            device=study.facts.device,
+            report=report,
+            interrupted=interrupted,
+            after_epoch=is_worse,
+        )
+        model = run_training(layout, dataset, arguments)
+    except _OWN_PROBLEMS as error:
+        trial.set_user_attr("problem", str(error))
+        raise
+    except KeyboardInterrupt:
+        if is_stopped:
+            raise TrialPruned from None
+        queue_again(study.trials, study.trials.trials[trial.number], lost=0)
+        raise
+    trial.set_user_attr("fingerprint", model.facts["fingerprint"])
+    found = value()
+    assert found is not None, "the last epoch is evaluated"
+    return found
 
 
 class _OfTrial(Report):
-    """Hands the report of a training to that of the study.
+    """Hands what a training says to the report of the study, once."""
 
-    Attributes:
-        trial: Number of the trial.
-        report: The report of the study.
-        said: What was said of earlier trials, which is not said again.
-    """
-
-    def __init__(self, trial: int, report: StudyReport, said: set[str]) -> None:
-        self.trial, self.report, self.said = trial, report, said
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """See `Report.epoch`."""
-        self.report.epoch(self.trial, record)
+    def __init__(self, number: int, report: StudyReport, said: set[str]) -> None:
+        self.number, self.report, self.said = number, report, said
 
     def say(self, text: str) -> None:
-        """See `Report.say`."""
         if text not in self.said:
             self.said.add(text)
-            self.report.say(f"Trial {self.trial}: {text}")
+            self.report.say(f"Trial {self.number}: {text}")
+
+
+class _Telling(StudyReport):
+    """The report of a worker process: each call becomes a message to the process that has started it."""
+
+    def __init__(self, pipe: Any) -> None:
+        self.pipe = pipe
+
+    def begin(self, trial: int) -> None:
+        self.pipe.send(("begin", trial))
+
+    def end(self, trial: TrialResult) -> None:
+        self.pipe.send(("end", trial))
+
+    def say(self, text: str) -> None:
+        self.pipe.send(("say", text))
+
+
+def main(study: str, data: str, num_trials: str, pipe: str) -> int:
+    """Be a worker process: train trials until the study is over; return the exit status."""
+    end_with_launcher()
+    report = _Telling(Connection(int(pipe), readable=False))
+    try:
+        work(Study.open(Path(study)), int(num_trials), Dataset.open(data), report)
+    except WidenetError as error:
+        report.pipe.send(("error", error))
+        return error.status
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 0
+
+
+@dataclass
+class _Worker:
+    """A worker process, and whether it has begun a trial."""
+
+    number: int
+    process: "subprocess.Popen[bytes]"
+    has_begun: bool = False
+
+
+def run_workers(study: Study, data: Path, num_trials: int, num_workers: int, report: StudyReport) -> None:
+    """Run a study in several processes until it is over.
+
+    A worker that a signal ends is replaced, unless it had not begun any trial. Ctrl-C and SIGTERM let every
+    worker save a checkpoint; so does the end of this process.
+
+    Raises:
+        KeyboardInterrupt: After Ctrl-C or SIGTERM, when all workers have ended.
+        GroupError: All workers were lost.
+        WidenetError: What a worker cannot go on with.
+    """
+    is_over = False
+    with _ending() as workers:
+
+        def start(number: int) -> None:
+            pipe, theirs = Pipe(duplex=False)
+            words = [f"{study.path}", f"{data}", f"{num_trials}", f"{theirs.fileno()}"]
+            with theirs:
+                process = subprocess.Popen(  # noqa: S603 our own command
+                    [sys.executable, *_PROGRAM, *words],
+                    env=_environment(study, number, num_workers),
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            workers[pipe] = _Worker(number, process)
+
+        for number in range(num_workers):
+            start(number)
+        while workers:
+            ready: list[Any] = wait([*workers])
+            for pipe in ready:
+                worker = workers[pipe]
+                try:
+                    name, *values = pipe.recv()
+                except EOFError:
+                    is_lost = _is_lost(worker, report)
+                    pipe.close()
+                    del workers[pipe]
+                    is_over = is_over or not is_lost
+                    if is_lost and worker.has_begun:
+                        start(worker.number)
+                    continue
+                if name == "error":
+                    raise values[0]
+                worker.has_begun = worker.has_begun or name == "begin"
+                getattr(report, name)(*values)
+    if not is_over:
+        raise GroupError("all workers were lost before they had begun a trial", option="resume")
+
+
+def _is_lost(worker: _Worker, report: StudyReport) -> bool:
+    """Return whether a worker has ended before the study was over; raises KeyboardInterrupt."""
+    status = worker.process.wait()
+    if status == _INTERRUPTED:
+        raise KeyboardInterrupt
+    if status:
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        then = "another one takes its place" if worker.has_begun else "it had not begun a trial"
+        report.say(f"Worker {worker.number} was lost ({how}); {then}.")
+    return status != 0
+
+
+def _environment(study: Study, number: int, num_workers: int) -> dict[str, str]:
+    """Return the variables of a worker: its share of the processors, and one of the CUDA devices."""
+    own = {LAUNCHER: f"{os.getpid()}"}
+    environment = {"WIDENET_THREADS": f"{available_threads(num_workers)}", **os.environ, **own}
+    if study.facts.device == "cuda":
+        import torch
+
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        names = visible.split(",") if visible else [f"{each}" for each in range(torch.cuda.device_count())]
+        environment["CUDA_VISIBLE_DEVICES"] = names[number % len(names)]
+    return environment
+
+
+@contextmanager
+def _ending() -> Iterator[dict[Any, _Worker]]:
+    """End the workers, by their pipes, with the block; after an error they have time to save."""
+    workers: dict[Any, _Worker] = {}
+    try:
+        yield workers
+    except BaseException:
+        for worker in workers.values():
+            worker.process.terminate()
+        deadline = time.monotonic() + SAVE_SECONDS
+        for worker in workers.values():
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+        raise
+    finally:
+        for pipe, worker in workers.items():
+            worker.process.kill()
+            worker.process.wait()
+            pipe.close()
