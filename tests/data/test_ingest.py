@@ -129,13 +129,13 @@ def test_adjacency_lines_add_up_and_a_user_without_items_has_an_empty_row(tmp_pa
     assert manifest.source["train_duplicates_merged"] == 1
 
 
-def test_heldout_adds_users_and_items_and_loses_what_train_has(tmp_path, source):
+def test_heldout_adds_users_and_items_and_its_pairs_of_train_are_counted(tmp_path, source):
     train = source("train.adj", "0 5 3\n1 3\n")
     test = source("test.adj", "0 3 8\n7 5\n")
     manifest = ingest([train], tmp_path / "ds", heldout=test).manifest
     dataset = Dataset.open(tmp_path / "ds")
     assert rows_of(dataset) == {"0": {"5": 1.0, "3": 1.0}, "1": {"3": 1.0}, "7": {}}
-    assert rows_of(dataset, "heldout") == {"0": {"8": 1.0}, "1": {}, "7": {"5": 1.0}}
+    assert rows_of(dataset, "heldout") == {"0": {"3": 1.0, "8": 1.0}, "1": {}, "7": {"5": 1.0}}
     assert dataset.vocabulary("items").ids(range(3)) == ["3", "5", "8"]
     assert dataset.vocabulary("items").counts.tolist() == [2, 1, 0]
     assert manifest.source["heldout_already_in_train"] == 1

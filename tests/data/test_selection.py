@@ -33,12 +33,13 @@ def rows_of(folder, part="train"):
 @pytest.fixture
 def log(source):
     draw = random.Random(8)
+    times = iter(draw.sample(range(500), 400))
     rows = [
         (
             f"u{int(draw.random() ** 2 * 30)}",
             f"i{int(draw.random() ** 2 * 40)}",
             draw.randrange(1, 6),
-            draw.randrange(500),
+            next(times),
         )
         for _ in range(400)
     ]
@@ -59,6 +60,16 @@ def values_of(by_user):
     return {
         user: {item: float(value) for item, (_, value) in row.items()} for user, row in by_user.items() if row
     }
+
+
+def set_aside(rows, number):
+    """The rows from the earliest of each user's last items on, one of whose items stays, and the others."""
+    newest = defaultdict(dict)
+    for user, item, _, time in rows:
+        newest[user][item] = max(newest[user].get(item, 0), time)
+    first = {user: sorted(times.values())[max(1, len(times) - number) :] for user, times in newest.items()}
+    late = [row for row in rows if first[row[0]] and row[3] >= first[row[0]][0]]
+    return late, [row for row in rows if row not in late]
 
 
 @pytest.mark.parametrize("rows_per_bucket", [7, 2**19])
@@ -114,20 +125,65 @@ def test_the_last_items_are_set_aside_and_one_stays(tmp_path, log, monkeypatch, 
     monkeypatch.setattr(tables, "ROWS_PER_BUCKET", rows_per_bucket)
     path, rows = log
     ingest(path, tmp_path / "ds", value="value", time="time", heldout_last=2, validation_last=1)
-    whole = last_of(rows)
     parts = {part: rows_of(tmp_path / "ds", part) for part in ("train", "validation", "heldout")}
-    for user, row in whole.items():
-        times = {part: [row[item][0] for item in found.get(user, {})] for part, found in parts.items()}
-        held = min(2, len(row) - 1)
-        assert (len(times["heldout"]), len(times["validation"])) == (held, min(1, len(row) - held - 1))
-        assert max(times["train"]) <= min(times["validation"] + times["heldout"], default=500)
-        assert max(times["validation"], default=0) <= min(times["heldout"], default=500)
-        assert {
-            item: value for found in parts.values() for item, value in found.get(user, {}).items()
-        } == values_of({user: row})[user]
+    held, rest = set_aside(rows, 2)
+    validation, train = set_aside(rest, 1)
+    for part, expected in (("heldout", held), ("validation", validation), ("train", train)):
+        assert parts[part] == values_of(last_of(expected))
     assert Dataset.open(tmp_path / "ds").vocabulary("items").counts.sum() == sum(
         map(len, parts["train"].values())
     )
+
+
+REPEATED = "u,A,1,1\nu,B,1,2\nu,A,1,5\nu,A,4,5\nu,C,1,3\nv,B,1,1\nv,A,1,6\nw,C,1,9\nw,C,1,8\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "train", "validation", "heldout"),
+    [
+        ({"heldout_since": 4}, {"u": "ABC", "v": "B"}, {}, {"u": "A", "v": "A", "w": "C"}),
+        (
+            {"heldout_since": 4, "validation_since": 2},
+            {"u": "A", "v": "B"},
+            {"u": "BC"},
+            {"u": "A", "v": "A", "w": "C"},
+        ),
+        ({"heldout_last": 1}, {"u": "ABC", "v": "B", "w": "C"}, {}, {"u": "A", "v": "A"}),
+        ({"heldout_last": 2}, {"u": "AB", "v": "B", "w": "C"}, {}, {"u": "AC", "v": "A"}),
+        (
+            {"heldout_last": 1, "validation_last": 1},
+            {"u": "AB", "v": "B", "w": "C"},
+            {"u": "C"},
+            {"u": "A", "v": "A"},
+        ),
+        ({"heldout_since": 4, "min_value": 2}, None, {}, None),
+        ({"heldout_since": 4, "min_user_items": 2}, {"u": "ABC", "v": "B"}, {}, {"u": "A", "v": "A"}),
+    ],
+)
+def test_a_pair_on_both_sides_of_a_time_is_in_both_parts_and_counted(
+    tmp_path, source, options, train, validation, heldout
+):
+    path = source("r.csv", HEAD + REPEATED)
+    if train is None:
+        with mistake(DataError, place=path, option="min_value"):
+            ingest(path, tmp_path / "ds", time="time", **options)
+        return
+    facts = ingest(path, tmp_path / "ds", time="time", **options).manifest.source
+    dataset = Dataset.open(tmp_path / "ds")
+    for part, expected in (("train", train), ("validation", validation), ("heldout", heldout)):
+        found = rows_of(tmp_path / "ds", part) if part in dataset.fields["items"].parts else {}
+        assert {user: "".join(sorted(row)) for user, row in found.items()} == expected
+        if part != "train":
+            both = [set(items) & set(train.get(user, "")) for user, items in expected.items()]
+            assert facts.get(f"{part}_already_in_train", 0) == sum(map(len, both))
+
+
+def test_the_value_of_a_pair_in_two_parts_is_that_of_its_rows_in_each(tmp_path, source):
+    path = source("r.csv", HEAD + REPEATED)
+    for duplicates, value in (("last", 4.0), ("sum", 5.0)):
+        out = tmp_path / duplicates
+        ingest(path, out, time="time", value="value", duplicates=duplicates, heldout_since=4)
+        assert (rows_of(out)["u"]["A"], rows_of(out, "heldout")["u"]["A"]) == (1.0, value)
 
 
 def test_times_from_a_date_on_are_set_aside(tmp_path, source):

@@ -31,17 +31,12 @@ def prefix(request):
 
 @pytest.fixture
 def log(prefix, source):
-    """A file of interactions with different times of 30 days, in seconds."""
+    """A file of different pairs with different times of 30 days, in seconds."""
     draw = random.Random(4)
     times = iter(draw.sample(range(30 * DAY), 300))
+    pairs = draw.sample([(user, item) for user in range(12) for item in range(30)], 300)
     rows = [
-        (
-            f"{prefix}{draw.randrange(12)}",
-            draw.randrange(30),
-            draw.randrange(1, 6),
-            int(NEWEST) - next(times),
-        )
-        for _ in range(300)
+        (f"{prefix}{user}", item, draw.randrange(1, 6), int(NEWEST) - next(times)) for user, item in pairs
     ]
     return source(
         "log.csv",

@@ -1,10 +1,14 @@
-"""Interactions on disk, in buckets of users that are sorted and merged one by one, to bound memory."""
+"""Interactions on disk, in buckets of users that are sorted, merged and divided one by one.
+
+DuckDB does the same in SQL within the same memory, but takes half as much time again: `python -m benchmarks
+ingest` measures both.
+"""
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -56,6 +60,12 @@ class Rows:
     def item(self) -> np.ndarray:
         """The number of each row's item, uint32 [R]."""
         return self.key.astype(np.uint32)
+
+    @property
+    def users(self) -> np.ndarray:
+        """The users, without repeats; rows must ascend by user."""
+        user = self.user
+        return user[np.diff(user, prepend=-1) > 0]
 
     def merged(self, duplicates: Duplicates) -> "Rows":
         """Merge the rows of each (user, item), and sort by key; see docs/data.md for the rules.
@@ -118,24 +128,6 @@ class Rows:
         key, time = self.key[again], self.time[again]
         order = np.lexsort([time, key])
         return int(((np.diff(key[order]) == 0) & (np.diff(time[order]) == 0)).sum())
-
-    def positions_from_the_end(self, sequence: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Position of each row among its user's rows, counted from the last, and the number of these rows.
-
-        Rows must ascend by key and have times, by which they are ordered, and by item for equal times. A
-        `sequence` has its own order.
-
-        Returns:
-            Positions, 0 for the last row, and numbers of rows, both int64 [R].
-        """
-        lengths = np.diff(np.flatnonzero(np.diff(self.user, prepend=-1, append=-1)))
-        order = np.arange(len(self.key))
-        if not sequence:
-            assert self.time is not None
-            order = np.lexsort([self.key, self.time, self.user])
-        positions = np.empty(len(order), dtype=np.int64)
-        positions[order] = np.repeat(np.cumsum(lengths), lengths) - 1 - np.arange(len(order))
-        return positions, np.repeat(lengths, lengths)
 
 
 class RepeatedError(Exception):
@@ -207,64 +199,56 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Merge:
-    """The result of merging a part's rows in a bucket."""
+    """The result of merging a part's rows in a bucket.
+
+    Attributes:
+        users: The users of the rows that stay, without repeats.
+        items: The items of the rows that stay.
+        counts: Numbers of rows: `outside` the times, `repeated`, `below` the smallest value, `in_train` if
+            the train part has the pair too, and `equal` to an earlier row of the same sequence.
+        latest: The largest time of all rows that were read.
+        below: The rows with too small a value.
+    """
 
     users: np.ndarray
-    """The users of the rows that stay, without repeats."""
     items: np.ndarray
-    """The items of the rows that stay."""
-    num_outside: int = 0
-    """Dropped rows outside the selected times."""
-    num_repeated: int = 0
-    """Dropped rows that repeat a pair."""
-    num_below: int = 0
-    """Dropped rows with too small a value."""
-    num_taken: int = 0
-    """Dropped rows whose pair is in an earlier part."""
+    counts: Counter[str] = field(default_factory=Counter)
     latest: float = -math.inf
-    """The largest time of all rows that were read."""
-    num_equal: int = 0
-    """Kept rows of sequences that equal an earlier one in user, item and time."""
     below: Rows | None = None
-    """The rows with too small a value."""
-
-    @classmethod
-    def of(cls, rows: Rows, below: Rows | None = None, **counts: float) -> "Merge":
-        """The result for rows that stay."""
-        return cls(rows.user[np.diff(rows.user, prepend=-1) > 0], rows.item, below=below, **counts)  # type: ignore[arg-type]
 
 
 def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> dict[Part, Merge]:
     """Merge the rows of a bucket, and drop those outside the times or with too small a value.
 
-    Each pair stays once, in the first part that has it. All rows of a sequence stay, in their order.
+    All rows of a sequence stay, in their order. So do all rows that `settle` divides, which merges them.
     """
     merges: dict[Part, Merge] = {}
-    taken = np.zeros(0, np.uint64)
-    least, keeps_time = selection.min_value, selection.keep_times or bool(selection.divided)
+    in_train = np.zeros(0, np.uint64)
+    keeps_time = selection.keep_times or bool(selection.divided)
     for part, buckets in parts.items():
         rows = buckets.rows(number)
         inside = rows
         if rows.time is not None and selection.has_window:
             inside = rows.of((rows.time >= selection.since) & (rows.time < selection.until))
         pairs = inside.in_sequence() if selection.sequence else inside.merged(selection.duplicates)
-        kept, small = pairs, None
-        if least is not None and pairs.value is not None:
-            kept, small = pairs.of(pairs.value >= least), pairs.of(pairs.value < least)
-        new = kept.of(~np.isin(kept.key, taken, assume_unique=True)) if len(taken) else kept
-        value, time = None if selection.sequence else new.value, new.time if keeps_time else None
-        buckets.replace(number, Rows(new.key, value, time))
-        merges[part] = Merge.of(
-            new,
-            num_outside=len(rows.key) - len(inside.key),
-            num_repeated=len(inside.key) - len(pairs.key),
-            num_below=len(pairs.key) - len(kept.key),
-            num_taken=len(kept.key) - len(new.key),
-            num_equal=new.num_equal() if selection.sequence else 0,
-            latest=-math.inf if rows.time is None else float(rows.time.max(initial=-math.inf)),
-            below=small,
+        is_below = np.zeros(len(pairs.key), dtype=bool)
+        if selection.min_value is not None and pairs.value is not None:
+            is_below = pairs.value < selection.min_value
+        kept = pairs.of(~is_below)
+        stored = inside if part == "train" and selection.merges_last else kept
+        value, time = None if selection.sequence else stored.value, stored.time if keeps_time else None
+        buckets.replace(number, Rows(stored.key, value, time))
+        if part == "train" and not selection.sequence:
+            in_train = kept.key
+        counts = Counter(
+            outside=len(rows.key) - len(inside.key),
+            repeated=len(inside.key) - len(pairs.key),
+            below=int(is_below.sum()),
+            in_train=0 if part == "train" else int(np.isin(kept.key, in_train).sum()),
+            equal=kept.num_equal() if selection.sequence else 0,
         )
-        taken = taken if selection.sequence else new.key
+        latest = -math.inf if rows.time is None else float(rows.time.max(initial=-math.inf))
+        merges[part] = Merge(kept.users, kept.item, counts, latest, pairs.of(is_below))
     return merges
 
 
@@ -272,6 +256,8 @@ def settle(
     parts: Mapping[Part, Buckets], number: int, selection: Selection, users: np.ndarray, items: np.ndarray
 ) -> dict[Part, Merge]:
     """Drop the rows of users and items that do not stay, and move rows that are set aside by time.
+
+    A pair with rows on both sides of a time is in both parts.
 
     Args:
         parts: The buckets of each part.
@@ -285,39 +271,74 @@ def settle(
         rows = buckets.rows(number)
         of_parts[part] = rows.of(users[rows.user] & items[rows.item])
     train = of_parts["train"]
-    if selection.divided and (selection.sequence or train.time is not None):
-        of_parts |= _divided(train, selection)
+    if selection.divided and len(train.key):
+        owners = owners_of(train, selection)
+        for place, part in enumerate(("train", *selection.divided)):
+            of_parts[part] = pairs_of(train.of(owners == place), selection)
     for part, rows in of_parts.items():
         parts[part].replace(number, Rows(rows.key, rows.value, rows.time if selection.keep_times else None))
-    return {part: Merge.of(rows) for part, rows in of_parts.items()}
+    merges = {}
+    for part, rows in of_parts.items():
+        is_counted = part != "train" and not selection.sequence
+        in_train = int(np.isin(rows.key, of_parts["train"].key).sum()) if is_counted else 0
+        merges[part] = Merge(rows.users, rows.item, Counter(in_train=in_train))
+    return merges
 
 
-def _divided(rows: Rows, selection: Selection) -> dict[Part, Rows]:
-    """Divide train rows between the train part and the parts that are set aside by time."""
-    owners = owners_of(rows, selection)
-    moved = {part: rows.of(owners == number) for number, part in enumerate(selection.divided, start=1)}
-    return {"train": rows.of(owners == 0), **moved}
+def pairs_of(rows: Rows, selection: Selection) -> Rows:
+    """The pairs among the rows of a bucket after `merge`; for sequences, the rows themselves."""
+    if not selection.merges_last:
+        return rows
+    pairs = rows.merged(selection.duplicates)
+    if selection.min_value is None or pairs.value is None:
+        return pairs
+    return pairs.of(pairs.value >= selection.min_value)
 
 
 def owners_of(rows: Rows, selection: Selection) -> np.ndarray:
     """The part of each row, int64 [R]: 0 for train, 1 for the first of `selection.divided`, and so on.
 
-    Rows must ascend by key and have times, or be those of a sequence in its order. A part that is set aside
-    by number leaves at least one row of each user for training.
+    Rows must have times, or be those of a sequence in its order. A part that is set aside by number leaves
+    at least one item of each user for training.
     """
-    positions, lengths = rows.positions_from_the_end(selection.sequence)
-    owner = np.cumsum(np.diff(rows.user, prepend=-1) > 0) - 1
     owners = np.zeros(len(rows.key), dtype=np.int64)
     for number, part in enumerate(selection.divided, start=1):
-        stays = owners == 0
-        if part in selection.last:
-            moved = np.bincount(owner[~stays], minlength=len(owner))[owner]
-            moves = stays & (positions - moved < np.minimum(selection.last[part], lengths - moved - 1))
-        else:
-            assert rows.time is not None
-            moves = stays & (rows.time >= selection.from_time[part])
-        owners[moves] = number
+        left = np.flatnonzero(owners == 0)
+        moves = _are_last if part in selection.last else _are_late
+        owners[left[moves(rows.of(left), part, selection)]] = number
     return owners
+
+
+def _are_late(rows: Rows, part: Part, selection: Selection) -> np.ndarray:
+    """Whether each row is at or after the time of a part, bool [R]."""
+    assert rows.time is not None
+    return np.asarray(rows.time >= selection.from_time[part])
+
+
+def _are_last(rows: Rows, part: Part, selection: Selection) -> np.ndarray:
+    """Whether each row is at or after its user's last items, by time and then by item, bool [R].
+
+    An item is as late as its newest row, so an earlier row of a last item may stay.
+    """
+    if selection.sequence:
+        order = np.arange(len(rows.key))
+        last_equal, is_newest = order, np.ones(len(order), dtype=bool)
+    else:
+        assert rows.time is not None
+        order = np.lexsort([rows.key, rows.time, rows.user])
+        key, time = rows.key[order], rows.time[order]
+        differs = np.append((key[1:] != key[:-1]) | (time[1:] != time[:-1]), True)
+        last_equal = np.flatnonzero(differs)[np.cumsum(differs) - differs]
+        newest = len(key) - 1 - np.unique(key[::-1], return_index=True)[1]
+        is_newest = np.zeros(len(key), dtype=bool)
+        is_newest[newest] = np.isin(key[newest], pairs_of(rows, selection).key)
+    user = rows.user[order]
+    owner = np.cumsum(np.diff(user, prepend=-1) > 0) - 1
+    num_items = np.bincount(owner[is_newest], minlength=len(owner))
+    num_later = (num_items.cumsum()[owner] - np.cumsum(is_newest))[last_equal]
+    moves = np.empty(len(order), dtype=bool)
+    moves[order] = num_later < np.minimum(selection.last[part], num_items[owner] - 1)
+    return moves
 
 
 def entries(

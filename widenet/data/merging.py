@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -9,75 +10,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from widenet.data.buckets import Buckets, Merge, RepeatedError, Rows, entries, in_order, merge, settle
+from widenet.data.buckets import (
+    Buckets,
+    Merge,
+    RepeatedError,
+    Rows,
+    entries,
+    in_order,
+    merge,
+    pairs_of,
+    settle,
+)
 from widenet.data.manifest import Part
 from widenet.data.selection import Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
-
-
-def large_enough(
-    buckets: Buckets, num_buckets: int, users: np.ndarray, items: np.ndarray, selection: Selection
-) -> tuple[np.ndarray, np.ndarray]:
-    """Find the largest sets of users and items in which each has enough of the other.
-
-    The result does not depend on the order in which users and items are dropped. Each round reads all buckets
-    once.
-
-    Args:
-        buckets: The rows.
-        num_buckets: Number of buckets.
-        users: The users to start from, bool [users].
-        items: The items to start from, bool [items].
-        selection: The minimums.
-
-    Returns:
-        The users and items that stay, bool [users] and bool [items].
-    """
-    users, items = users.copy(), items.copy()
-    while selection.min_user_items or selection.min_item_users:
-        items_of_user, users_of_item = _counts(buckets, num_buckets, users, items, selection.sequence)
-        stay_users, stay_items = (
-            items_of_user >= selection.min_user_items,
-            users_of_item >= selection.min_item_users,
-        )
-        if (stay_users >= users).all() and (stay_items >= items).all():
-            break
-        users &= stay_users
-        items &= stay_items
-    return users, items
-
-
-def small_enough(
-    buckets: Buckets, num_buckets: int, users: np.ndarray, items: np.ndarray, selection: Selection
-) -> tuple[np.ndarray, int]:
-    """Find the users who have at most `max_user_items` of some items.
-
-    The arguments are those of `large_enough`.
-
-    Returns:
-        The users that stay, bool [users], and the number of rows that the others have of these items.
-    """
-    if selection.max_user_items is None:
-        return users, 0
-    items_of_user, _ = _counts(buckets, num_buckets, users, items, selection.sequence)
-    is_above = items_of_user > selection.max_user_items
-    return users & ~is_above, int(items_of_user[is_above].sum())
-
-
-def _counts(
-    buckets: Buckets, num_buckets: int, users: np.ndarray, items: np.ndarray, is_sequence: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Count the rows of each user and the users of each item, int64 [users] and int64 [items]."""
-    items_of_user, users_of_item = np.zeros(len(users), dtype=np.int64), np.zeros(len(items), dtype=np.int64)
-    for number in range(num_buckets):
-        rows = buckets.rows(number)
-        left = rows.of(users[rows.user] & items[rows.item])
-        np.add.at(items_of_user, left.user, 1)
-        pairs = Rows(np.unique(left.key)) if is_sequence else left
-        np.add.at(users_of_item, pairs.item, 1)
-    return items_of_user, users_of_item
 
 
 class Merging:
@@ -141,20 +89,15 @@ class Merging:
         sources = self._sources[part]
         self._selection.check_seconds(latest, f'{sources.names}: column "{sources.time_column}"')
 
-    def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, np.ndarray]:
-        """Process every bucket, and note which users and items have interactions.
-
-        Returns:
-            For each part, the numbers of dropped rows, int64 [5]: outside the times, repeated, below the
-            smallest value, already in another part; and last, the number of kept rows that equal another one.
-        """
+    def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, Counter[str]]:
+        """Process every bucket, note which users and items have interactions, and return counts of rows."""
         self._users_stay = np.full(self._num_users, not self._selection.drops)
         self._items_stay = np.zeros(self._num_items, dtype=bool)
         self._num_train = np.zeros(self._num_items, dtype=np.int64)
-        self._num_of = dict.fromkeys(("train", *self._selection.divided), 0)
+        self._num_of: Counter[Part] = Counter()
         users_below = np.zeros(self._num_users, dtype=bool)
         items_below = np.zeros(self._num_items, dtype=bool)
-        counts = {part: np.zeros(5, dtype=np.int64) for part in self._sources}
+        counts: dict[Part, Counter[str]] = {}
         try:
             for of_parts in in_order(work, range(self._num_buckets), self._threads):
                 for part, merged in of_parts.items():
@@ -162,21 +105,13 @@ class Merging:
                     self._items_stay[merged.items] = True
                     if part == "train":
                         np.add.at(self._num_train, merged.items, 1)
-                    if part in self._num_of:
-                        self._num_of[part] += len(merged.items)
+                    self._num_of[part] += len(merged.items)
                     if merged.below is not None:
                         users_below[merged.below.user] = True
                         items_below[merged.below.item] = True
                     if part in self._sources:
                         self._check_seconds(part, merged.latest)
-                    if part in counts:
-                        counts[part] += (
-                            merged.num_outside,
-                            merged.num_repeated,
-                            merged.num_below,
-                            merged.num_taken,
-                            merged.num_equal,
-                        )
+                    counts.setdefault(part, Counter()).update(merged.counts)
         except RepeatedError as repeated:
             user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
             names = self._sources["train"].names
@@ -194,43 +129,100 @@ class Merging:
             facts["items_not_in_vocabulary"] = int(unknown.sum())
             facts["train_interactions_not_in_vocabulary"] = int(self._num_train[unknown].sum())
             had_items = had_items & ~unknown
-        num_before = int(self._num_train[had_items].sum())
-        train = self._buckets["train"]
-        everyone = np.ones_like(had_users)
-        small, num_above = small_enough(train, self._num_buckets, everyone, had_items, self._selection)
-        users, items = large_enough(train, self._num_buckets, small, had_items, self._selection)
-        for part in self._selection.divided:
-            shutil.rmtree(self._folder / part, ignore_errors=True)
-            self._buckets[part] = Buckets(self._folder / part)
-        self._passed(partial(settle, self._buckets, selection=self._selection, users=users, items=items))
+        users, items = np.ones_like(had_users), had_items
         if self._selection.has_minimums:
+            num_before = int(self._num_train[had_items].sum())
+            small, num_above = self._small_enough(had_items)
+            users, items, num_left = self._large_enough(small, had_items)
             facts["users_above_max_user_items"] = int((had_users & ~small).sum())
             facts["users_below_min_user_items"] = int((had_users & small & ~users).sum())
             facts["items_below_min_item_users"] = int((had_items & ~items).sum())
             facts["train_interactions_above_max_user_items"] = num_above
-            facts["train_interactions_below_minimums"] = num_before - num_above - sum(self._num_of.values())
+            facts["train_interactions_below_minimums"] = num_before - num_above - num_left
+        for part in self._selection.divided:
+            self._buckets[part] = self._empty(part)
+        counts = self._passed(
+            partial(settle, self._buckets, selection=self._selection, users=users, items=items)
+        )
+        self._tell_repeated(counts)
+
+    def _small_enough(self, items: np.ndarray) -> tuple[np.ndarray, int]:
+        """Find the users who have at most `max_user_items` of some items, bool [users] of bool [items].
+
+        Returns:
+            The users, and the number of rows that the others have of these items.
+        """
+        users = np.ones(self._num_users, dtype=bool)
+        if self._selection.max_user_items is None:
+            return users, 0
+        items_of_user, _ = self._counts(users, items)
+        is_above = items_of_user > self._selection.max_user_items
+        return ~is_above, int(items_of_user[is_above].sum())
+
+    def _large_enough(self, users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+        """Find the largest sets of users and items in which each has enough of the other.
+
+        The result does not depend on the order in which users and items are dropped. Each round reads all
+        buckets once.
+
+        Args:
+            users: The users to start from, bool [users].
+            items: The items to start from, bool [items].
+
+        Returns:
+            The users and items that stay, bool [users] and bool [items], and the number of their rows.
+        """
+        while True:
+            items_of_user, users_of_item = self._counts(users, items)
+            stay_users = users & (items_of_user >= self._selection.min_user_items)
+            stay_items = items & (users_of_item >= self._selection.min_item_users)
+            if (stay_users == users).all() and (stay_items == items).all():
+                return users, items, int(items_of_user.sum())
+            users, items = stay_users, stay_items
+
+    def _counts(self, users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Count the train rows of each user and the users of each item, int64 [users] and int64 [items]."""
+        items_of_user = np.zeros(self._num_users, dtype=np.int64)
+        users_of_item = np.zeros(self._num_items, dtype=np.int64)
+        for number in range(self._num_buckets):
+            rows = pairs_of(self._buckets["train"].rows(number), self._selection)
+            left = rows.of(users[rows.user] & items[rows.item])
+            np.add.at(items_of_user, left.user, 1)
+            pairs = Rows(np.unique(left.key)) if self._selection.sequence else left
+            np.add.at(users_of_item, pairs.item, 1)
+        return items_of_user, users_of_item
+
+    def _empty(self, part: Part) -> Buckets:
+        shutil.rmtree(self._folder / part, ignore_errors=True)
+        return Buckets(self._folder / part)
 
     def _filled(self, part: Part, sources: Sources) -> Buckets:
-        shutil.rmtree(self._folder / part, ignore_errors=True)
-        buckets = Buckets(self._folder / part)
+        buckets = self._empty(part)
         num_rows = self._tables.num_rows(part)
         if buckets.add(self._tables.with_progress(self._tables.rows(part, sources), num_rows)) != num_rows:
             raise DataError(f"{sources.names}: must not change while it is read; it did.")
         return buckets
 
-    def _tell(self, counts: Mapping[Part, np.ndarray]) -> None:
+    def _tell(self, counts: Mapping[Part, Counter[str]]) -> None:
         facts = self._tables.facts
-        for part, (num_outside, num_repeated, num_below, _, num_equal) in counts.items():
+        for part in self._sources:
             facts[f"{part}_rows_read"] = self._tables.num_rows(part)
             if self._selection.has_window:
-                facts[f"{part}_outside_since_and_until"] = int(num_outside)
-            facts[f"{part}_duplicates_merged"] = int(num_repeated)
-            facts[f"{part}_below_min_value"] = int(num_below)
+                facts[f"{part}_outside_since_and_until"] = counts[part]["outside"]
+            facts[f"{part}_duplicates_merged"] = counts[part]["repeated"]
+            facts[f"{part}_below_min_value"] = counts[part]["below"]
             if self._selection.sequence:
-                facts[f"{part}_equal_rows_kept"] = int(num_equal)
+                facts[f"{part}_equal_rows_kept"] = counts[part]["equal"]
         if self._selection.min_value is not None:
             facts["users_below_min_value"], facts["items_below_min_value"] = self._num_emptied
-        facts["heldout_already_in_train"] = int(counts["heldout"][3])
+        facts["heldout_already_in_train"] = 0
+        self._tell_repeated(counts)
+
+    def _tell_repeated(self, counts: Mapping[Part, Counter[str]]) -> None:
+        """Note the pairs of other parts that the train part has too."""
+        for part in counts:
+            if part != "train" and (part == "heldout" or counts[part]["in_train"]):
+                self._tables.facts[f"{part}_already_in_train"] = counts[part]["in_train"]
 
     def _nothing_left(self) -> DataError:
         """Make the error for no interactions, with the options that drop some or set some aside."""

@@ -133,6 +133,11 @@ class Selection:
         return tuple(part for part in parts if part in self.last or part in self.from_time)
 
     @property
+    def merges_last(self) -> bool:
+        """Whether repeated rows are merged after they are divided, in each part by itself."""
+        return bool(self.divided) and not self.sequence
+
+    @property
     def splits_by_time(self) -> list[str]:
         """The options that keep interactions of some times out of training."""
         window = [
