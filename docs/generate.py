@@ -104,8 +104,11 @@ def pages() -> Mapping[str, str]:
 def documents_page() -> str:
     """The reference of network.json and training.json."""
     lines = [NOTICE, "", INTRODUCTION.read_text(encoding="utf-8").rstrip()]
+    lines += section("## Network", network.NetworkSpec)
+    lines += ["", "## Fields of several layers", *table(list(shared_fields()))]
     for title, model in NETWORK_PARTS.items():
-        lines += section(f"## {title}", model)
+        if model is not network.NetworkSpec:
+            lines += section(f"## {title}", model)
     for title in ("Activations", "Pooling functions", "Losses", "Samples", "Initializers"):
         lines += group(title)
     for title, model in TRAINING_PARTS.items():
@@ -125,15 +128,46 @@ def group(title: str) -> list[str]:
 
 
 def section(heading: str, model: type[BaseModel]) -> list[str]:
-    """The lines of one part of a document: its docstring, and a table of its fields."""
+    """The lines of one part of a document: its docstring, and a table of its fields.
+
+    The heading tells the kind; what several layers have stands in a table of its own.
+    """
+    text = " ".join((model.__doc__ or "").split())
+    shared = shared_fields()
+    named = [row for row in rows(model) if row in shared and model in shared[row]]
+    lines = ["", heading, "", text]
+    if model in get_args(layers.Layer):
+        kind = json.dumps(get_args(model.model_fields["kind"].annotation)[0])
+        others = ", ".join(row.split(" |")[0].removeprefix("| ") for row in named)
+        lines += ["", f'`"kind": {kind}`. It also has [the fields](#fields-of-several-layers) {others}.']
+    return lines + table([row for row in rows(model) if row not in named])
+
+
+def table(found: list[str]) -> list[str]:
+    """The table of some fields; no lines without any."""
+    return ["", "| field | allowed | default | meaning |", "|---|---|---|---|", *found] if found else []
+
+
+def rows(model: type[BaseModel]) -> list[str]:
+    """A row for each field of a part of a document but its kind."""
     schema = model.model_json_schema()
     found = schema.get("properties") or schema["$defs"][model.__name__]["properties"]
-    rows = [
+    return [
         f"| `{name}` | {allowed(found[name])} | {default(model, name)} | {cell(meaning(model, name))} |"
         for name in model.model_fields
+        if name != "kind"
     ]
-    text = " ".join((model.__doc__ or "").split())
-    return ["", heading, "", text, "", "| field | allowed | default | meaning |", "|---|---|---|---|", *rows]
+
+
+@cache
+def shared_fields() -> Mapping[str, list[type[BaseModel]]]:
+    """The rows that several kinds of layers have in common, one a name, each with these kinds."""
+    found: dict[str, dict[str, list[type[BaseModel]]]] = {}
+    for model in get_args(layers.Layer):
+        for row in rows(model):
+            found.setdefault(row.split(" |")[0], {}).setdefault(row, []).append(model)
+    most = [max(forms.items(), key=lambda form: len(form[1])) for forms in found.values()]
+    return MappingProxyType({row: models for row, models in most if len(models) > 1})
 
 
 def meaning(model: type[BaseModel], name: str) -> str:
