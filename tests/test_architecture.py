@@ -84,10 +84,16 @@ def trees_end_with_the_module() -> Iterator[None]:
     """A million objects, through which every later search for garbage in the process would walk."""
     yield
     parsed.cache_clear()
+    imports.cache_clear()
 
 
-def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+@cache
+def imports(path: str, tree: ast.AST) -> list[tuple[int, str]]:
     """Line and absolute dotted name of all that a module imports or reaches as torch.distributed."""
+    return list(_imports(path, tree))
+
+
+def _imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     package = Path(path).parent.parts
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

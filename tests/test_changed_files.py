@@ -113,7 +113,7 @@ def test_every_changed_bit_of_a_run_is_found(run, data):
         path.name for path in paths
     }
     for path in paths:
-        number = 40 if path.name in DOCUMENTS else 2 if path.suffix == ".safetensors" else 10
+        number = 16 if path.name in DOCUMENTS else 2 if path.suffix == ".safetensors" else 6
         for place, found in flips(path, 7, number, lambda: everything(run, data)):
             harmless = (
                 path.name == "latest" and found == undisturbed
@@ -141,7 +141,7 @@ def test_a_training_makes_no_step_on_a_changed_example_and_leaves_no_weights(dat
 
     path = tmp_path / "data" / "examples-00000.arrow"
     [rows] = data.manifest.files[path.name].blocks.bodies
-    for place, found in [*flips(path, 3, 10, trained), *flips(path, 4, 20, trained, within=rows)]:
+    for place, found in [*flips(path, 3, 6, trained), *flips(path, 4, 12, trained, within=rows)]:
         assert isinstance(found, DataError), f"{place}: {found}"
         assert not (tmp_path / "run" / "checkpoints").exists()
 

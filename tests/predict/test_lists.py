@@ -195,8 +195,7 @@ def test_units_to_choose_from_keep_their_limits(network):
     assert shown(found) == [greedy(row, 20, limits) for row in ranked.tolist()]
 
 
-@pytest.mark.parametrize("diversity", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize(("diversity", "limited"), [(0.1, True), (0.5, False), (1.0, True)])
 def test_diversity_is_maximal_marginal_relevance_in_float64(network, diversity, limited):
     random = np.random.default_rng(5)
     limits = [(np.stack([np.arange(WIDTH) % 3, np.arange(WIDTH) // 200 + 3], 1), 4)] if limited else []

@@ -177,8 +177,7 @@ def trained_along(data, out, order):
 @pytest.mark.parametrize("order", ["use", "forward"])
 def test_any_number_of_processes_finds_the_same_in_order(order, clicks, groups, tmp_path):
     alone = trained_along(clicks.path, tmp_path / "1", order)
-    assert groups(2)(used_along, tmp_path / "1", clicks.path) == [alone] * 2
-    assert groups(4)(trained_along, clicks.path, tmp_path / "4", order) == [alone] * 4
+    assert groups(2)(trained_along, clicks.path, tmp_path / "2", order) == [alone] * 2
     train(along(**TERM), TRAINING, clicks, tmp_path / "without order")
     assert used_along(tmp_path / "without order", clicks.path)[1] != alone[1]
 
@@ -217,8 +216,7 @@ def test_any_number_of_processes_trains_and_reads_the_same_model(model, plain, d
     assert alone[0] == model.fingerprint() != plain.fingerprint()
     assert alone[2] != used(plain.run.path, data.path)[2]
     assert groups(2)(used, model.run.path, data.path) == [alone] * 2
-    for size in (2, 4):
-        assert groups(size)(trained, data.path, tmp_path / f"{size}") == [alone] * size
+    assert groups(3)(trained, data.path, tmp_path / "3") == [alone] * 3
 
 
 @pytest.mark.parametrize("kind", ["more places than units", "few places"])

@@ -117,4 +117,3 @@ def used(out, data):
 def test_any_number_of_processes_reads_the_same_model(model, data, groups):
     alone = used(model.run.path, data.path)
     assert groups(2)(used, model.run.path, data.path) == [alone] * 2
-    assert groups(3)(used, model.run.path, data.path) == [alone] * 3

@@ -53,9 +53,16 @@ def _one_thread():
         yield
 
 
-@pytest.fixture(params=[SEARCHED_CELLS["cpu"], 1], ids=["one tile", "tiny tiles"])
-def tiles(request, monkeypatch):
-    monkeypatch.setitem(SEARCHED_CELLS, "cpu", request.param)
+@pytest.fixture
+def tiny_tiles(monkeypatch):
+    monkeypatch.setitem(SEARCHED_CELLS, "cpu", 1)
+
+
+@pytest.fixture(params=["one tile", "tiny tiles"])
+def tiles(request):
+    """Tests hold for a search of all units at once and for one by tiles."""
+    if request.param == "tiny tiles":
+        request.getfixturevalue("tiny_tiles")
 
 
 def network(activation, shards=2, width=WIDTH, threads=2, elsewhere=None, **output):
@@ -145,7 +152,7 @@ def test_a_negative_slope_ranks_by_the_activation_and_not_by_the_logit(monkeypat
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.usefixtures("tiles")
+@pytest.mark.usefixtures("tiny_tiles")
 def test_factors_multiply_the_scores_of_units_example_by_example(activation):
     built = network(activation, shards=3)
     units = [[0, 5, 60, 156], [], list(range(0, 157, 2)), [3], list(range(157))]
@@ -178,7 +185,7 @@ def test_the_values_of_a_layer_come_in_order_of_units_and_no_more_than_a_tile_at
     "activation", ["softmax", "relu", "relu_max", "linear_max", "gelu", "silu", "leaky_relu"]
 )
 @pytest.mark.parametrize("k", [1, 64, WIDTH, 1000])
-@pytest.mark.usefixtures("tiles")
+@pytest.mark.usefixtures("tiny_tiles")
 def test_k_may_be_one_or_more_than_the_width(activation, k):
     built = network(activation)
     found = top_k(built, {"history": BATCH}, "out", k)
@@ -194,7 +201,7 @@ def test_they_do_not_depend_on_the_number_of_shards(activation, shards):
     assert_same(found, ranked(scores_of(built, activation), 9, EXCLUDED))
 
 
-@pytest.mark.usefixtures("tiles")
+@pytest.mark.usefixtures("tiny_tiles")
 def test_they_are_right_where_some_shards_are_empty():
     built = network("softmax", shards=8, width=5)
     assert_same(top_k(built, {"history": BATCH}, "out", 9), ranked(scores_of(built, "softmax"), 9))
@@ -216,7 +223,7 @@ def test_cosine_scores_are_those_of_directions(prediction_temperature):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.usefixtures("tiles")
+@pytest.mark.usefixtures("tiny_tiles")
 def test_of_equal_scores_the_lower_unit_comes_first(activation, weighted):
     built = network(activation, shards=3)
     for shard, part in built.wide["out"].parts.items():

@@ -21,20 +21,15 @@ from widenet.runs import Model, train
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
 
+ORDERED = "grown, smaller and in another order"
+BEGINNINGS = [
+    *((name, ORDERED, 2) for name in ("momentum", "nesterov", "rmsprop, sampled", "adam, normalized")),
+    *(("adam, split", ORDERED, shards) for shards in (2, 3)),
+    *(("adam, tied", catalogue, shards) for catalogue in CATALOGUES for shards in (2, 3)),
+]
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "adam, tied",
-        "momentum",
-        "nesterov",
-        "rmsprop, sampled",
-        "adam, normalized",
-        "adam, split",
-    ],
-)
-@pytest.mark.parametrize("catalogue", CATALOGUES)
-@pytest.mark.parametrize("shards", [3, 2])
+
+@pytest.mark.parametrize(("name", "catalogue", "shards"), BEGINNINGS)
 def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initialized(
     name, catalogue, shards, before, tmp_path
 ):
