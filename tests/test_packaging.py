@@ -241,12 +241,14 @@ def test_every_library_that_may_be_missing_is_in_the_extra_that_is_named():
         assert any(each.startswith(name) for each in PROJECT["optional-dependencies"][extra])
 
 
-def test_importing_every_module_warns_of_nothing():
+def test_importing_every_module_warns_of_nothing_and_needs_no_triton():
     # All other rooms can be imported without their extras.
     extras = {"widenet.spark": "pyspark", "widenet.serve.": "starlette"}
     absent = tuple(beginning for beginning, library in extras.items() if not find_spec(library))
+    absent += ("widenet.kernels.triton.",)
     code = (
-        "import importlib, pkgutil, widenet\n"
+        "import importlib, pkgutil, sys, widenet\n"
+        "sys.modules['triton'] = None\n"
         "def missing(name):\n"
         f"    assert name.startswith({absent}), name\n"
         "for module in pkgutil.walk_packages(widenet.__path__, 'widenet.', missing):\n"

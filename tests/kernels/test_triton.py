@@ -46,15 +46,6 @@ def program(code, folder, **environment):
     ).stdout.splitlines()
 
 
-@pytest.mark.parametrize("optional", ["triton"])
-def test_the_room_can_be_imported_without_it(optional, tmp_path):
-    code = (
-        f"import sys; sys.modules[{optional!r}] = None; import widenet.kernels, widenet.training.step,"
-        " widenet.predict.top_k"
-    )
-    assert program(["-c", code], tmp_path) == []
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 @pytest.mark.parametrize("words", [[], pytest.param(["all"], marks=pytest.mark.long)], ids=str)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.model.test_wide_loss import PAIRS, ROW_WISE, document, name_of, targets_of
+from tests.model.test_wide_loss import KINDS, PAIRS, ROW_WISE, document, name_of, targets_of
 from tests.model.twin import assert_step_matches_twin, random_batch, sparse
 
 BOOST = {"delta_boost": {"target": 3.0, "other": 0.25}}
@@ -22,14 +22,20 @@ def step(loss, activation, kind, output, training=None, hidden=None, weighted=Tr
     )
 
 
-@pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
-@pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
+def in_turn(pairs, kinds):
+    """Each loss under each activation, with one kind of targets after the other."""
+    return [
+        pytest.param(*pair, kinds[number % len(kinds)], id=f"{name_of(pair[0])}-{pair[1]}-{number}")
+        for number, pair in enumerate(pairs)
+    ]
+
+
+@pytest.mark.parametrize(("loss", "activation", "kind"), in_turn(PAIRS, KINDS))
 def test_boosts_multiply_the_gradients_of_targets_and_of_others(loss, activation, kind):
     step(loss, activation, kind, BOOST)
 
 
-@pytest.mark.parametrize("kind", ["sparse", "sparse with values"])
-@pytest.mark.parametrize(("loss", "activation"), UNIT_PAIRS, ids=name_of)
+@pytest.mark.parametrize(("loss", "activation", "kind"), in_turn(UNIT_PAIRS, KINDS[:2]))
 def test_where_others_are_ignored_only_stored_targets_count(loss, activation, kind):
     step(loss, activation, kind, {"others": "ignore"})
 

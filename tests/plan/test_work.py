@@ -92,23 +92,30 @@ def products_of_torch(monkeypatch):
     monkeypatch.setattr("widenet.kernels.native.library", lambda: None)
 
 
+CASES = [
+    {},
+    {"output": {"activation": "sigmoid"}},
+    {"output": TIED},
+    {"output": {"activation": "sigmoid", **TIED}},
+    {"output": SAMPLE},
+    {"output": {"activation": "sigmoid", **SAMPLE}},
+    {"output": {**SAMPLE, **TIED}, "gradient_norm_limit": 1e-3},
+    {"output": {"sample": {"kind": "popularity", "units": 29}}},
+    {"output": {"sample": {"kind": "uniform", "units": WIDTH}}},
+    {"hidden": [{"name": "next", "units": 9}]},
+    {"hidden": [{"name": "next", "units": 9, "split": True}]},
+    {"output": {"source": ["mid", "next"]}, "hidden": [{"name": "next", "units": 9}]},
+]
+
+
 @pytest.mark.usefixtures("products_of_torch")
-@pytest.mark.parametrize("kept", [True, False], ids=["logits kept", "logits computed again"])
 @pytest.mark.parametrize(
-    "case",
+    ("case", "kept"),
     [
-        {},
-        {"output": {"activation": "sigmoid"}},
-        {"output": TIED},
-        {"output": {"activation": "sigmoid", **TIED}},
-        {"output": SAMPLE},
-        {"output": {"activation": "sigmoid", **SAMPLE}},
-        {"output": {**SAMPLE, **TIED}, "gradient_norm_limit": 1e-3},
-        {"output": {"sample": {"kind": "popularity", "units": 29}}},
-        {"output": {"sample": {"kind": "uniform", "units": WIDTH}}},
-        {"hidden": [{"name": "next", "units": 9}]},
-        {"hidden": [{"name": "next", "units": 9, "split": True}]},
-        {"output": {"source": ["mid", "next"]}, "hidden": [{"name": "next", "units": 9}]},
+        ({}, False),
+        ({"output": {"activation": "sigmoid"}}, False),
+        ({"output": TIED}, False),
+        *((case, True) for case in CASES),
     ],
     ids=str,
 )

@@ -153,7 +153,7 @@ def read_or_refused(model, values):
     return document
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(VALUES)
 def test_whatever_is_given_is_a_document_or_a_document_error(values):
     for model in (NetworkSpec, TrainingSpec):
@@ -170,7 +170,7 @@ def places(value, path=()):
         yield from places(child, (*path, key))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.data())
 def test_a_good_document_with_something_changed_is_a_document_or_a_document_error(data):
     model, good = data.draw(st.sampled_from(GOOD))

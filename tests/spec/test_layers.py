@@ -54,7 +54,7 @@ def test_parts_are_found_in_document_order_and_fields_without_repeats():
     assert spec.layer("h").units == 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data(), st.integers(1, 7))
 def test_hidden_layers_come_after_their_sources_in_whatever_order_they_stand(data, count):
     names = [f"h{index}" for index in range(count)]
