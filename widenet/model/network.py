@@ -33,7 +33,7 @@ from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import InputLayer, Trunk
 from widenet.spec.network import NetworkSpec
 
-_BLOCK_NUMBERS = 2**20
+_BLOCK_NUMBERS = 2**18
 """Numbers of a weight that are gathered together."""
 
 

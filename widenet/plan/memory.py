@@ -34,7 +34,7 @@ NAMES = {"host": "Weights in the host's memory", "disk": "Weights on a disk"}
 """The beginnings of sentences about weights that lie elsewhere than on the device."""
 
 _HELD_BACK_BYTES = 2**26
-"""What the C library's allocator holds back at most; in small trainings a quarter of weights and state."""
+"""What the C library's allocator holds back at most; in small trainings as much as weights and state."""
 _ENTRY_BYTES = 16
 """Of a stored entry of a batch, for each layer that reads or wants it."""
 _NEIGHBOUR_BYTES, _DESCRIBED_BYTES, _PAIR_BYTES = 12, 268, 96
@@ -88,7 +88,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
         weights=weights,
         state=state,
         activations=_activations(job, process),
-        workspace=_workspace(job, process) + is_cpu * min(_HELD_BACK_BYTES, (weights + state) // 4),
+        workspace=_workspace(job, process) + is_cpu * min(_HELD_BACK_BYTES, weights + state),
         program=PROGRAM_BYTES[job.device],
         snapshot=(weights + state) * (job.in_background and is_cpu),
         window=window_bytes(job, process),

@@ -25,10 +25,6 @@ from widenet.parallel.group import check_agreement, num_processes
 from widenet.plan.tiles import LIMITED_ROWS, blocks
 from widenet.training.checkpoint import digest_of, replicas_of
 
-_NORM_ROWS = 4096
-"""Rows whose squares are added at once."""
-
-
 Observe = Callable[[Mapping[str, Tensor], "Gradients"], None]
 """Called with the values of the inputs and hidden layers and the losses, by layer, and with the gradients
 before they are applied.
@@ -496,8 +492,8 @@ def norms_of_weights(network: Network) -> dict[str, float | None]:
 def _squares(network: Network, name: str, shard: int) -> Tensor:
     total = torch.zeros((), dtype=torch.float64, device=network.device)
     for block in network.wide[name].parts[shard].blocks():
-        for start in range(0, len(block), _NORM_ROWS):  # a copy in float64 is larger than the block
-            total += block[start : start + _NORM_ROWS].double().square().sum()
+        for start, stop in blocks(len(block), block.shape[1], block.device.type):  # float64 is larger
+            total += block[start:stop].double().square().sum()
     return total
 
 
