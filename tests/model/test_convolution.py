@@ -10,8 +10,7 @@ import torch
 from torch.nn import functional
 
 from tests.model.twin import assert_step_matches_twin, dense_field, random_batch, sparse
-from widenet.kernels import native
-from widenet.model.convolution import PREDICTED_FILTERS, convolution, pieces
+from widenet.model.convolution import convolution, pieces
 from widenet.model.product import Blocks
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import windows_of
@@ -211,37 +210,15 @@ def test_a_step_is_that_of_the_dense_twin(document, training):
     assert_step_matches_twin(document, FIELDS, batch(), training, torch.linspace(0.2, 2, 9))
 
 
-def predicted_examples(moves):
-    """How many examples are multiplied together outside training."""
-    ((first, *_), *_) = pieces(64, 3, moves, Blocks(Exchange(8), "", predicts=True), "cpu")
-    return first.stop
-
-
-@pytest.mark.skipif(
-    "AVX2" in native.instruction_sets().get("mkl", "") and "Intel" in native.instruction_sets()["processor"],
-    reason="MKL's code for AVX2 on Intel rounds rows of a product by their place: a known limit",
-)
-@pytest.mark.parametrize("side", [2, 3, 5, 9, 33, 129])
-@pytest.mark.parametrize("filters", [1, 2, 3, 12])
-def test_predicted_pieces_round_every_example_alike(side, filters):
-    """A piece of equal examples, multiplied as `model.convolution` does, gives them equal bits."""
-    for kernel in (1, 3, 200, 400):
-        moves = windows((kernel + side - 1, kernel), channels=1, kernel=kernel, padding="valid")
-        examples = predicted_examples(moves)
-        assert 64 % examples == 0
-        generator = torch.Generator().manual_seed(side)
-        windows_KP = torch.rand(moves.inputs, prod(moves.positions), generator=generator)
-        weight_FK = torch.rand(filters, moves.inputs, generator=generator)
-        weight_FK = functional.pad(weight_FK, (0, 0, 0, max(0, PREDICTED_FILTERS - filters)))
-        sums_FEP = (weight_FK @ windows_KP.repeat(1, examples)).view(len(weight_FK), examples, -1)
-        assert torch.equal(sums_FEP, sums_FEP[:, :1].expand_as(sums_FEP))
-
-
-@pytest.mark.parametrize("side", [3, 5])
-def test_outside_training_a_single_filter_rounds_equal_examples_alike(side):
-    moves = windows((200 + side - 1, 200), channels=1, kernel=200, padding="valid")
-    values, weight, _ = operands(moves, num_examples=1, filters=1, dtype=torch.float32)
+@pytest.mark.parametrize("side", [1, 3, 33])
+@pytest.mark.parametrize("kernel", [1, 3, 200])
+@pytest.mark.parametrize("filters", [1, 12])
+def test_outside_training_an_example_has_the_same_sums_wherever_it_stands(side, kernel, filters):
+    moves = windows((kernel + side - 1, kernel), channels=1, kernel=kernel, padding="valid")
+    values, weight, _ = operands(moves, num_examples=7, filters=filters, dtype=torch.float32)
     blocks = Blocks(Exchange(8), "", predicts=True)
-    assert 2 < predicted_examples(moves) < 16
-    result_EU = convolution(values.expand(64, -1), weight, moves, blocks)
-    assert torch.equal(result_EU, result_EU[:1].expand_as(result_EU))
+    together = convolution(values, weight, moves, blocks)
+    alone = [convolution(value.clone()[None], weight, moves, blocks) for value in values]
+    assert torch.equal(together, torch.cat(alone))
+    repeated = convolution(values[2:3].expand(64, -1), weight, moves, blocks)
+    assert torch.equal(repeated, together[2:3].expand_as(repeated))

@@ -64,6 +64,11 @@ LAYERS = {
         {"name": "mid", "units": 11},
         out(),
     ],
+    "filters": [
+        {**PICTURE, "dropout": 0.2},
+        {"name": "edges", "kind": "convolution", "filters": 16, "kernel": 4, "activation": "silu"},
+        out(),
+    ],
     "gru": [ITEMS, {"name": "mid", "kind": "recurrent", "cell": "gru", "units": 9}, out(predict="next")],
     "lstm": [ITEMS, {"name": "mid", "kind": "recurrent", "cell": "lstm", "units": 9}, out(predict="next")],
     "attention": [

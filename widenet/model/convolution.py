@@ -15,11 +15,11 @@ from widenet.model.product import Blocks
 from widenet.plan.layout import Axis, Windows
 from widenet.plan.tiles import PREDICTED_ROWS, UNFOLDED_NUMBERS, edges, num_blocks
 
-PREDICTED_FILTERS = 2
-"""Fewest filters of every product outside training; a single one is joined by zeros.
+PREDICTED_EXAMPLES = {"cpu": 1, "cuda": PREDICTED_ROWS["cuda"]}
+"""Most examples of a product outside training, by kind of device.
 
-MKL rounds a product with one filter in another way for some of 4 or 8 examples (seen on an Intel Xeon with
-AMX).
+On some processors, MKL rounds an example by its place among others. So on a CPU each has a product of its
+own, of one shape and in memory of its own: its bits cannot depend on others.
 """
 
 
@@ -92,10 +92,8 @@ def pieces(
         )
         starts = edges(num_examples, max(1, min(count, num_examples)))
     else:
-        # A power of two, as `PREDICTED_ROWS` is. Never 2: MKL then rounds the second one in another way (seen
-        # with an odd number of positions).
-        size = min(PREDICTED_ROWS[device], 1 << room.bit_length() - 1)
-        starts = [*range(0, num_examples, 1 if size == 2 else size), num_examples]
+        size = min(PREDICTED_EXAMPLES[device], 1 << room.bit_length() - 1)  # powers of two
+        starts = [*range(0, num_examples, size), num_examples]
     return [
         [slice(first, min(first + room, stop)) for first in range(start, stop, room)]
         for start, stop in pairwise(starts)
@@ -131,14 +129,14 @@ class _Convolution(torch.autograd.Function):
         ctx.pieces = pieces(num, filters, windows, blocks, values_EN.device.type)
         ctx.windows, ctx.blocks = windows, blocks
         result_EFP = values_EN.new_empty(num, filters, prod(windows.positions))
-        missing = max(PREDICTED_FILTERS - filters, 0) if blocks.predicts else 0
-        filled_FK = functional.pad(operand_FK, (0, 0, 0, missing))
 
         def fill(piece: slice) -> None:
             columns_KM = unfolded(operand_EN[piece], windows)
-            sums_FM = values_EN.new_empty(len(filled_FK), columns_KM.shape[1])
-            fill_product(sums_FM, filled_FK, columns_KM)
-            result_EFP[piece] = sums_FM[:filters].view(filters, -1, result_EFP.shape[2]).transpose(0, 1)
+            if blocks.predicts:
+                columns_KM = columns_KM.clone()  # they may be the example's own place among the values
+            sums_FM = values_EN.new_empty(filters, columns_KM.shape[1])
+            fill_product(sums_FM, operand_FK, columns_KM)
+            result_EFP[piece] = sums_FM.view(filters, -1, result_EFP.shape[2]).transpose(0, 1)
 
         blocks.run(fill, [*chain(*ctx.pieces)])
         return result_EFP.flatten(1)

@@ -17,5 +17,5 @@ FORWARD: dict[str, Callable[[Any, Flow], Tensor]] = {
 }
 """By kind: the values [E, units] of a layer, given what it reads; differentiable."""
 
-ALONE = ("hidden",)
+ALONE = ("hidden", "convolution")
 """Kinds without a row whose bits depend on how many there are: outside training no blocks are filled up."""
