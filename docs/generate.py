@@ -3,9 +3,11 @@
 With `--check`, it only compares them with the existing pages.
 """
 
+import inspect
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,8 @@ import typer.main
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+import widenet
+from widenet import errors
 from widenet.cli import app
 from widenet.spec import (
     activations,
@@ -30,8 +34,6 @@ from widenet.spec import (
 from widenet.spec.document import kinds
 
 DOCS = Path(__file__).parent
-INTRODUCTION = DOCS / "templates" / "network-documents.md"
-COMMAND_LINE = DOCS / "templates" / "command-line.md"
 NOTICE = "<!-- Written by docs/generate.py from the code; change that, then run `make docs`. -->"
 
 GROUPS: dict[str, Any] = {
@@ -66,6 +68,26 @@ TRAINING_PARTS: dict[str, type[BaseModel]] = {
 Command = tuple[tuple[str, ...], Any]
 """The words that call a command, and the command."""
 
+METHODS = {
+    "Model": (
+        "load",
+        "recommend",
+        "similar",
+        "explain",
+        "predict",
+        "evaluate",
+        "attributes_of",
+        "fingerprint",
+    ),
+    "Dataset": ("open", "rows", "sparse", "dense", "weights", "ids", "rows_of", "counts", "vocabulary"),
+    "Neighbours": ("of", "of_model", "search", "vectors"),
+    "BatchedNeighbours": ("nearest",),
+    "SparseBatch": ("from_lists",),
+}
+"""The methods that users call, by class."""
+SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Warns", "Raises")
+"""The sections of a docstring."""
+
 SINGULAR = {"Losses": "loss"}
 NAME = (r"^[^/\\\x00-\x1f]+$", 1, 100)
 TYPES = {str: "text", int: "whole number", float: "number", Path: "path"}
@@ -98,12 +120,22 @@ def stale_pages(folder: Path) -> list[Path]:
 @cache
 def pages() -> Mapping[str, str]:
     """The text of every generated page, by its path in docs/; all callers get the same."""
-    return MappingProxyType({"network-documents.md": documents_page(), **command_pages()})
+    own = {
+        "network-documents.md": documents_page(),
+        "python-reference.md": python_page(),
+        "errors.md": errors_page(),
+    }
+    return MappingProxyType(own | command_pages())
+
+
+def introduced(page: str) -> list[str]:
+    """The first lines of a page, which stand in docs/templates."""
+    return [NOTICE, "", (DOCS / "templates" / page).read_text(encoding="utf-8").rstrip()]
 
 
 def documents_page() -> str:
     """The reference of network.json and training.json."""
-    lines = [NOTICE, "", INTRODUCTION.read_text(encoding="utf-8").rstrip()]
+    lines = introduced("network-documents.md")
     lines += section("## Network", network.NetworkSpec)
     lines += ["", "## Fields of several layers", *table(list(shared_fields()))]
     for title, model in NETWORK_PARTS.items():
@@ -287,11 +319,83 @@ def linked(names: frozenset[str]) -> str | None:
     return None
 
 
+def python_page() -> str:
+    """The reference of `import widenet`: what docstrings say."""
+    names = sorted(widenet.__all__, key=str.lower)
+    lines = [*introduced("python-reference.md"), "", "| name | what it is |", "|---|---|"]
+    lines += [
+        f"| [`{name}`](#{name.lower()}) | {cell(paragraph(docstring(getattr(widenet, name))[0]))} |"
+        for name in names
+    ]
+    for name in names:
+        found = getattr(widenet, name)
+        lines += ["", f"## {name}", *described(found)]
+        for method in METHODS.get(name, ()):
+            lines += ["", f"### {name}.{method}", *described(getattr(found, method))]
+    return "\n".join(lines) + "\n"
+
+
+def errors_page() -> str:
+    """The page of all exceptions."""
+    lines = [*introduced("errors.md"), "", "| exception | meaning |", "|---|---|"]
+    for name, found in vars(errors).items():
+        if inspect.isclass(found) and issubclass(found, Exception):
+            text = re.split(r"^Args:\n", inspect.getdoc(found) or "", flags=re.MULTILINE)[0]
+            lines.append(f"| `{name}` | {cell(paragraph(text))} |")
+    return "\n".join(lines) + "\n"
+
+
+def docstring(found: Any) -> list[str]:
+    """The paragraphs of a docstring."""
+    return (inspect.getdoc(found) or "").split("\n\n")
+
+
+def described(found: Any) -> Iterator[str]:
+    """What a docstring says, with arguments as a table."""
+    text, *rest = re.split(rf"^({'|'.join(SECTIONS)}):\n", inspect.getdoc(found) or "", flags=re.MULTILINE)
+    yield from ("", call_of(found), "", text.strip())
+    for title, body in zip(rest[::2], rest[1::2], strict=True):
+        if title in ("Args", "Attributes"):
+            yield from ("", f"| {'argument' if title == 'Args' else 'attribute'} | default | meaning |")
+            yield "|---|---|---|"
+            for name, told in entries(body):
+                yield f"| `{name}` | {default_argument(found, name)} | {cell(told)} |"
+        elif title == "Raises":
+            raised = "; ".join(f"`{name}`: {told.rstrip('.')}" for name, told in entries(body))
+            yield from ("", f"Raises {raised}.")
+        elif title != "Warns":
+            yield from ("", f"{title}: {paragraph(body)}")
+
+
+def call_of(found: Callable[..., Any]) -> str:
+    """How a function is called: the arguments that it needs, and whether there are others."""
+    if inspect.isclass(found):
+        return f"`class {found.__name__}`"
+    named = [each for each in inspect.signature(found).parameters.values() if each.name != "self"]
+    needed = [each.name for each in named if each.default is inspect.Parameter.empty]
+    return f"`{found.__name__}({', '.join(needed + ['...'] * (len(needed) < len(named)))})`"
+
+
+def default_argument(found: Callable[..., Any], name: str) -> str:
+    """The default of an argument as Python writes it; empty without one."""
+    parameter = inspect.signature(found).parameters.get(name)
+    if parameter is None or parameter.default is inspect.Parameter.empty or inspect.isclass(found):
+        return ""
+    return f"`{parameter.default!r}`"
+
+
+def entries(body: str) -> list[tuple[str, str]]:
+    """The names in a section of a docstring, each with its meaning in one line."""
+    joined = re.sub(r"\n {5,}", " ", body)
+    found = (line.strip().partition(": ") for line in joined.splitlines() if line.strip())
+    return [(name, told) for name, _, told in found]
+
+
 def command_pages() -> dict[str, str]:
     """The reference of the command line: a page with the list of commands, and a page for each."""
     root: Any = typer.main.get_command(app)
     commands = [each for each in walk(root, ("widenet",)) if not hasattr(each[1], "commands")]
-    lines = [NOTICE, "", COMMAND_LINE.read_text(encoding="utf-8").rstrip()]
+    lines = introduced("command-line.md")
     for title, names in command_groups(commands).items():
         lines += ["", f"## {title}", "", "| command | what it does |", "|---|---|"]
         lines += [

@@ -103,7 +103,7 @@ def test_every_exception_is_documented(name):
 
 @pytest.mark.parametrize("name", widenet.__all__)
 def test_every_public_name_is_documented(name):
-    assert f"`{name}`" in PAGES["python.md"]
+    assert f"\n## {name}\n" in PAGES["python-reference.md"]
 
 
 def test_every_loss_has_its_mathematics():

@@ -104,15 +104,23 @@ def shown(value: object) -> str:
 
 
 class DocumentError(WidenetError):
-    """A network or training document breaks a rule; the message begins with the file and the JSON path."""
+    """A network or training document breaks a rule; the message begins with the file and the JSON path.
+
+    It is missing or not JSON, has an unknown field or a number out of range, or a loss does not fit its
+    activation.
+    """
 
 
 class DataError(WidenetError):
-    """A source file, a dataset directory or a value in one breaks a rule."""
+    """A source file, a dataset directory or a value in one breaks a rule.
+
+    A file is missing or empty, a cell breaks its rule, a column or a format must be named, the directory to
+    write exists already, or an item, user or field is unknown.
+    """
 
 
 class OptionError(WidenetError):
-    """A command-line option or a function argument breaks a rule."""
+    """A command-line option or a function argument breaks a rule, or conflicts with another."""
 
 
 class ArgumentError(OptionError, TypeError):
@@ -120,19 +128,29 @@ class ArgumentError(OptionError, TypeError):
 
 
 class FitError(WidenetError):
-    """The documents and the dataset are each valid, but do not match (widths, fields, parts)."""
+    """The documents and the dataset are each valid, but do not match.
+
+    The dataset lacks a field or a part, a field is sparse but must be dense, targets are outside the range of
+    the loss, or the dataset is not the one of the run.
+    """
 
 
 class CapacityError(WidenetError):
-    """A training needs more memory than its devices have."""
+    """A training needs more memory than its devices have; `widenet plan` shows how much it needs."""
 
 
 class CheckpointError(WidenetError):
-    """A run directory or a checkpoint is missing, is damaged, or belongs to another network."""
+    """A run directory or a checkpoint is missing, is damaged, or belongs to another network.
+
+    Or the run exists already, another process trains in it, it has no weights yet, or the disk is full.
+    """
 
 
 class NumericsError(WidenetError):
-    """Training computed an infinite or undefined number; the message names the step and the layer."""
+    """Training computed an infinite or undefined number; the message names the step and the layer.
+
+    Lower the learning rate, set `gradient_norm_limit`, or scale the field that the message names.
+    """
 
 
 class DisagreementError(WidenetError):
@@ -144,7 +162,7 @@ class StoreError(WidenetError):
 
 
 class GroupError(WidenetError):
-    """Another process of the group was lost or did not answer in time."""
+    """Another process of the group was lost or did not answer in time; the exit status is 3."""
 
     status = 3
 
