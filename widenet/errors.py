@@ -15,7 +15,6 @@ from typing import Any
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the errors of a disk, a quota or a file that is full."""
 
-_NO_VALUE = object()
 _LONGEST_VALUE = 60
 
 
@@ -26,13 +25,13 @@ class WidenetError(Exception):
 
     Args:
         rule: The rule that is broken, as the end of a sentence without its full stop: "must be at least 1".
-            Without a place and an option it is the whole sentence. Other options stand in it by their Python
-            names.
+            Without a place and an option it is the whole sentence. Other options stand in it in backticks by
+            their Python names, which a face writes in its own way.
         place: A path, a path within a document, a layer, or whatever else the rule is about.
         line: Line of the place, from 1.
         column: Column of the line: its name or its number from 1.
         option: Python name of the argument or option.
-        value: The value that breaks the rule.
+        value: The value that breaks the rule; None if nothing was given.
     """
 
     status = 2
@@ -45,14 +44,14 @@ class WidenetError(Exception):
         line: int | None = None,
         column: int | str | None = None,
         option: str | None = None,
-        value: Any = _NO_VALUE,
+        value: Any = None,
     ) -> None:
         super().__init__(rule)
         self.rule, self.option = rule, option
         self.place = None if place is None else str(place)
         self.line, self.column = line, column
         # As text, so that an error can be sent to another process.
-        self.value = None if value is _NO_VALUE else shown(value)
+        self.value = None if value is None else shown(value)
 
     def __str__(self) -> str:
         return worded(self)
@@ -73,7 +72,7 @@ class WidenetError(Exception):
         """
         for setting, is_broken, rule, *value in rules:
             if is_broken:
-                raise cls(rule, place=place(setting), value=value[0] if value else _NO_VALUE)
+                raise cls(rule, place=place(setting), value=value[0] if value else None)
 
 
 def worded(error: WidenetError, write_option: Callable[[str], str] = str) -> str:

@@ -35,7 +35,7 @@ def check_new(path: Path, overwrite: bool, what: str, is_own: Callable[[Path], b
     if not path.exists():
         return
     if not overwrite:
-        raise OptionError("must be set: there is something already", place=path, option="overwrite")
+        raise OptionError("must be set, because something is there already", place=path, option="overwrite")
     if not path.is_file() or not is_own(path):
         raise OptionError(f"replaces only {what} that widenet wrote", place=path, option="overwrite")
 

@@ -10,14 +10,14 @@ def test_it_prints_what_it_tries_and_what_it_keeps(widenet, tmp_path):
     out = tmp_path / "near"
     ended = widenet("neighbourhood", "run", "--out", out, "--metric", "ndcg@2")
     assert ended.status == 0
-    first, *tried, best, kept, fingerprint = ended.out.splitlines()
+    best, kept, fingerprint = ended.out.splitlines()
+    first, *tried = ended.err.splitlines()
     assert first.endswith("  no term")
     assert first.startswith("ndcg@2 0.")
     assert "weight 0.8, floor 0.01, 25 neighbours, popularity 0.4" in tried[0]
     assert best.startswith("Best: ")
     assert ". For 6 other users ndcg@2 0." in best
     assert kept.startswith(f"{out}: ")
-    assert ended.err == ""
     lines = [line.split("  ")[1] for line in [first, *tried]]
     assert len(set(lines)) == len(lines)
     again = widenet("fingerprint", out)

@@ -113,8 +113,8 @@ def test_two_processes_predict_as_one(place, widenet, groups, launched, monkeypa
     said = alone.out.replace("one.csv", "two.csv")
     assert groups(2)(commanded, [*line, "two.csv"], place) == [(0, said, ""), (0, "", "")]
     assert (place / "two.csv").read_bytes() == (place / "one.csv").read_bytes()
-    assert widenet(*line, "two.csv", "--processes", "2").status == 0
-    assert launched == [(2, [*line, "two.csv", "--processes", "2"])]
+    assert widenet(*line, "three.csv", "--processes", "2").status == 0
+    assert launched == [(2, [*line, "three.csv", "--processes", "2"])]
 
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]

@@ -174,16 +174,22 @@ def linear(folder):
 @pytest.mark.parametrize(
     "words",
     [
-        ("5", "--items", "3", "8"),
+        ("5", "3", "8"),
         ("--items", "5", "--items=3", "8"),
         ("--items", "5", "3", "--items", "8"),
         ("-k", "8", "--items", "5", "--items", "3", "8"),
     ],
 )
 @pytest.mark.usefixtures("trained")
-def test_items_with_and_without_a_flag_stand_in_the_order_of_the_command_line(words, widenet):
+def test_items_stand_in_the_order_of_the_command_line(words, widenet):
     ended = widenet("recommend", "run", *words)
     assert ended.err.splitlines()[0] == "For somebody with: The 5th; The 3th; The 8th"
+
+
+@pytest.mark.usefixtures("trained")
+def test_items_stand_all_after_the_flag_or_all_without_it(widenet):
+    for words in (("5", "--items", "3"), ("--items", "5", "-k", "2", "3")):
+        assert widenet("recommend", "run", *words).status == 2
 
 
 def test_reasons_are_those_of_the_library(linear, widenet):

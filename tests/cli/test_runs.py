@@ -26,7 +26,7 @@ def test_every_run_has_a_line_and_its_differences_below(runs, widenet):
     assert [line.split()[0] for line in lines] == [
         "run", "first", "training.epochs=2", "second", "training.epochs=5",
     ]  # fmt: skip
-    assert " finished  2/2     recall@3 " in lines[1]
+    assert lines[1].split()[1:4] == ["finished", "2/2", "recall@3"]
     assert f" on validation  {digest[:12]}  " in lines[1]
     assert lines[3].split()[2] == "2/5"
     assert ended.err.startswith(str(runs / "foreign"))

@@ -38,7 +38,7 @@ def rows(batch):
 
 
 def test_banned_items_are_one_id_a_line(names, file):
-    path = file('a\n\n"b,c"\r\n"say ""e"""\na')
+    path = file('a\n\nb,c\r\nsay "e"\na')
     assert read_ids("never", path, names, 6, []).tolist() == [True, True, False, True, False, False]
     assert read_ids("never", file(""), names, 4, []).tolist() == [False] * 4
 
@@ -78,7 +78,7 @@ def test_lists_and_dictionaries_say_the_same_as_files(names, file):
 
 def test_only_some_items_are_allowed(names, file):
     assert read_ids("only", ["d", "a"], names, 5, []).tolist() == [True, False, True, False, False]
-    assert read_ids("only", file('"b,c"\n'), names, 4, []).tolist() == [False, True, False, False]
+    assert read_ids("only", file("b,c\n"), names, 4, []).tolist() == [False, True, False, False]
     with mistake(DataError, place="only"):
         read_ids("only", [], names, 4, [])
 
@@ -157,7 +157,6 @@ MISTAKES = [
     ("weights", "item,weight\na,-0.5\n", 2, "weight"),
     ("weights", "item,weight\na,-inf\n", 2, "weight"),
     ("weights", "item,item,weight\na,1\n", 2, None),
-    ("never", "a,b\n", 1, None),
     ("never", b"\xff\xfe\n", None, None),
 ]
 

@@ -231,10 +231,22 @@ def test_a_run_that_replaced_another_comes_back_itself_although_a_kill_has_left_
     assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
 
 
-def test_who_reads_the_new_run_too_early_is_told_where_the_earlier_one_is(data, run):
+def test_who_reads_a_run_gets_the_earlier_one_if_its_replacing_was_killed(tmp_path, data, run):
+    before = inside(run.path)
     killed(run.path, data)
-    with mistake(CheckpointError):
-        RunDirectory.open(run.path).model()
+    RunDirectory.open(run.path)
+    assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
+    run.path.rename(tmp_path / ".run.replaced")
+    RunDirectory.open(run.path)
+    assert inside(run.path) == before
+
+
+def test_who_reads_a_run_that_is_being_replaced_disturbs_nothing(tmp_path, data, run):
+    with replaced(run.path, data):
+        before = names(tmp_path)
+        with mistake(CheckpointError):
+            RunDirectory.open(run.path).model()
+        assert names(tmp_path) == before
 
 
 def test_a_second_attempt_keeps_the_run_that_waits(tmp_path, data, run):

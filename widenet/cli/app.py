@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import EntryPoint
@@ -16,37 +15,48 @@ from typing import Annotated, Any
 import typer
 
 from widenet.arguments import check_local, must_be_local
+from widenet.cli.declared import SeveralWords
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.errors import OptionError, WidenetError, in_one_line, is_out_of_memory, worded
 from widenet.extensions import COMMANDS, Command, extensions, load
 
-_COMMANDS = {
-    "demo": Command("Train a recommender and show what it recommends", "widenet.cli.demo:demo"),
-    "data": Command("Make datasets from files, split and describe them", "widenet.cli.data:app"),
-    "schema": Command("Print the JSON Schema of a document", "widenet.cli.plan:schema"),
-    "plan": Command("Tell what a training needs before it starts", "widenet.cli.plan:plan"),
-    "train": Command("Train a network, or resume a training", "widenet.cli.train:train"),
-    "tune": Command("Search for the best documents", "widenet.cli.tune:tune"),
-    "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.model:evaluate"),
-    "compare": Command("Compare two runs user by user", "widenet.cli.model:compare"),
-    "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
-    "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
-    "serve": Command("Answer requests over HTTP", "widenet.cli.services:serve"),
-    "ui": Command("Show runs in a browser, also while they train", "widenet.cli.services:ui"),
-    "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
-    "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.report:runs"),
-    "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),
-    "neighbourhood": Command(
-        "Give a trained run the best neighbourhood term", "widenet.cli.made_runs:neighbourhood"
-    ),
-    "quantize": Command("Make a smaller run in 8 bits of a trained one", "widenet.cli.made_runs:quantize"),
-    "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.model:fingerprint"),
-    "export": Command("Write a trained network for other programs", "widenet.cli.interchange:export"),
-    "import": Command(
-        "Make a run of another program's trained network", "widenet.cli.interchange:import_network"
-    ),
+_GROUPS = {
+    "Data": {
+        "data": Command("Make datasets from files, split and describe them", "widenet.cli.data:app"),
+    },
+    "Train": {
+        "demo": Command("Train a recommender and show what it recommends", "widenet.cli.train:demo"),
+        "schema": Command("Print the JSON Schema of a document", "widenet.cli.plan:schema"),
+        "plan": Command("Tell what a training needs before it starts", "widenet.cli.plan:plan"),
+        "train": Command("Train a network, or resume a training", "widenet.cli.train:train"),
+        "tune": Command("Search for the best documents", "widenet.cli.tune:tune"),
+        "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.measure:evaluate"),
+        "compare": Command("Compare two runs user by user", "widenet.cli.measure:compare"),
+        "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.measure:report"),
+        "runs": Command("List runs: state, metric, and how they differ", "widenet.cli.measure:runs"),
+    },
+    "Use": {
+        "recommend": Command("Recommend items to one person", "widenet.cli.use:recommend"),
+        "predict": Command("Write recommendations for every user", "widenet.cli.use:predict"),
+        "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.use:knn"),
+        "neighbourhood": Command(
+            "Give a trained run the best neighbourhood term", "widenet.cli.use:neighbourhood"
+        ),
+        "quantize": Command("Make a smaller run in 8 bits of a trained one", "widenet.cli.use:quantize"),
+        "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.use:fingerprint"),
+    },
+    "Serve": {
+        "serve": Command("Answer requests over HTTP", "widenet.cli.services:serve"),
+        "ui": Command("Show runs in a browser, also while they train", "widenet.cli.services:ui"),
+    },
+    "Other programs": {
+        "export": Command("Write a trained network for other programs", "widenet.cli.interchange:export"),
+        "import": Command(
+            "Make a run of another program's trained network", "widenet.cli.interchange:import_network"
+        ),
+    },
 }
-"""The commands in the order of work; those of extensions come after them."""
+"""The commands in the order of work, by what they are for; those of extensions come after them."""
 
 
 class _Commands(typer.core.TyperGroup):
@@ -54,8 +64,17 @@ class _Commands(typer.core.TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        known: dict[str, Command | EntryPoint] = {**_COMMANDS, **extensions(COMMANDS), **_COMMANDS}
+        own = {name: command for group in _GROUPS.values() for name, command in group.items()}
+        known: dict[str, Command | EntryPoint] = {**own, **extensions(COMMANDS), **own}
         self.commands = {name: _Late(name, command) for name, command in known.items()}
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands by what they are for."""
+        *groups, (last, own) = ((title, [*names]) for title, names in _GROUPS.items())
+        known = {name for _, names in groups for name in [*names, *own]}
+        for title, names in (*groups, (last, own + [name for name in self.commands if name not in known])):
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str()) for name in names])
 
 
 class _Late(typer.core.TyperCommand):
@@ -82,7 +101,7 @@ class _Late(typer.core.TyperCommand):
             whole: Any = typer.main.get_group(target)
         else:
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            app.command(self.name)(target)
+            app.command(self.name, cls=SeveralWords)(target)
             whole = typer.main.get_command(app)
         whole.name = self.name
         _refuse_uris(whole)
@@ -103,20 +122,18 @@ def _refuse_uris(command: Any) -> None:
     """Let a command, and those below it, refuse URIs for paths that must be local, as their types say."""
     for each in getattr(command, "commands", {}).values():
         _refuse_uris(each)
-    annotations = signature(command.callback).parameters if command.callback is not None else {}
-    for parameter in command.params:
-        if parameter.name in annotations and must_be_local(annotations[parameter.name].annotation):
-            parameter.process_value = _with_local_paths(parameter.name, parameter.process_value)
+    if command.callback is None:
+        return
+    parameters, run = signature(command.callback).parameters, command.invoke
 
+    def invoke(context: Any) -> Any:
+        for name, value in context.params.items():
+            if name in parameters and must_be_local(parameters[name].annotation):
+                for path in value if isinstance(value, list | tuple) else [value]:
+                    check_local(name, path)
+        return run(context)
 
-def _with_local_paths(name: str, process: Any) -> Any:
-    def checked(context: Any, word: Any) -> Any:
-        value = process(context, word)
-        for path in value if isinstance(value, list | tuple) else [value]:
-            check_local(name, path)
-        return value
-
-    return checked
+    command.invoke = invoke
 
 
 app = typer.Typer(
@@ -131,7 +148,7 @@ app = typer.Typer(
 )
 
 _INTERRUPTED = 130
-_OUTPUT = "standard output"
+_MISTAKE = 2
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """The base class of typer's errors of usage, which typer does not export."""
 
@@ -185,34 +202,41 @@ def main(arguments: list[str] | None = None) -> Any:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         status = _run(arguments)
-    except WidenetError as error:
-        _trace()
-        if error.status != 2 or not left_to_the_first():
-            typer.echo(f"widenet: {in_one_line(worded(error, _flags(words)))}", err=True)
-        sys.exit(error.status)
     except BrokenPipeError:
         _drop_output()
         sys.exit(1)
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        _trace()
-        typer.echo("widenet: there is not enough memory.", err=True)
-        sys.exit(2)
-    except OSError as error:
-        _trace()
-        place = _place(error)
-        typer.echo(f"widenet: {place}: {error.strerror or error}.", err=True)
-        if place == _OUTPUT:
-            _drop_output()
-        sys.exit(2)
-    except _USAGE_ERROR as error:
-        if not left_to_the_first():
-            _show_usage(error, words)
-        sys.exit(2)
+    except Exception as error:
+        sys.exit(_report(error, words))
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)
     sys.exit(status)
+
+
+def _report(error: Exception, words: list[str]) -> int:
+    """Print the error of a command line, and return its status; raises one that is no user's mistake."""
+    status = error.status if isinstance(error, WidenetError) else _MISTAKE
+    sentence = _sentence(error, words)
+    if os.environ.get("WIDENET_DEBUG"):
+        traceback.print_exc()
+    if status != _MISTAKE or not left_to_the_first():
+        typer.echo(sentence, err=True)
+    return status
+
+
+def _sentence(error: Exception, words: list[str]) -> str:
+    if isinstance(error, WidenetError):
+        return f"widenet: {in_one_line(_with_flags(error, words))}"
+    if isinstance(error, _USAGE_ERROR):
+        return _usage(error, words)
+    if is_out_of_memory(error):
+        return "widenet: there is not enough memory."
+    if not isinstance(error, OSError):
+        raise error
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if error.filename is None and frame.f_code is typer.echo.__code__:
+        _drop_output()
+        error.filename = "standard output"
+    return f"widenet: {error.filename or 'a file'}: {error.strerror or error}."
 
 
 def _drop_output() -> None:
@@ -220,27 +244,14 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _place(error: OSError) -> str:
-    """The file that an error of the operating system is about, or standard output."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(error.filename or (_OUTPUT if frame.f_code is typer.echo.__code__ else "a file"))
-
-
-def _trace() -> None:
-    """With --debug, print the traceback of the current error."""
-    if os.environ.get("WIDENET_DEBUG"):
-        traceback.print_exc()
-
-
-def _show_usage(error: Any, words: list[str]) -> None:
-    """Print what is wrong with the words of a command line in one sentence, or the help if there are none."""
+def _usage(error: Any, words: list[str]) -> str:
+    """Return what is wrong with the words of a command line, or the help if there are none."""
     if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
-        return
+        return str(error.format_message())
     command = error.ctx.command_path if error.ctx is not None else _command_of(words)[0]
     problem = " ".join(error.format_message().replace("Value error, ", "").split())
     problem = problem if problem.endswith((".", "?")) else f"{problem}."
-    typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
+    return f"{command}: {problem} See `{command} --help`."
 
 
 def _command_of(words: list[str]) -> tuple[str, Any]:
@@ -256,11 +267,14 @@ def _command_of(words: list[str]) -> tuple[str, Any]:
     return " ".join(names), command
 
 
-def _flags(words: list[str]) -> Callable[[str], str]:
-    """Return a function that writes an argument as the command of some words does: a flag, or a metavar."""
+def _with_flags(error: WidenetError, words: list[str]) -> str:
+    """Return the sentence of an error with arguments as the command of some words writes them."""
     written = {}
     with suppress(WidenetError):  # a damaged extension
         for each in _command_of(words)[1].params:
             is_option = each.param_type_name == "option"
             written[each.name] = each.opts[0] if is_option else each.metavar or each.name.upper()
-    return lambda name: written.get(name, name)
+    sentence = worded(error, lambda name: written.get(name, name))
+    for name, flag in written.items():
+        sentence = sentence.replace(f"`{name}`", flag)
+    return sentence

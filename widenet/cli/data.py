@@ -173,7 +173,7 @@ def fetch(
         return
     if name is None or out is None:
         raise OptionError(
-            "and out must be named" if name is None else "must be named",
+            "and `out` must be named" if name is None else "must be named",
             option="name" if name is None else "out",
         )
     data = Published.find(name)
@@ -182,7 +182,7 @@ def fetch(
     typer.echo(f"{data.about}\nLicence: {data.licence.strip()}", err=True)
     if not accept_licence:
         if not sys.stdin.isatty():
-            raise OptionError("must be accepted: add accept_licence", place=f"the licence of {name}")
+            raise OptionError("must be accepted, by `accept_licence`", place=f"the licence of {name}")
         if not typer.confirm("Do you accept it?", err=True):
             raise OptionError("was not accepted; nothing was read", place=f"the licence of {name}")
     with IngestReport() as report:
@@ -258,10 +258,10 @@ def split(
         show(words["out"], run(**words).manifest, made=False, as_json=as_json)
         return
     if users_out is None or not heldout_users:
-        raise OptionError("and users_out go together", option="heldout_users")
+        raise OptionError("and `users_out` go together", option="heldout_users")
     for name in ("heldout_last", "validation_last", "heldout_since", "validation_since"):
         if words.pop(name) is not None:
-            raise OptionError(f"must not stand beside {name}", option="heldout_users")
+            raise OptionError(f"must not stand beside `{name}`", option="heldout_users")
     from widenet.data.held_users import split_users
 
     out = words.pop("out")

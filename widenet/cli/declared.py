@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import NoneType
@@ -20,9 +21,23 @@ _WORDS: tuple[type, ...] = (int, float, str, Path)
 """Types that typer converts a text to."""
 
 
-def flag_name(name: str, argument: Argument | None = None) -> str:
-    """The flag of an argument, without its dashes."""
-    return (argument and argument.flag) or name.replace("_", "-")
+_SEVERAL = ("--items", "--data-files", "--input-files")
+
+
+class SeveralWords(typer.core.TyperCommand):
+    """A command some of whose options take several words: --items A B C."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat such an option before each word."""
+        words: list[str] = []
+        option = ""
+        for word in args:
+            if word.startswith("-"):
+                option = word.partition("=")[0]
+            elif option in _SEVERAL and words[-1] != option:
+                words.append(option)
+            words.append(word)
+        return super().parse_args(ctx, words)
 
 
 def pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
@@ -82,9 +97,7 @@ def with_flags_of(*owners: type) -> Callable[[_Command], _Command]:
             for parameter in signature(command).parameters.values()
             if parameter.kind != Parameter.VAR_KEYWORD
         ]
-        taken = {parameter.name for parameter in own}
-        flags = [flag for owner in owners for flag in flags_of(owner)]
-        assert not taken & {flag.name for flag in flags}
+        flags = [flag for owner in owners for flag in _flags_of(owner)]
         required = [parameter for parameter in own if parameter.default is Parameter.empty]
         optional = [parameter for parameter in own if parameter not in required]
         parameters = [*required, *flags, *optional]
@@ -95,17 +108,24 @@ def with_flags_of(*owners: type) -> Callable[[_Command], _Command]:
     return of
 
 
-def flags_of(owner: type) -> list[Parameter]:
+def _flags_of(owner: type) -> list[Parameter]:
     """The parameters of a command, one for every argument of a dataclass that has a flag.
 
     A required argument is a flag, or a word without a flag if it has a form.
     """
     defaults = {name: parameter.default for name, parameter in signature(owner).parameters.items()}
-    return [
-        _parameter(name, kind, argument, defaults[name])
-        for name, (kind, argument) in declared(owner).items()
-        if argument.flag != ""
-    ]
+    known = {name: each for name, each in declared(owner).items() if each[1].flag != ""}
+    parameters = []
+    for name, (kind, argument) in known.items():
+        text = argument.help
+        for other, (_, named) in known.items():
+            text = text.replace(f"`{other}`", f"`--{_flag(other, named)}`")
+        parameters.append(_parameter(name, kind, replace(argument, help=text), defaults[name]))
+    return parameters
+
+
+def _flag(name: str, argument: Argument) -> str:
+    return argument.flag or name.replace("_", "-")
 
 
 def option(owner: type, name: str) -> Any:
@@ -116,7 +136,7 @@ def option(owner: type, name: str) -> Any:
 
 
 def values_of(owner: type, words: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the values of the flags of `flags_of` to the library's types; raises OptionError."""
+    """Convert the values of the flags of `with_flags_of` to the library's types; raises OptionError."""
     return {
         name: _value(name, kind, argument, words[name])
         for name, (kind, argument) in declared(owner).items()
@@ -139,7 +159,7 @@ def _option(name: str, kind: Any, argument: Argument, is_word: bool) -> Any:
     text = argument.help
     if is_word:
         return typer.Argument(help=text, metavar=argument.form)
-    flag = flag_name(name, argument)
+    flag = _flag(name, argument)
     flags = [f"-{flag}", f"--{flag}"] if len(flag) == 1 else [f"--{flag}"]
     if bool in _alternatives(kind) and NoneType in _alternatives(kind):
         flags = [f"--{flag}/--no-{flag}"]
@@ -178,21 +198,20 @@ def _read_as(kind: Any, argument: Argument) -> Any:
 
 
 def _value(name: str, kind: Any, argument: Argument, word: Any) -> Any:
-    kinds = _alternatives(kind)
     if argument.is_repeated:
         return word or []
-    for member in () if Path in kinds else kinds:
-        if get_origin(member) is Mapping and (argument.form or "").endswith("[=VALUE]"):
-            return conditions(name, argument.form or "", word or []) or None
-        if get_origin(member) is Mapping:
-            texts = pairs(name, (argument.form or "").partition(",")[0], word or [])
-            if get_args(member)[1] is int:
-                return {key: whole_number(name, text) for key, text in texts.items()} or None
-            is_list = get_origin(get_args(member)[1]) is Sequence
-            return {key: text.split(",") for key, text in texts.items()} if is_list else texts
-        if get_origin(member) is Sequence:
-            return word.split(",") if word else None
-    return word
+    kinds, form = _alternatives(kind), argument.form or ""
+    listed = next((each for each in kinds if get_origin(each) in (Mapping, Sequence)), None)
+    if Path in kinds or listed is None:
+        return word
+    if get_origin(listed) is Sequence:
+        return word.split(",") if word else None
+    if form.endswith("[=VALUE]"):
+        return conditions(name, form, word or []) or None
+    texts, of = pairs(name, form.partition(",")[0], word or []), get_args(listed)[1]
+    if of is int:
+        return {key: whole_number(name, text) for key, text in texts.items()} or None
+    return {key: text.split(",") for key, text in texts.items()} if get_origin(of) is Sequence else texts
 
 
 def whole_number(option: str, text: str, most: float = math.inf) -> int:

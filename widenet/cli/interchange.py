@@ -32,7 +32,7 @@ def export(
     from widenet.interop.formats import writer_of
 
     if include_seen and top_k is None:
-        raise OptionError("needs top_k", option="include_seen")
+        raise OptionError("needs `top_k`", option="include_seen")
     write = writer_of(out, file_format).export_model
     if overwrite and "overwrite" not in signature(write).parameters:
         raise OptionError("is not an option of this format", option="overwrite")

@@ -2,24 +2,30 @@
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from widenet.cli.processes import leads
 from widenet.errors import OptionError, in_one_line
 from widenet.stores.durable import appearing
+
+if TYPE_CHECKING:
+    from widenet.runs import Recommendation
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
 def print_json(result: Any) -> None:
     """Print a result as JSON with unrounded numbers; a number that is not finite becomes null."""
-    typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False, indent=2))
+    print_lines(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False, indent=2))
 
 
 def print_result(as_json: bool, facts: Any, *lines: str) -> None:
@@ -27,6 +33,12 @@ def print_result(as_json: bool, facts: Any, *lines: str) -> None:
     if as_json:
         print_json(facts)
     else:
+        print_lines(*lines)
+
+
+def print_lines(*lines: str) -> None:
+    """Print lines of text to standard output, in the process that does so for its group."""
+    if leads():
         typer.echo("\n".join(lines))
 
 
@@ -44,8 +56,18 @@ def _plain(value: Any) -> Any:
 
 
 def say(sentence: str) -> None:
-    """Print a sentence to standard error."""
-    typer.echo(in_one_line(sentence), err=True)
+    """Print a sentence to standard error, in the process that does so for its group."""
+    if leads():
+        typer.echo(in_one_line(sentence), err=True)
+
+
+@contextmanager
+def warnings_as_sentences() -> Iterator[None]:
+    """Print each warning of the library as a sentence."""
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        yield
+    for sentence in dict.fromkeys(str(each.message) for each in caught):
+        say(sentence)
 
 
 @contextmanager
@@ -62,18 +84,9 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], object]]:
         OSError: Writing failed; the error names the file or standard output.
     """
     if path is None:
-        out = typer.get_text_stream("stdout")
-
-        def write(text: str) -> None:
-            with _named():
-                out.write(text)
-
-        yield write
-        with _named():
-            out.flush()
+        yield partial(typer.echo, nl=False)
         return
-    if path.is_dir():
-        raise OptionError("must be a file to write; it is a directory", place=path)
+    OptionError.require(not path.is_dir(), "must be a file to write; it is a directory", place=path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with appearing(path) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline="\n")
@@ -83,125 +96,37 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], object]]:
             text.detach()
 
 
-@contextmanager
-def _named() -> Iterator[None]:
-    """Add the name of standard output to an error of writing to it."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = "standard output"
-        raise
-
-
-if TYPE_CHECKING:
-    from widenet.metrics.comparison import Comparison
-    from widenet.metrics.ranking import Metrics
-
-
-class _Recommended(Protocol):
-    @property
-    def item(self) -> str | int: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def score(self) -> float: ...
-
-
-def metrics_table(
-    metrics: Mapping[str, float],
-    ks: Sequence[int],
-    intervals: Mapping[str, tuple[float, float]] | None = None,
-    examples: str = "users",
-) -> str:
-    """A table with a row for each metric and a column for each k; rows with the bounds of intervals.
-
-    `examples` says what people call those that were evaluated.
-    """
-    names = list(dict.fromkeys(name.partition("@")[0] for name in metrics if "@" in name))
-    lines = [f"{'':12}" + "".join(f"{'@' + str(k):>10}" for k in ks)]
-    for name in names:
-        lines.append(f"{name:12}" + "".join(f"{metrics[f'{name}@{k}']:>10.4f}" for k in ks))
-        bounds = [intervals[f"{name}@{k}"] for k in ks if f"{name}@{k}" in intervals] if intervals else []
-        for word, ends in zip(("from", "to"), zip(*bounds, strict=True), strict=False):
-            lines.append(f"  {word:10}" + "".join(f"{end:>10.4f}" for end in ends))
-    return "\n".join([*lines, f"over {int(metrics['num_examples']):,} {examples}"])
-
-
-def methods_table(
-    methods: Sequence[tuple[str, "Metrics"]], ks: Sequence[int], examples: str = "users"
-) -> str:
-    """A table for each k, with a row for each method or group, by its name, and a column for each metric.
-
-    The bounds of intervals are rows, too; the last column has the number of those that were evaluated.
-    """
-    names = dict.fromkeys(name.partition("@")[0] for name in methods[0][1] if "@" in name)
-    return "\n\n".join(
-        "\n".join(
-            aligned(
-                _rows_of_methods(methods, [f"{name}@{k}" for name in names], k, examples),
-                range(1, len(names) + 2),
-            )
-        )
-        for k in ks
-    )
-
-
-def _rows_of_methods(
-    methods: Sequence[tuple[str, "Metrics"]], names: Sequence[str], k: int, examples: str
-) -> list[list[str]]:
-    rows = [[f"@{k}", *(name.partition("@")[0] for name in names), examples]]
-    for method, own in methods:
-        rows.append([method, *(_number(own.get(name)) for name in names), f"{int(own['num_examples']):,}"])
-        for side, word in enumerate(("  from", "  to")):
-            bounds = [own.intervals[name][side] if name in own.intervals else None for name in names]
-            if any(bound is not None for bound in bounds):
-                rows.append([word, *map(_number, bounds), ""])
-    return rows
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
-
-
-def aligned(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
-    """Lines of columns: those numbered in `right` to the right, the others to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    forms = [f"{'>' if column in right else '<'}{width}" for column, width in enumerate(widths)]
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table with a header: columns of numbers stand to the right, the first one and words left."""
+    columns = [*zip(*rows, strict=True)]
+    forms = []
+    for number, (_, *cells) in enumerate(columns):
+        is_right = number and all(cell.lstrip("+-< ")[:1].isdigit() or not cell for cell in cells)
+        forms.append(f"{'>' if is_right else '<'}{max(map(len, columns[number]))}")
     return ["  ".join(map(format, row, forms)).rstrip() for row in rows]
 
 
-def comparison_table(comparison: "Comparison", names: Sequence[str], examples: str = "users") -> str:
-    """A table with a row for each metric; `names` are those of the runs, `examples` as in `metrics_table`."""
-    from widenet.metrics.comparison import cells
-
-    header = ["", *names, "difference", f"{comparison.level * 100:g} % interval", "p"]
-    rows = [header, *([name, *cells(each)] for name, each in comparison.metrics.items())]
-    return "\n".join([*aligned(rows, range(1, len(header))), f"over {comparison.num_examples:,} {examples}"])
-
-
-Reasons: TypeAlias = Sequence[Sequence[_Recommended]]
-"""For each recommended item, the items of the history with what they add to its logit, the largest first."""
-_MOST_REASONS = 3
-
-
 def recommendations_table(
-    rows: Sequence[_Recommended],
+    rows: Sequence["Recommendation"],
     attributes: Sequence[Mapping[str, Any]] | None = None,
-    reasons: Reasons | None = None,
+    reasons: Sequence[Sequence["Recommendation"]] | None = None,
 ) -> str:
-    """A table of rank, score and title, with the id if it is not the title; also attributes and reasons."""
+    """A table of rank, score and title, with the id if it is not the title.
+
+    It may have attributes, and reasons: the items of the history with what they add, the largest first.
+    """
     lines = []
     for rank, row in enumerate(rows, start=1):
         own = {} if attributes is None else attributes[rank - 1]
         shown = "".join(f"  {name}={_attribute(value)}" for name, value in own.items())
         lines.append(f"{rank:>4}  {row.score:<10.4g}  {_title(row, '  ')}{shown}")
         if reasons is not None:
-            added = [f"{_title(each)} {each.score:+.3g}" for each in reasons[rank - 1][:_MOST_REASONS]]
+            added = [f"{_title(each)} {each.score:+.3g}" for each in reasons[rank - 1][:3]]
             lines.append(f"{'':18}because of {'; '.join(added) or 'nothing'}")
     return "\n".join(lines)
 
 
-def _title(row: _Recommended, space: str = " ") -> str:
+def _title(row: "Recommendation", space: str = " ") -> str:
     """The title of an item, with the id if it is not the title."""
     return row.title if row.title == str(row.item) else f"{row.title}{space}({row.item})"
 

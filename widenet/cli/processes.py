@@ -40,6 +40,15 @@ def is_one_of_several() -> bool:
     return (launcher_variable("WORLD_SIZE") or "1") != "1"
 
 
+def leads() -> bool:
+    """Whether this process prints results and writes files for its group; loads no torch."""
+    if "torch" in sys.modules:
+        from widenet.parallel.group import is_leader
+
+        return is_leader()
+    return not is_one_of_several() or launcher_variable("RANK") == "0"
+
+
 def left_to_the_first() -> bool:
     """Whether another process reports the mistake of this one, because it makes the same.
 
@@ -64,7 +73,7 @@ def run_in_processes(context: typer.Context, number: int | None, device: str | N
     end_with_launcher()
     if num_processes() > 1:
         if number not in (None, num_processes()):
-            rule = f"must be left out in a group of {num_processes()} processes, or be their number"
+            rule = f"must be {num_processes()}, as the launcher started, or left out"
             raise OptionError(rule, option="processes", value=number)
         return
     if number is None and device_for(device).type == "cuda":

@@ -1,24 +1,25 @@
-"""`widenet train`."""
+"""`widenet train` and `widenet demo`."""
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from widenet.cli.declared import with_flags_of
-from widenet.cli.output import AsJson, print_json, say
-from widenet.cli.processes import Processes, is_one_of_several, run_in_processes, speaks
-from widenet.cli.report import leave_interim_report, leave_report
+from widenet.cli.output import AsJson, print_json, print_lines, recommendations_table, say
+from widenet.cli.processes import Processes, is_one_of_several, leads, run_in_processes
+from widenet.errors import reason_of
 from widenet.runs.run_arguments import TrainArguments
 from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
+    from widenet.runs import Model
     from widenet.spec.network import NetworkSpec
 
 
@@ -41,51 +42,48 @@ def train(
     from widenet.runs.progress import TrainingReport
 
     arguments = _with_documents(TrainArguments(**words))
-    out = words["out"]
+    out, tell = shown(words["out"]), _say_nothing if quiet else say
     with _interrupted_early():
         _start_several(context, arguments, processes)
-        layout, dataset = context.with_resource(prepared(arguments, _say_nothing if quiet else say))
+        layout, dataset = context.with_resource(prepared(arguments, tell))
         _check_path(arguments)
-        from widenet.parallel.group import is_leader
-        from widenet.runs.run_log import diverged
+        from widenet.runs.run_log import diverged  # loads torch, as the next
         from widenet.runs.training import run_training
         from widenet.tracking.follow import add_report
         from widenet.training.begin import dataset_of_run
         from widenet.training.run_path import identity
 
         run_in_processes(context, processes, arguments.device)
-    if is_leader() and not quiet:
-        _print_lines(*layout.network.notes)
-        _print_default_documents(arguments, out)
-    evaluation, earlier = layout.training.evaluation, identity(out)
+    for note in (*layout.network.notes, *_default_documents(arguments, out)):
+        tell(note)
+    evaluation, earlier = layout.training.evaluation, identity(words["out"])
     metric, named = None if evaluation is None else evaluation.metric, dataset.manifest.words.examples
     report = TrainingReport(quiet, metric, named)
     try:
         model = run_training(layout, dataset, replace(arguments, report=report))
     except KeyboardInterrupt:
         report.stop()
-        if is_leader():
-            _print_resume_command(arguments, dataset, processes, earlier)
+        if leads():
+            _leave_unfinished(arguments, dataset, processes, earlier)
         sys.exit(130)
     finally:
         report.stop()
     dataset = dataset_of_run(dataset, model.run.path)
-    written = leave_report(model, dataset, quiet or not is_leader())
-    if is_leader():
+    written = _leave_report(model, dataset, tell)
+    if leads():
         track = arguments.track or layout.training.track
         if track is not None and written is not None:
-            add_report(track, model.run, written, lambda text: typer.echo(text, err=True))
+            add_report(track, model.run, written, say)
         model.run.publish()
-    if as_json and is_leader():
-        _print_facts(model.run.path, shown(out), written)
-    elif not quiet and is_leader():
-        typer.echo(f"{shown(out)}: trained. Fingerprint {model.facts['fingerprint']}")
-        problem = diverged(model.run.training, model.run.records())
-        _print_lines(
-            None if problem is None else f"{shown(out)}: {problem}",
-            None if written is None else f"Report: {written}",
-            next_command(shown(out), shown(words["data"]), model.run.network),
-        )
+    if as_json:
+        print_json(_facts(model.run.path) | {"path": out, "report": written})
+    elif not quiet:
+        print_lines(f"{out}: trained. Fingerprint {model.facts['fingerprint']}")
+        if problem := diverged(model.run.training, model.run.records()):
+            say(f"{out}: {problem}")
+        if written is not None:
+            say(f"Report: {written}")
+        say(next_command(out, shown(words["data"]), model.run.network))
 
 
 def _with_documents(arguments: TrainArguments) -> TrainArguments:
@@ -109,8 +107,7 @@ def _interrupted_early() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if speaks():
-            say("Stopped before the first step: nothing new is saved. Run the same command again.")
+        say("Stopped before the first step: nothing new is saved. Run the same command again.")
         sys.exit(130)
 
 
@@ -147,23 +144,21 @@ def _say_nothing(_: str) -> None:
     """Leave a sentence out."""
 
 
-def _print_facts(run: Path, out: str, written: Path | None) -> None:
-    """Print as JSON what `widenet runs` says of a finished run, and where its report is."""
-    from dataclasses import asdict
-
+def _facts(run: Path) -> dict[str, Any]:
+    """What `widenet runs` says of a finished run, as JSON has it."""
     from widenet.report.listing import list_runs
 
     (facts,) = [asdict(each) for each in list_runs(run).runs]
     del facts["differences"]
-    print_json(facts | {"path": out, "report": written})
+    return facts
 
 
-def _print_default_documents(arguments: TrainArguments, out: Path) -> None:
-    """Print which documents are missing, for which a new run uses defaults."""
+def _default_documents(arguments: TrainArguments, out: str) -> Iterator[str]:
+    """Tell which documents are missing, for which a new run uses defaults."""
     given = {"network.json": arguments.network, "training.json": arguments.training}
     missing = " and no ".join(name for name, document in given.items() if document is None)
     if missing and not arguments.resume and arguments.start_from is None:
-        _print_lines(f"No {missing} was named: widenet uses a default and saves it in {shown(out)}.")
+        yield f"No {missing} was named: widenet uses a default and saves it in {out}."
 
 
 def next_command(run: str, data: str, network: "NetworkSpec") -> str:
@@ -173,13 +168,20 @@ def next_command(run: str, data: str, network: "NetworkSpec") -> str:
     return f"Next: {shlex.join([*words, *of_several])}"
 
 
-def _print_lines(*lines: str | None) -> None:
-    for line in lines:
-        if line is not None:
-            typer.echo(line, err=True)
+def _leave_report(
+    run: "Model | Path", dataset: "Dataset", tell: Callable[[str], None], recommendations: bool = True
+) -> Path | None:
+    """Write the report of a training and return its path; tell of a failure and return None."""
+    from widenet.report.write import write_report
+
+    try:
+        return write_report(run, data=dataset, recommendations=recommendations)
+    except Exception as error:
+        tell(f"The training is saved, but its report could not be written: {reason_of(error)}.")
+        return None
 
 
-def _print_resume_command(
+def _leave_unfinished(
     arguments: TrainArguments, dataset: "Dataset", processes: int | None, earlier: tuple[int, int] | None
 ) -> None:
     """Print the command that resumes an interrupted training; write its report, without recommendations.
@@ -197,29 +199,74 @@ def _print_resume_command(
 
     out, mirror = run_of(arguments.out, resume=False)
     if arguments.overwrite and earlier is not None and identity(out) == earlier:
-        typer.echo(f"Stopped before the first checkpoint: {out} is the earlier run again.", err=True)
+        say(f"Stopped before the first checkpoint: {out} is the earlier run again.")
         return
     if not (out / "checkpoints" / "latest").exists():
-        typer.echo(
-            "Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.",
-            err=True,
-        )
+        say("Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.")
         return
-    documents = [str(path) for path in (arguments.network, arguments.training) if path is not None]
-    again = ["widenet", "train", *documents, "--data", shown(arguments.data), "--out", shown(arguments.out)]
-    flags = {
+    words = {
+        "--data": shown(arguments.data),
+        "--out": shown(arguments.out),
         "--processes": processes,
         "--device": arguments.device,
         "--weights-in": arguments.weights_in,
         "--scratch": arguments.scratch,
         "--track": None if arguments.track is None else TrackingUri.of(arguments.track).shown,
     }
-    again += [f"{word}" for each in flags.items() if each[1] is not None for word in each]
-    typer.echo(
-        f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:\n"
-        f"  {shlex.join([*again, '--resume'])}",
-        err=True,
-    )
-    leave_interim_report(out, dataset_of_run(dataset, out))
+    documents = [arguments.network, arguments.training]
+    say(f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:")
+    say(f"  {resume_command('train', documents, words)}")
+    _leave_report(out, dataset_of_run(dataset, out), _say_nothing, recommendations=False)
     if mirror is not None:
         mirror.publish()
+
+
+def resume_command(command: str, first: Sequence[Any], options: Mapping[str, Any]) -> str:
+    """Return the line of a command that resumes; values that are None are left out."""
+    words = [word for word in first if word is not None]
+    words += [word for each in options.items() if each[1] is not None for word in each]
+    return shlex.join(["widenet", command, *map(str, words), "--resume"])
+
+
+def demo(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder with interactions and titles, such as goodbooks-10k. Default: generated books."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="The folder to work in. It replaces an earlier demonstration there.")
+    ] = Path("runs/demo"),
+) -> None:
+    """Train a recommender, measure it, and show what it recommends, in under three minutes."""
+    from widenet.demo import Demo
+    from widenet.runs.progress import TrainingReport
+
+    steps = Demo(data, out, typer.echo)
+    dataset = steps.ingest()
+    field = dataset.field("items")
+    typer.echo(
+        f"{dataset.num_examples:,} users, {field.width:,} items, {sum(field.num_entries.values()):,}"
+        " interactions."
+    )
+    typer.echo("\nTraining: predict what was hidden from a user's history, over the whole catalogue.")
+    report = TrainingReport()
+    try:
+        model = steps.train(dataset, report)
+    finally:
+        report.stop()
+    typer.echo(f"\n{'On the held-out items':24}{'recall@20':>12}{'ndcg@20':>12}{'coverage@20':>14}")
+    for name, metrics in steps.compare(model, dataset).items():
+        typer.echo(
+            f"{name:24}{metrics['recall@20']:>12.4f}{metrics['ndcg@20']:>12.4f}{metrics['coverage@20']:>14.4f}"
+        )
+    examples = steps.examples(model, dataset)
+    for liked, recommended in examples:
+        typer.echo(f"\nTo somebody who had, among others: {'; '.join(liked)}")
+        typer.echo(recommendations_table(recommended))
+    written = _leave_report(model, dataset, say)
+    if written is not None:
+        typer.echo(f"\nThe same as a page, with curves: {written}")
+    command = ["widenet", "recommend", str(out / "run"), "--items", *examples[0][0][:2]]
+    typer.echo(f"Try your own, by titles: {shlex.join(command)}")

@@ -1,7 +1,6 @@
 """`widenet tune`."""
 
 import json
-import shlex
 import sys
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ import typer
 
 from widenet.cli.declared import with_flags_of
 from widenet.cli.output import AsJson, print_json, say
-from widenet.cli.train import next_command
+from widenet.cli.train import next_command, resume_command
 from widenet.stores.uri import shown
 from widenet.tuning.results import StudyReport, TrialResult
 from widenet.tuning.tune_arguments import TuneArguments
@@ -56,7 +55,9 @@ def tune(
         result = search(**words, report=report)
     except KeyboardInterrupt:
         if (words["out"] / "study.json").is_file():
-            typer.echo(f"Stopped. Resume with:\n  {_resume_command(words)}", err=True)
+            options = {f"--{name}": words[name] for name in words if name not in ("space", "resume")}
+            say("Stopped. Resume with:")
+            say(f"  {resume_command('tune', [words['space']], options)}")
         sys.exit(130)
     if as_json:
         print_json(asdict(result))
@@ -88,10 +89,3 @@ def _plain(value: Any) -> str:
 
 def _is_open(value: Any) -> bool:
     return isinstance(value, dict) and not {"from", "between"}.isdisjoint(value)
-
-
-def _resume_command(words: dict[str, Any]) -> str:
-    """The command that resumes a study."""
-    flags = {name: value for name, value in words.items() if name not in ("space", "resume")}
-    named = [word for name, value in flags.items() if value is not None for word in (f"--{name}", f"{value}")]
-    return shlex.join(["widenet", "tune", str(words["space"]), *named, "--resume"])

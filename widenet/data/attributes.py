@@ -233,7 +233,7 @@ class Attributes:
         got = "none" if wanted is True else repr(values[0] if len(values) == 1 else wanted)
         if kind == "boolean":
             if not values or any(type(value) is not bool for value in values):
-                raise OptionError(f'`where` must give true or false for "{name}"; got {got}.')
+                raise OptionError(f'must give true or false for "{name}"; got {got}', option="where")
             return values
         are_texts = bool(values) and all(isinstance(value, str) for value in values)
         if not are_texts or not self._having(name, kind, values).any():
@@ -241,12 +241,14 @@ class Attributes:
             texts = pc.list_flatten(column) if kind == "list" else column
             known = texts.drop_null().unique().slice(0, _MOST_KNOWN).to_pylist()
             near = next(filter(None, (nearest(str(value), known) for value in values)), "")
-            raise OptionError(f'`where` must give a value of "{name}" that an item has; got {got}.{near}')
+            rule = f'must give a value of "{name}" that an item has; got {got}.{near}'
+            raise OptionError(rule, option="where")
         return values
 
     def _check_category(self, name: str, option: str, rule: str) -> Kind:
         """Return the kind of an attribute of categories; raises OptionError for another kind."""
         kind = self.check(name)
         if kind not in _CATEGORIES:
-            raise OptionError(f'`{option}` needs {rule} of texts, lists or booleans; "{name}" is a {kind}.')
+            text = f'needs {rule} of texts, lists or booleans; "{name}" is a {kind}'
+            raise OptionError(text, option=option)
         return kind

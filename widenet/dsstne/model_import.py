@@ -59,7 +59,7 @@ def import_model(
     Raises:
         DataError, DocumentError, FitError, CheckpointError, OptionError: No files are left behind.
     """
-    OptionError.require(data is None or features is None, "excludes features", option="data")
+    OptionError.require(data is None or features is None, "excludes `features`", option="data")
     report = say or ignore_message
     file = read_model(Path(source))
     copied = {

@@ -113,14 +113,11 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
         OptionError: The format or extension is unknown, or the path exists or cannot be written.
         StoreError: `path` is a URI, and the store refuses.
     """
-    known = _known_format(path, file_format)
+    known = check_results(path, file_format, overwrite)
     if is_uri(path):
-        if overwrite:
-            raise OptionError("is for local files", option="overwrite", value=str(path))
         with file_out(path) as place, open_results(place, known) as writer:
             yield writer
         return
-    check_new(path, overwrite, "a file of recommendations", _is_of_recommendations)
     with ExitStack() as stack:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,7 +137,8 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
         writer.close()
 
 
-def _known_format(path: Path, file_format: str | None) -> str:
+def check_results(path: Path, file_format: str | None, overwrite: bool) -> str:
+    """Return the format of a file of recommendations to write; raises OptionError as `open_results`."""
     if path == Path("-"):
         raise OptionError("recommendations go to a file, not to standard output")
     if not is_uri(path) and path.is_dir():
@@ -150,6 +148,10 @@ def _known_format(path: Path, file_format: str | None) -> str:
     if chosen not in _FORMATS:
         rule = f"the extension must be one of {', '.join(f'.{name}' for name in _FORMATS)}"
         raise OptionError(rule, place=path, value=path.suffix.lower())
+    if is_uri(path):
+        OptionError.require(not overwrite, "is for local files", option="overwrite", value=str(path))
+    else:
+        check_new(path, overwrite, "a file of recommendations", _is_of_recommendations)
     return chosen
 
 

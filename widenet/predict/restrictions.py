@@ -35,6 +35,7 @@ Weights: TypeAlias = str | Path | Mapping[str | int, float]
 """A CSV file with the columns item and weight, or a number for each id."""
 IdsByUser: TypeAlias = str | Path | Mapping[str | int, Sequence[str | int]]
 """A CSV file with the columns user and item, or a list of ids for each user."""
+_FILTERS = ("never", "only", "never_for", "only_for", "weights")
 _SHOWN = 3
 """Largest number of unknown ids that a note lists."""
 _Row: TypeAlias = tuple[int | None, tuple[Any, ...]]
@@ -173,10 +174,11 @@ def names_none(place: str, vocabulary: Vocabulary, first: str | None = None) -> 
         first: The first of its ids; None: it has none.
     """
     got = "it names none" if first is None else f"it names none of them, but {first!r}"
-    return DataError(
-        f"must name at least one of the {len(vocabulary):,} items, such as {vocabulary.ids([0])[0]!r}; {got}",
-        place=place,
+    rule = (
+        f"must name at least one of the {len(vocabulary):,} items, such as {vocabulary.ids([0])[0]!r}; {got}"
     )
+    is_file = place not in _FILTERS
+    return DataError(rule, place=place if is_file else None, option=None if is_file else place)
 
 
 def read_weights(weights: Weights, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
@@ -280,22 +282,24 @@ def _listed(option: str, ids: Any) -> list[str]:
 
 
 def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
-    """Yield the line and the named columns of each row of a CSV file; a single column has no header."""
+    """Yield the line and the named columns of each row of a CSV file; of ids alone, each line is one."""
     check_regular(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            has_header = len(columns) > 1
-            reader = csv.DictReader(bounded_lines(file, path), None if has_header else columns)
+            if columns == ("item",):
+                for number, line in enumerate(bounded_lines(file, path), start=1):
+                    if item := line.rstrip("\r\n"):
+                        yield number, (item,)
+                return
+            reader = csv.DictReader(bounded_lines(file, path))
             present = reader.fieldnames or []
             missing = [name for name in columns if name not in present]
             if missing:
                 rule = f"is missing; the first line has {', '.join(dict.fromkeys(present)) or 'nothing'}"
                 raise DataError(rule, place=path, column=missing[0])
             for row in reader:
-                if None in row.values() or (None in row and not has_header):
-                    number = len(present)
-                    rule = f"must have {number} column{'s' * (number > 1)}"
-                    raise DataError(rule, place=path, line=reader.line_num)
+                if None in row.values():
+                    raise DataError(f"must have {len(present)} columns", place=path, line=reader.line_num)
                 yield reader.line_num, tuple(row[name] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error

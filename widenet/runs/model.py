@@ -403,7 +403,7 @@ class Model:
         check_choice("format", format, get_args(Format))
         items = list(items) if isinstance(items, Iterator) else items
         if user is not None and (len(items) or values is not None):
-            raise OptionError("goes without items and values", option="user")
+            raise OptionError("goes without `items` and `values`", option="user")
         name, dataset = output_name(self.network, output), None if user is None else self._dataset(data)
         with fixed_arithmetic():
             answers = reasons(self.run, self.network, dataset, name, item, user, items, values)

@@ -630,11 +630,11 @@ def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) ->
 def numbers_of(field: str, values: Sequence[Any], width: int) -> list[float]:
     """Return the numbers of a dense field; raises OptionError, DataError for anything else."""
     if len(values) != width:
-        raise OptionError(
-            f"must be {width:,} number{'s' * (width != 1)}", place=f'field "{field}"', value=values
-        )
+        rule = f"must be {width:,} number{'s' * (width != 1)}"
+        raise OptionError(rule, place=f'field "{field}"', option="fields", value=values)
     for value in values:
         is_number = isinstance(value, Real)
         if not is_number or not abs(value) <= LARGEST:
-            raise DataError("must be finite numbers of float32", place=f'field "{field}"', value=value)
+            rule = "must be finite numbers of float32"
+            raise DataError(rule, place=f'field "{field}"', option="fields", value=value)
     return [float(value) for value in values]

@@ -192,7 +192,7 @@ class TrainArguments(_Checked):
         if self.no_validation and (self.resume or self.training is not None):
             raise OptionError("is for a new training without a training document", option="no_validation")
         if self.overwrite and self.resume:
-            raise OptionError("and resume exclude each other", option="overwrite")
+            raise OptionError("and `resume` exclude each other", option="overwrite")
         if self.overwrite and isinstance(self.out, str | Path) and is_uri(self.out):
             raise OptionError("is for local runs", option="overwrite", value=shown(self.out))
 

@@ -302,7 +302,7 @@ def _finished(
 def check_place(arguments: TrainArguments, device: torch.device) -> None:
     """Raise OptionError if a device cannot have its weights where they are asked for."""
     if arguments.scratch is not None and arguments.weights_in != "disk":
-        raise OptionError("is for weights_in='disk'", option="scratch")
+        raise OptionError("is for `weights_in` disk", option="scratch")
     if arguments.weights_in == "disk" and device.type != "cpu":
         raise OptionError('must be "device" or "host" on CUDA', option="weights_in", value="disk")
 

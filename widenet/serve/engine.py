@@ -95,17 +95,20 @@ class Names:
 
     def unit(self, name: str) -> int:
         """Return the place of an id; raises RefusedError if nothing has it."""
-        (place,) = self.places([name], "refuse", [])
+        (place,) = self.places([name], "refuse", [], self.what)
         assert place is not None
         return place
 
-    def places(self, ids: Sequence[str], unknown: Unknown, skipped: list[str]) -> list[int | None]:
+    def places(
+        self, ids: Sequence[str], unknown: Unknown, skipped: list[str], option: str
+    ) -> list[int | None]:
         """Return the place of every id, None for a skipped one.
 
         Args:
             ids: The ids.
             unknown: What to do with those that nothing has.
             skipped: These, out.
+            option: What has the ids, for a refusal.
 
         Raises:
             RefusedError: An id is unknown, and none may be.
@@ -117,7 +120,8 @@ class Names:
         if unknown == "refuse":
             shown = ", ".join(repr(name) for name in missing[:_SHOWN])
             more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
-            raise RefusedError(422, f"unknown_{self.what}", f"no {self.what} has the id {shown}{more}")
+            rule = f"must be known: no {self.what} has the id {shown}{more}"
+            raise RefusedError(422, f"unknown_{self.what}", rule, option=option)
         skipped[:] = dict.fromkeys([*skipped, *missing])
         return places
 
@@ -290,7 +294,8 @@ class People:
             ids = [each for each in listed if isinstance(each, str)]
             if len(ids) < len(listed):
                 raise RefusedError(422, "wrong_type", f"must hold ids as texts for {name!r}", option="fields")
-            places, numbers = self.names[name].places(ids, person.unknown, known.skipped), None
+            option, numbers = "items" if name == own else "fields", None
+            places = self.names[name].places(ids, person.unknown, known.skipped, option)
             units = [place for place in places if place is not None]
             if name == own and person.values is not None:
                 values = checked_values(person.values, len(ids))
@@ -535,7 +540,7 @@ class Engine:
     def _row(self, place: int, ask: Recommend | Score) -> _Row:
         known, names = self.people.known(ask), self.catalogue.checked(ask.attributes)
         if isinstance(ask, Score):
-            places = self.items.places(ask.candidates, ask.unknown, known.skipped)
+            places = self.items.places(ask.candidates, ask.unknown, known.skipped, "candidates")
             only = [unit for unit in places if unit is not None]
             return _Row(place, known, len(ask.candidates), names, only=only, is_scored=True)
         if ask.part is not None and (known.row is None or ask.part not in self.people.parts()):
@@ -563,7 +568,7 @@ class Engine:
         """
         ids: Sequence[str] | Mapping[str, float] = getattr(ask, name) or {}
         weights = ids.values() if isinstance(ids, Mapping) else [1.0] * len(ids)
-        places = self.items.places([*ids], "skip", known.skipped)
+        places = self.items.places([*ids], "skip", known.skipped, name)
         units = {unit: weight for unit, weight in zip(places, weights, strict=True) if unit is not None}
         if not units and (name == "only" or ask.unknown == "refuse"):
             raise names_none(name, self.catalogue.vocabulary, next(iter(ids), None))

@@ -325,14 +325,20 @@ def unavailable(code: str, rule: str) -> RefusedError:
 
 
 def malformed(error: Exception) -> RefusedError:
-    """Return the refusal of what is no request, from the error of its reader."""
-    field = _FIELD.search(str(error))
-    rule = f"the request is malformed: {error}" if field is None else f"is malformed: {error}"
-    return RefusedError(422, "malformed", rule, option=field and field[field.lastindex or 1])
+    """Return the refusal of what is no request, from the error of its reader.
+
+    msgspec writes "Expected `int` >= 1 - at `$.requests[...].k`" or "Object contains unknown field `kk`".
+    """
+    what, _, path = str(error).partition(" - at `")
+    field = _FIELD.fullmatch(what)
+    option = field[2] if field else next(reversed(re.findall(r"\.(\w+)", path)), None)
+    rule = what.replace("Expected ", "must be ").replace("`", "")
+    if field:
+        rule = "must be given" if field[1] == "missing required" else "is not a field of this request"
+    return RefusedError(422, "malformed", rule, place=None if option else "the request", option=option)
 
 
-_FIELD = re.compile(r"field `(\w+)`$|`\$\.(\w+)")
-"""Where an error of msgspec names a field of a request."""
+_FIELD = re.compile(r"Object (missing required|contains unknown) field `(\w+)`")
 Ask = Recommend | Score | Similar | Explain
 Result = Answer | WidenetError
 """An answer, or why there is none."""
@@ -373,7 +379,7 @@ def guard_of(host: str, token_file: str | Path | None, allow_host: Sequence[str]
     """Return the guard of an address; raises OptionError without a token where other machines may ask."""
     address = _address(host)
     if token_file is None and host != "localhost" and not (address is not None and address.is_loopback):
-        raise OptionError("of other machines needs token_file", option="host", value=host)
+        raise OptionError("of other machines needs `token_file`", option="host", value=host)
     token = None if token_file is None else read_token(token_file)
     return Guard(token, frozenset(name.lower() for name in allow_host), max_bytes)
 

@@ -62,7 +62,7 @@ class RunMirror:
         """Make the folder ready for a new run; raises CheckpointError if the store has one."""
         if read_manifest(self.bucket) is not None:
             raise CheckpointError(
-                f"{self.bucket.uri} exists already. Resume it with `resume=True`, or choose another `out`."
+                f"{self.bucket.uri} exists already. Resume it with `resume`, or choose another `out`."
             )
         self._check_ours()
         if self._part.exists():

@@ -4,7 +4,7 @@ Nothing here loads torch, so that a wrong path is refused at once.
 
 A run that is to be replaced waits in a hidden folder beside the new one until that has a checkpoint. Every
 change is one renaming, so a crash at any moment leaves the earlier run at its path or in the hidden folder.
-The next training of that path brings it back, unless the new run has weights. The
+The next command that needs the path brings it back, unless the new run has weights. The
 earlier run is removed only when the new one has weights, and nothing is removed for it but a new run without.
 """
 
@@ -104,8 +104,13 @@ def _has_weights(path: Path) -> bool:
 
 
 def check_run(path: Path) -> Path:
-    """Return the directory of an existing run, or of a copy of one in a store; raises CheckpointError."""
+    """Return the directory of an existing run, or of a copy of one in a store; raises CheckpointError.
+
+    A run comes back first that a killed training was replacing.
+    """
     path = readable(path, "run")
+    if path.name and waiting(path).exists() and not (is_locked(path) or is_locked(beside(path))):
+        bring_back(path)
     CheckpointError.require(path.exists(), "does not exist", place=path)
     CheckpointError.require(not is_study(path), "is a study, not a run", place=path)
     is_run = (path / "network.json").is_file() and (path / "fields.json").is_file()
@@ -161,7 +166,7 @@ def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     if is_free(path):
         return
     require = partial(CheckpointError.require, place=path, option="overwrite")
-    require(overwrite, "must be a new path, without resume and overwrite", option="out")
+    require(overwrite, "must be a new path, without `resume` and `overwrite`", option="out")
     is_run = all((path / name).is_file() for name in DOCUMENTS)
     require(is_run, "must replace a run that widenet made")
     other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)

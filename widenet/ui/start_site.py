@@ -49,7 +49,7 @@ def _check_folders(folder: Path, arguments: UiArguments) -> None:
     if not folder.is_dir():
         raise OptionError(f"{folder} is not a folder. Train first, or name a folder that holds runs.")
     if arguments.datasets is not None and not arguments.allow_training:
-        raise OptionError("`datasets` are for new trainings. Add `allow_training=True`, or leave it out.")
+        raise OptionError("`datasets` are for new trainings. Add `allow_training`, or leave it out.")
     if arguments.datasets is not None and not Path(arguments.datasets).is_dir():
         raise OptionError(f"`datasets` must be a folder; {arguments.datasets} is none. Check the path.")
     if arguments.allow_training and (folder / "network.json").is_file():

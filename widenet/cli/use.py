@@ -1,0 +1,409 @@
+"""Commands that use a trained run: recommendations, neighbours, and runs that are made of it."""
+
+import json
+import re
+from collections import deque
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from widenet.arguments import IN_STORES
+from widenet.cli.declared import Device, IncludeSeen, Run, values_of, with_flags_of
+from widenet.cli.output import (
+    AsJson,
+    lines_to,
+    print_json,
+    print_lines,
+    print_result,
+    recommendations_table,
+    say,
+    warnings_as_sentences,
+)
+from widenet.cli.processes import Processes, leads, run_in_processes
+from widenet.errors import OptionError
+from widenet.regular_files import check_new
+from widenet.runs.run_arguments import (
+    CHOOSING_METRIC,
+    CHOOSING_USERS,
+    LoadArguments,
+    PredictArguments,
+    RecommendArguments,
+)
+from widenet.stores.uri import shown
+
+if TYPE_CHECKING:
+    from widenet.runs import Model
+
+_SHOWN = 20
+"""Largest number of titles of a history to print."""
+
+
+@with_flags_of(RecommendArguments)
+def recommend(
+    run: Run,
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="ITEM", help="The items, instead of --items.")
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=VALUE",
+            help="A further field of the user, such as country=NL or age=0.34; may be given several times.",
+        ),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="The id of a user, instead of items.")] = None,
+    include_seen: IncludeSeen = False,
+    attributes: Annotated[
+        str | None, typer.Option(help="Attributes of the items to print, such as genre,in_stock.")
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Also print which items of the history add most to each score."),
+    ] = False,
+    as_json: AsJson = False,
+    device: Device = None,
+    **words: Any,
+) -> None:
+    """Recommend items to a new user or to one of a dataset.
+
+    Example: widenet recommend RUN --items "The Hobbit" "Emma" -k 10.
+
+    The named items, or those that the user has, are left out, unless you add --include-seen.
+    If the network reads a sequence, the order of the items counts: name the newest last.
+    """
+    from widenet.training.run_path import check_run
+
+    rules = values_of(RecommendArguments, words)
+    items, output, data = rules.pop("items") or more or [], rules["output"], rules.pop("data")
+    OptionError.require(not (words["items"] and more), "must name all items, or none", option="items")
+    OptionError.require(user is None or not items, "excludes `items`", option="user")
+    OptionError.require(user is not None or data is None, "needs `user`", option="data")
+    OptionError.require(user is not None or items or field, "must name at least one item", option="items")
+    is_explained = explain and field
+    OptionError.require(not is_explained, "is for networks that read items alone", option="explain")
+    RecommendArguments(**rules)
+    check_run(run)
+    from widenet.runs import Model  # loads torch
+
+    model = Model.load(run, device)
+    fields = _fields(model, field or [])
+    who: dict[str, Any] = {"items": items} if user is None else {"data": data}
+    with warnings_as_sentences():
+        rows = model.recommend(**who, users=user, fields=fields, exclude_seen=not include_seen, **rules)
+        reasons = (
+            [model.explain(row.item, **who, user=user, output=output) for row in rows] if explain else None
+        )
+    had = None if user is None else model.history_of(user, data)
+    names = [] if attributes is None else attributes.split(",")
+    own = model.attributes_of([row.item for row in rows], names, output) if names else None
+    if as_json:
+        facts: list[dict[str, Any]] = [asdict(row) for row in rows]
+        for rank, fact in enumerate(facts):
+            fact |= {} if own is None else {"attributes": own[rank]}
+            fact |= {} if reasons is None else {"because": [asdict(each) for each in reasons[rank]]}
+        print_json(facts)
+        return
+    known = model.understood(items, fields, output) if items or fields else {}
+    for line in _inputs(model, known, user, had):
+        say(line)
+    print_lines(recommendations_table(rows, own, reasons))
+
+
+def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
+    """Read the options --field: by field its names, or the comma-separated numbers of a dense field."""
+    fields_by_name: dict[str, list[Any]] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        OptionError.require(name and value, "must be FIELD=VALUE", option="field", value=text)
+        values: list[Any] = [value]
+        if name in model.run.fields and model.run.fields[name].kind == "dense":
+            try:
+                values = [float(number) for number in value.split(",")]
+            except ValueError:
+                raise OptionError("must be numbers", option="field", value=text) from None
+        fields_by_name.setdefault(name, []).extend(values)
+    return fields_by_name
+
+
+def _inputs(
+    model: "Model", known: dict[str, list[str]], user: str | None, had: list[str] | None
+) -> list[str]:
+    """The inputs of the network, a line for each field that it reads; those known replace a user's."""
+    read = list(dict.fromkeys(layer.field for layer in model.run.network.inputs))
+    is_sequence = any(model.run.fields[field].kind == "sequence" for field in read)
+    if had is not None:
+        replaced = [f"  {name}, as given: {_listed(names)}" for name, names in known.items()]
+        return [f"For {user} with: {_listed(had, is_sequence)}", *replaced]
+    first, *others = [name for name in known if name in read] + [name for name in read if name not in known]
+    label = f" {first}" if others else ""
+    lines = [f"For somebody with{label}: {_listed(known.get(first, []), is_sequence)}"]
+    return lines + [f"  {name}: {_listed(known.get(name, []))}" for name in others]
+
+
+def _listed(names: list[str], is_sequence: bool = False) -> str:
+    """Return names, if they are many the first ones, or the newest ones of a sequence."""
+    more = max(0, len(names) - _SHOWN)
+    if is_sequence:
+        return (f"{more:,} earlier; " if more else "") + "; ".join(names[more:]) or "nothing"
+    return "; ".join(names[:_SHOWN]) + (f" and {more:,} more" if more else "") or "nothing"
+
+
+@with_flags_of(PredictArguments, LoadArguments)
+def predict(
+    context: typer.Context,
+    out: Annotated[
+        Path, IN_STORES, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")
+    ],
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", help="parquet, csv, jsonl or dsstne. Default: recognized by the suffix."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier file of recommendations.")
+    ] = False,
+    include_seen: IncludeSeen = False,
+    as_json: AsJson = False,
+    processes: Processes = None,
+    **words: Any,
+) -> None:
+    """Write the best items for every user of a dataset, best first, with their scores.
+
+    A .parquet or .csv file has a row for each: user, item, score, rank. A .jsonl or .dsstne file has a line
+    for each user.
+
+    Items that a user has in any part of the dataset are left out, unless you add --include-seen.
+    To compare with a part that was set aside, name it with --part.
+    """
+    from widenet.data.dataset import Dataset
+    from widenet.predict.files import check_results, open_results
+    from widenet.runs.progress import counting
+    from widenet.training.run_path import check_run
+
+    options = values_of(PredictArguments, words) | {"exclude_seen": not include_seen}
+    PredictArguments(**options)
+    check_results(out, file_format, overwrite)
+    check_run(words["run"])
+    options["data"] = dataset = Dataset.open(words["data"])
+    from widenet.runs import Model  # loads torch
+
+    run_in_processes(context, processes, words["device"])
+    model = Model.load(**values_of(LoadArguments, words))
+    with warnings_as_sentences():
+        blocks = model.predict(**options, say=say)
+    if not leads():
+        deque(blocks, maxlen=0)
+        return
+    total = 0
+    with (
+        open_results(out, file_format, overwrite=overwrite) as results,
+        counting("predicting", dataset.num_examples) as advance,
+    ):
+        for block in blocks:
+            results.write(block)
+            advance(len(block.users))
+            total += len(block.items)
+    print_result(
+        as_json,
+        {"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples},
+        f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,}"
+        f" {dataset.manifest.words.examples}.",
+    )
+
+
+knn = typer.Typer(
+    help="Find the nearest of many vectors exactly, or write an approximate index.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_Measure = Literal["dot", "cosine", "l2"]
+_NEIGHBOURS = re.compile(rb'\{"key": ("(?:[^"\\]|\\.)*"|-?[0-9]+), "neighbours": \[')
+"""How a file of neighbours begins, within a mebibyte."""
+
+
+@knn.command("like")
+def like(
+    run: Run,
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An id, a title or part of a title.")],
+    layer: Annotated[
+        str | None,
+        typer.Option(help="The sparse input or the output whose units to compare. Default: the only output."),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", "--k", help="Number of items.", min=1)] = 10,
+    measure: Annotated[
+        _Measure,
+        typer.Option(help="Measure of nearness: a large product, a large cosine or a small distance."),
+    ] = "cosine",
+    as_json: AsJson = False,
+    device: Device = None,
+) -> None:
+    """Show the items that are most similar to one in a run: widenet knn like RUN "The Hobbit"."""
+    from widenet.knn.neighbours import layer_with_vectors
+    from widenet.runs import Model
+
+    model = Model.load(run, device)
+    with warnings_as_sentences():
+        rows = model.similar(item, k, layer=layer, measure=measure)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    names = model.run.vocabulary(layer_with_vectors(model.network, layer).field)
+    say(f"Like: {names.titles(names.find(item)[:1])[0]}")
+    print_lines(recommendations_table(rows))
+
+
+@knn.command("search")
+def search(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE", help="The vectors to search: text (key, tab, numbers), .npy or .parquet."
+        ),
+    ],
+    queries: Annotated[list[Path], typer.Option(help="A file of query vectors; may be given several times.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file of JSON lines to write. Default: standard output.")
+    ] = None,
+    k: Annotated[
+        int, typer.Option("-k", "--k", help="Number of neighbours of each query, up to all.", min=1)
+    ] = 10,
+    measure: Annotated[
+        _Measure,
+        typer.Option(
+            help="Measure of nearness: a large product, a large cosine or a small distance. dot: lengths of"
+            " vectors in files may count."
+        ),
+    ] = "dot",
+    stored: Annotated[
+        Literal["float32", "bfloat16", "float16"],
+        typer.Option(help="Precision in which vectors are stored; types of 2 bytes are rounded."),
+    ] = "float32",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier file of neighbours.")
+    ] = False,
+    device: Device = None,
+    processes: Processes = None,
+) -> None:
+    """Write the nearest vectors of every query as JSON lines, nearest first.
+
+    Each line is {"key": ..., "neighbours": [{"key": ..., "score": ...}]}.
+    """
+    from widenet.data.vectors import read_vectors
+    from widenet.knn.neighbours import LARGEST_BLOCK, Neighbours
+
+    if out is not None and out.is_file():
+        check_new(out, overwrite, "a file of neighbours", _is_of_neighbours)
+    run_in_processes(context, processes, device)
+    query_vectors = read_vectors(queries)
+    collection = Neighbours.of(read_vectors(files), measure=measure, stored=stored, device=device)
+    blocks = collection.search_all(query_vectors, k, LARGEST_BLOCK)
+    if not leads():
+        deque(blocks, maxlen=0)
+        return
+    with lines_to(out) as write:
+        for keys, neighbours, scores in blocks:
+            for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
+                nearest = [{"key": name, "score": score} for name, score in zip(own, own_scores, strict=True)]
+                write(json.dumps({"key": key, "neighbours": nearest}, ensure_ascii=False) + "\n")
+
+
+def _is_of_neighbours(path: Path) -> bool:
+    with path.open("rb") as file:
+        beginning = file.read(2**20)
+    return not beginning or _NEIGHBOURS.match(beginning) is not None
+
+
+def quantize(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="The run directory to make.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a run in 8 bits of a trained one, for recommending on a CPU.
+
+    It has about a quarter of the bytes. Every other command reads it as any run; it is not trained
+    further.
+    """
+    from widenet.runs.made_of import num_bytes
+    from widenet.runs.made_of import quantize as make
+    from widenet.training.run_path import check_run
+
+    check_run(run)
+    fingerprint = make(run, out, overwrite).fingerprint()
+    after, before = num_bytes(out), num_bytes(run)
+    print_result(
+        as_json,
+        {"run": out, "num_bytes": after, "num_bytes_before": before, "fingerprint": fingerprint},
+        f"{out}: {after:,} bytes of weights; {run} has {before:,}.",
+        f"fingerprint {fingerprint}",
+    )
+
+
+def neighbourhood(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="The run directory to make.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The dataset that the run was trained on. Default: where it was then."),
+    ] = None,
+    users: Annotated[
+        int, typer.Option(min=1, help="Number of users to choose by, drawn at random; as many others judge.")
+    ] = CHOOSING_USERS,
+    metric: Annotated[
+        str, typer.Option(help="The metric to choose by, a mean over users.")
+    ] = CHOOSING_METRIC,
+    output: Annotated[str | None, typer.Option(help="Name of the output, if there are several.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a run of a trained one with the neighbourhood term that is best on its validation part.
+
+    The weights stay. Every other command reads the new run as any other.
+    """
+    from widenet.runs.made_of import fitted_neighbourhood, words_of
+    from widenet.training.run_path import check_run
+
+    check_run(run)
+    model, found = fitted_neighbourhood(
+        run, out, data, users, metric, output, overwrite, lambda choice: say(f"{metric} {choice}")
+    )
+    before, best, after = found.before, found.best, found.term
+    gain, lower, upper = best.gain_over(before)
+    facts = {
+        "run": out,
+        "neighbourhood": None if after is None else after.model_dump(mode="json", exclude={"fit"}),
+        "metric": metric,
+        "before": before.mean,
+        "best": best.mean,
+        "interval": [lower, upper],
+        "num_users": len(best.values_E),
+        "fingerprint": model.fingerprint(),
+    }
+    kept = "" if after == best.term else f", as {run}, because the gain is not surely 1 %"
+    print_result(
+        as_json,
+        facts,
+        f"Best: {words_of(best.term)}. For {len(best.values_E):,} other users {metric} {best.mean:.4f},"
+        f" {gain:+.4f} from {run} (95 %: {lower:+.4f} to {upper:+.4f}).",
+        f"{out}: {words_of(after)}{kept}.",
+        f"fingerprint {facts['fingerprint']}",
+    )
+
+
+def fingerprint(run: Run, as_json: AsJson = False) -> None:
+    """Print a SHA-256 of the trained weights.
+
+    Equal weights have equal fingerprints, whatever the files and the number of processes.
+    """
+    from widenet.training.run_path import check_run
+
+    check_run(run)
+    from widenet.runs import Model  # loads torch
+
+    model = Model.load(run, "cpu")
+    digest = model.fingerprint()
+    facts = {"run": shown(run), "fingerprint": digest, "shards": model.run.training.shards}
+    print_result(as_json, facts, digest)
