@@ -38,6 +38,7 @@ def import_data(
     features: Mapping[str, Path | str] | Path | str | None = None,
     samples: Path | str | None = None,
     targets: Sequence[str] = (),
+    only: Sequence[str] | None = None,
     name: str | None = None,
     overwrite: bool = False,
     on_progress: Callable[[str], None] | None = None,
@@ -59,6 +60,7 @@ def import_data(
         samples: Index file of the examples.
         targets: Data sets that outputs predict. Their dense 8-bit numbers v become v / 256 or v / 128, and
             RGB16 becomes v / 65536. In other data sets, the inputs, unsigned ones become v / 256 - 0.5.
+        only: Data sets to import, each with its parts; others are left out. Default: all.
         name: Name of the dataset; the name of the first file if not given.
         overwrite: Whether to replace an earlier dataset at `out`, once the new one is whole.
         on_progress: Receives a line for each phase.
@@ -79,6 +81,10 @@ def import_data(
         sets = [
             DataSet.of(file, number) for file in files for number in range(file.whole("datasets", minimum=1))
         ]
+        by_name = {each.name: each for each in sets}
+        wanted = by_name if only is None else only
+        sets = [each for each in sets if _base(each.name, by_name)[0] in wanted]
+        DataError.require(sets, f"must hold one of the data sets {', '.join(wanted)}", place=paths[0])
         _check_sets(sets)
         fields = _fields(sets, features, targets)
         _check_room(fields, folder)

@@ -16,7 +16,7 @@ from widenet.dsstne.data import import_data
 from widenet.dsstne.model_import import import_model
 from widenet.dsstne.spec.network import without_comments
 from widenet.dsstne.spec.settings import Settings
-from widenet.dsstne.train import SEED, network_of, outputs_of, train
+from widenet.dsstne.train import SEED, network_of, sets_of, train
 from widenet.errors import DataError, DocumentError, NumericsError
 from widenet.model.build import build
 from widenet.model.network import Network
@@ -73,7 +73,8 @@ def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
     """
     with TemporaryDirectory() as folder, fixed_arithmetic():
         values = NetworkSpec.read_values(config)
-        import_data([data], Path(folder) / "data", targets=outputs_of(values, config))
+        sets, targets = sets_of(values, config)
+        import_data([data], Path(folder) / "data", targets=targets, only=sets)
         dataset = Dataset.open(Path(folder) / "data")
         network, _ = network_of(values, config, dataset.manifest)
         training = TrainingSpec.of(

@@ -337,6 +337,10 @@ def _problems(network: Network) -> list[str]:
     problems += [
         f'"{output.term}" of layer "{output.name}"' for output in spec.outputs if output.term is not None
     ]
+    functions = [each.function for each in spec.layers if isinstance(each, PoolingLayer)]
+    lrns = [each for each in functions if isinstance(each, LocalResponseNormalization)]
+    if any(each != lrns[0] for each in lrns):
+        problems.append("local response normalizations with different settings, which a network has once")
     losses = {output.loss.kind for output in spec.outputs}
     if len(losses) > 1:
         problems.append(f"losses of several kinds ({', '.join(sorted(losses))})")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from widenet.dsstne.netcdf import NetcdfFile, reading
 from widenet.dsstne.spec.layers import INITIALIZERS
 from widenet.dsstne.spec.network import MARGINS
+from widenet.dsstne.spec.settings import Names
 from widenet.errors import DataError
 from widenet.plan.binding import axis_of
 
@@ -98,6 +99,7 @@ class ModelFile:
         connections: Connections by source and layer.
         normalizations: Batch normalizations by layer and the names of NORMALIZATION.
         paddings: Paddings of the layers that differ from DSSTNE's default, x first.
+        names: Names of the layers by those in the file, of which not all are allowed in network documents.
     """
 
     path: Path
@@ -106,6 +108,7 @@ class ModelFile:
     connections: dict[tuple[str, str], Connection] = field(default_factory=dict)
     normalizations: dict[str, dict[str, Numbers]] = field(default_factory=dict)
     paddings: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
 
     def units(self, layer: str) -> int:
         """Return the number of units of a layer."""
@@ -153,7 +156,7 @@ def read_model(path: Path) -> ModelFile:
         )
         model = ModelFile(path, _network(file))
         for number in range(file.whole("layers", minimum=1)):
-            layer, sides = _layer(file, f"layer{number}_")
+            layer, sides = _layer(file, f"layer{number}_", model.names)
             DataError.require(
                 layer["Name"] not in model.sides,
                 f"the names of layers must differ; {layer['Name']!r} appears twice",
@@ -205,7 +208,7 @@ def _network(file: NetcdfFile) -> dict[str, Any]:
     return network
 
 
-def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ...]]:
+def _layer(file: NetcdfFile, prefix: str, names: Names) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Read a layer and its sides."""
     kind, form = (
         file.choice(f"{prefix}kind", LAYER_KINDS),
@@ -216,7 +219,7 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
     num_sides = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
     sides = sides[: file.whole(f"{prefix}dimensions", minimum=1, default=num_sides, maximum=len(SIDES))]
     layer: dict[str, Any] = {
-        "Name": file.text(f"{prefix}name"),
+        "Name": names[file.text(f"{prefix}name")],
         "Kind": kind,
         "Type": form,
         "Sparse": bool(attributes & SPARSE),
@@ -228,7 +231,7 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
         return layer | {"N": [prod(sides)] if layer["Sparse"] else list(sides)}, sides
     for key, name in (("Source", "source"), ("Skip", "skip")):
         layer[key] = [
-            file.text(f"{prefix}{name}{number}")
+            names[file.text(f"{prefix}{name}{number}")]
             for number in range(file.whole(f"{prefix}{name}s", default=0))
         ]
     if form != "FullyConnected":
@@ -289,7 +292,7 @@ def _read_padding(file: NetcdfFile, prefix: str, model: ModelFile, name: str) ->
 
 def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
     """Read a connection; raises DataError if its layers do not exist or its weights have another size."""
-    source, name = file.text(f"{prefix}inputLayer"), file.text(f"{prefix}outputLayer")
+    source, name = (model.names[file.text(f"{prefix}{end}Layer")] for end in ("input", "output"))
     for end in (source, name):
         DataError.require(
             end in model.sides,
@@ -308,9 +311,9 @@ def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
     is_full = model.layer(name)["Type"] == "FullyConnected"
     bias = _numbers(file, f"{prefix}bias", model.units(name) if is_full else model.sides[name][-1])
     if file.whole(f"{prefix}bShared", default=0):
-        owner = file.text(f"{prefix}sourceInputLayer"), file.text(f"{prefix}sourceOutputLayer")
+        start, end = (model.names[file.text(f"{prefix}source{end}Layer")] for end in ("Input", "Output"))
         model.connections[source, name] = Connection(
-            None, bias, owner, bool(file.whole(f"{prefix}bTransposed", default=0))
+            None, bias, (start, end), bool(file.whole(f"{prefix}bTransposed", default=0))
         )
         return
     weights = _numbers(file, f"{prefix}weights", model.units(source) * model.units(name) if is_full else None)

@@ -1,6 +1,6 @@
 """Import of DSSTNE's trained networks as runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from widenet.errors import DataError, OptionError, nearest
 from widenet.interop.import_network import Imported, write_run
 from widenet.plan.layout import Width
 from widenet.runs import Model
+from widenet.spec.losses import CROSS_ENTROPIES
 from widenet.spec.training import TrainingSpec
 
 _TRAINING = {
@@ -74,7 +75,7 @@ def import_model(
     document = translation(file.network, str(source))
     layers = document.network.pop("layers")
     _set_padding(file, layers)
-    for note in document.notes:
+    for note in (*file.names.notes, *document.notes, *_without_gradient(layers)):
         report(note)
     imported = Imported(
         name=str(source),
@@ -93,6 +94,21 @@ def import_model(
         name: Width(widths.get(name, facts.width), facts.kind) for name, facts in imported.fields.items()
     }
     return write_run(imported, Path(out), dataset, overwrite, names)
+
+
+def _without_gradient(layers: list[dict[str, Any]]) -> Iterator[str]:
+    """Give outputs a loss that can be trained, and say so, whose own has no gradient in DSSTNE.
+
+    Cross-entropy is DSSTNE's default, whatever the activation is, which a prediction does not need.
+    """
+    for layer in layers:
+        loss, activation = layer.get("loss"), layer.get("activation")
+        kind = loss["kind"] if isinstance(loss, dict) else loss
+        if kind in CROSS_ENTROPIES and activation not in ("sigmoid", "softmax"):
+            layer["loss"] = "l2"
+            for key in ("values", "delta_boost"):
+                layer.pop(key, None)
+            yield f'The output "{layer["name"]}" gets the loss "l2"; DSSTNE cannot train it with its own.'
 
 
 def _set_padding(file: ModelFile, layers: list[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from widenet.dsstne.text import files_of, numbered
 from widenet.errors import DataError, OptionError, nearest
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader
+from widenet.plan.numbers import decimal
 from widenet.predict.restrictions import rows_a_block
 from widenet.predict.top_k import Rules, layer_values, top_k
 from widenet.regular_files import check_regular
@@ -229,8 +230,5 @@ def _factor(text: str) -> float:
 
     Any other value, such as a rating, a count or a time, gives 0.
     """
-    try:
-        factor = float(text.partition(",")[0] or 0)
-    except ValueError:
-        return 0.0
-    return factor if 0 < factor < 1 else 0.0
+    factor = decimal(text.partition(",")[0])
+    return factor if factor is not None and 0 < factor < 1 else 0.0

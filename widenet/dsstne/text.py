@@ -6,7 +6,8 @@ The text has a sample on each line: `name<TAB>feature,value:feature,value`.
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from decimal import Decimal
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +19,12 @@ from widenet.dsstne.data_set import Attribute, create_set
 from widenet.dsstne.index_file import numbered_lines, read_names
 from widenet.dsstne.netcdf import check_places, writing
 from widenet.errors import DataError, OptionError
+from widenet.plan.numbers import decimal
 
 WIDTH_STEP = 128
 """Widths are rounded up to a multiple of this, as in DSSTNE."""
-_LARGEST = float(np.finfo(np.float32).max)
+_TOO_LARGE = 2.0**128 - 2.0**103
+"""The first number that float32 rounds to infinity."""
 _ENTRIES_PER_WRITE = 2**22
 
 
@@ -165,14 +168,18 @@ class _Text:
 
 
 def _value(text: str, place: str) -> float:
-    """Return the value of an entry; an empty one is 0, as in DSSTNE."""
-    try:
-        value = float(text or 0)
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value) or abs(value) > _LARGEST:
+    """Return the float32 next to the value of an entry, rounded once; an empty one is 0, as in DSSTNE."""
+    wide = decimal(text or "0")
+    if wide is None or abs(wide) >= _TOO_LARGE:
         raise DataError("a value must be a finite number of float32", place=place, value=text)
-    return value
+    near = np.float32(wide)
+    with np.errstate(over="ignore"):
+        other = np.nextafter(near, np.float32(inf if wide > float(near) else -inf))
+    if wide - float(near) == float(other) - wide:  # halfway: the digits beyond float64 decide
+        exact = Decimal(text or "0")
+        if exact != Decimal(wide):
+            near = (min if exact < Decimal(wide) else max)(near, other)
+    return float(near)
 
 
 def _write(file: Any, name: str, width: int, text: _Text) -> int:

@@ -9,7 +9,14 @@ from widenet.data.manifest import Manifest
 from widenet.dsstne.data import FACTS, import_data, is_listed_only
 from widenet.dsstne.model_export import write_network
 from widenet.dsstne.shared_folder import joined, shared_folder
-from widenet.dsstne.spec.network import Translation, is_dsstne, translation
+from widenet.dsstne.spec.network import (
+    Layers,
+    Translation,
+    is_dsstne,
+    separated,
+    sources_of,
+    translation,
+)
 from widenet.dsstne.spec.settings import lowered
 from widenet.errors import DocumentError, OptionError
 from widenet.model.build import build
@@ -64,13 +71,12 @@ def train(
         place=checkpoint,
     )
     values = NetworkSpec.read_values(config)
-    targets = outputs_of(values, config)
+    sets, targets = sets_of(values, config)
     run, exchange = out.with_name(f"{out.name}.run"), joined()
     leader_report = report if exchange.leads else Silence()
     with shared_folder(exchange, out) as folder:
-        by_leader(
-            exchange, lambda: import_data(list(dict.fromkeys(data)), folder / "data", targets=targets), "data"
-        )
+        sources = list(dict.fromkeys(data))
+        by_leader(exchange, lambda: import_data(sources, folder / "data", targets=targets, only=sets), "data")
         dataset = Dataset.open(folder / "data")
         network, document = network_of(values, config, dataset.manifest)
         for note in document.notes:
@@ -102,8 +108,8 @@ def train(
     return model
 
 
-def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
-    """Return the data sets of a DSSTNE network's outputs.
+def sets_of(values: dict[str, Any], config: Path) -> tuple[list[str], list[str]]:
+    """Return the data sets that a DSSTNE network's layers name, and of these its outputs'.
 
     Raises:
         DocumentError: The document is not a DSSTNE network.
@@ -114,7 +120,10 @@ def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
         place=config,
     )
     document = translation(_with_dimensions(values, {}, unknown=1), str(config))
-    return [layer["field"] for layer in document.network["layers"] if layer.get("kind") == "output"]
+    named = [layer for layer in document.network["layers"] if "field" in layer]
+    return [layer["field"] for layer in named], [
+        layer["field"] for layer in named if layer["kind"] == "output"
+    ]
 
 
 def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tuple[NetworkSpec, Translation]:
@@ -133,10 +142,28 @@ def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tupl
         if name in manifest.fields and manifest.fields[name].kind == "dense"
     }
     document = translation(_with_dimensions(values, dense), str(config))
-    for layer in document.network["layers"]:
+    layers = document.network["layers"]
+    for place, layer in enumerate(layers):
         if layer.get("kind") == "output" and is_listed_only(manifest, layer["field"]):
             layer["others"] = "ignore"
+        if layer.get("kind") == "output" and _shares_small(layers, layer, manifest):
+            if layer["units"] == "auto" and layer["field"] in manifest.fields:
+                layer["units"] = manifest.fields[layer["field"]].width
+            layers[place : place + 1] = separated(layer)
     return NetworkSpec.of(document.network, f"{config}, translated"), document
+
+
+def _shares_small(layers: Layers, output: dict[str, Any], manifest: Manifest) -> bool:
+    """Return whether an output shares weights that are not in shards, such as those of a dense input."""
+    sparse = [layer["name"] for layer in layers if layer.get("kind") == "input"]
+    fields = {layer["name"]: manifest.fields.get(layer["field"]) for layer in layers if "field" in layer}
+    sparse = [name for name in sparse if (field := fields[name]) is None or field.kind != "dense"]
+    for share in output.get("weights", []):
+        place = next((place for place, layer in enumerate(layers) if layer["name"] == share["layer"]), 0)
+        source = share.get("layer_source") or sources_of(layers, place)[0]
+        if layers[place].get("kind") != "output" and source not in sparse:
+            return True
+    return False
 
 
 def write_initial(layout: Layout, dataset: Dataset, out: Path) -> None:

@@ -118,7 +118,7 @@ class Targets:
             own_ER = targets_EL[:, as_slice(shards.units(shard))]
             examples_Z = torch.arange(num_examples).repeat(own_ER.shape[1])
             units_Z = torch.arange(own_ER.shape[1]).repeat_interleave(num_examples)
-            parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten(), units_Z))
+            parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten().contiguous(), units_Z))
         return cls(targets_EL.sum(dim=1), parts)
 
     def entries(self, shard: int, start: int, stop: int) -> Entries:

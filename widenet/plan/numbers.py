@@ -7,6 +7,12 @@ from widenet.errors import OptionError
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _LEAST_SECONDS = 0.1
 _LEAST_WITHOUT_UNIT = 1_000_000
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def decimal(text: str) -> float | None:
+    """Read a decimal number as programs write it, without Python's underscores and other digits."""
+    return float(text) if _DECIMAL.fullmatch(text) else None
 
 
 def amount(number: float, unit: str = "B") -> str:

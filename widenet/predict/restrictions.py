@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from numbers import Integral, Real
@@ -22,6 +21,7 @@ from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import is_signed
 from widenet.model.network import Network
 from widenet.parallel.exchange import fixed_arithmetic
+from widenet.plan.numbers import decimal
 from widenet.plan.tiles import RANKED_TOGETHER
 from widenet.predict.files import Block
 from widenet.predict.top_k import Limit, Only, Rules, joined, top_k
@@ -309,8 +309,7 @@ def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
 def _factor(item: object, weight: Any, place: str, line: int | None) -> float:
     """Return a factor on scores; raises DataError unless it is a number from 0 on, or in a file its text."""
     number = weight.as_py() if hasattr(weight, "as_py") else weight
-    with suppress(ValueError):
-        number = number if line is None else float(number)
+    number = number if line is None else decimal(number.strip())
     is_number = isinstance(number, Real) and not isinstance(number, bool)
     if not is_number or not 0 <= number <= LARGEST:
         rule = f"must be numbers from 0 to {LARGEST:.2g}; got {number!r} for {item!r}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from widenet.dsstne.spec.layers import Whole, layers_of
-from widenet.dsstne.spec.settings import Settings
+from widenet.dsstne.spec.settings import Names, Settings
 from widenet.errors import DocumentError
 from widenet.spec.activations import RESTING
 
@@ -140,7 +140,7 @@ def translation(values: dict[str, Any], where: str = "network") -> Translation:
         for index, one in enumerate(layers)
         for part in layers_of(one, index, len(layers), f"{at}[{index}]", whole)
     ]
-    translated = rewired(translated, whole.notes, at)
+    translated = rewired(_with_plain_names(translated, whole.notes), whole.notes, at)
     _redirect_shared_weights(translated)
     _add_channels(translated)
     network = with_settings({"name": settings.text("Name"), "layers": translated})
@@ -149,6 +149,25 @@ def translation(values: dict[str, Any], where: str = "network") -> Translation:
     if decay:
         training["schedule"] = {"kind": "inverse", "decay": decay}
     return Translation(network, training, tuple(whole.notes))
+
+
+def _with_plain_names(layers: Layers, notes: list[str]) -> Layers:
+    """Give the layers names that network documents allow."""
+    names = Names()
+
+    def plain(values: dict[str, Any], *keys: str) -> dict[str, Any]:
+        own = {key: values[key] for key in keys if key in values}
+        return values | {
+            key: [names[each] for each in value] if isinstance(value, list) else names[value]
+            for key, value in own.items()
+        }
+
+    layers = [plain(layer, "name", "source", "skip") for layer in layers]
+    for layer in (layer for layer in layers if "weights" in layer):
+        shares = layer["weights"] if isinstance(layer["weights"], list) else [layer["weights"]]
+        layer["weights"] = [plain(each, "layer", "layer_source", "source") for each in shares]
+    notes += names.notes
+    return layers
 
 
 def _redirect_shared_weights(layers: list[dict[str, Any]]) -> None:
@@ -241,7 +260,7 @@ def rewired(layers: Layers, notes: list[str], where: str) -> Layers:
     Raises:
         DocumentError: An output feeds layers but has no number of units.
     """
-    sources = {layer["name"]: _sources(layers, place) for place, layer in enumerate(layers)}
+    sources = {layer["name"]: sources_of(layers, place) for place, layer in enumerate(layers)}
     feeding = {name for layer in layers for name in _feeding(layer, sources)}
     if not feeding <= sources.keys() or len(sources) < len(layers):
         return layers
@@ -271,7 +290,7 @@ def rewired(layers: Layers, notes: list[str], where: str) -> Layers:
     return _only_used(changed, notes)
 
 
-def _sources(layers: Layers, place: int) -> list[str]:
+def sources_of(layers: Layers, place: int) -> list[str]:
     """Return the sources of a layer: those it names, or the layer before it."""
     layer = layers[place]
     if layer.get("kind") == "input":
@@ -304,6 +323,17 @@ def _weightless_output(layer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def separated(output: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a hidden layer that computes an output's sums, and the weightless output that takes them."""
+    own = {key: output[key] for key in ("units", "source", *_OF_WEIGHTS) if key in output}
+    summed = {"name": f"{output['name']} summed", "activation": "linear", **own}
+    rest = {key: value for key, value in output.items() if key not in _OF_WEIGHTS}
+    return summed, rest | {"source": [summed["name"]], "bias": False, "weightless": True}
+
+
+_OF_WEIGHTS = ("initializer", "bias_start", "weight_norm", "weights")
+
+
 def _split_output(layers: Layers, name: str, where: str) -> Layers:
     """Split an output into a hidden layer for its sums, one for its activation, and a weightless output.
 
@@ -316,17 +346,10 @@ def _split_output(layers: Layers, name: str, where: str) -> Layers:
         f'the output "{name}" feeds other layers, so its N must be the number of units',
         place=where,
     )
-    sums = f"{name} summed"
-    if output.get("weightless"):
-        (sums,) = output["source"]
-    else:
-        weight_keys = ("units", "source", "initializer", "bias_start", "weight_norm", "weights")
-        before = [
-            {"name": sums, "activation": "linear"}
-            | {key: output[key] for key in weight_keys if key in output}
-        ]
-        rest = {key: value for key, value in output.items() if key not in weight_keys[2:]}
-        output = rest | {"source": [sums], "bias": False, "weightless": True}
+    if not output.get("weightless"):
+        summed, output = separated(output)
+        before.append(summed)
+    (sums,) = output["source"]
     units = sums
     if output["activation"] != "linear":
         units = f"{name} units"

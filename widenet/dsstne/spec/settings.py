@@ -1,12 +1,33 @@
 """Checked access to an object of a DSSTNE document, whose keys ignore case."""
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from widenet.errors import DocumentError, nearest
+from widenet.spec.parts import LONGEST_NAME
 
+_LONGEST = LONGEST_NAME - len(" convolved 99")
 _EXACT = 2.0**53
 """Limit below which every whole floating-point number is exact."""
+
+
+class Names(dict[str, str]):
+    """Layers' names by DSSTNE's: without slashes and control characters, and not too long."""
+
+    def __missing__(self, name: str) -> str:
+        plain = re.sub(r"[/\\\x00-\x1f]", "_", name)[:_LONGEST]
+        taken, numbers = {*self.values()}, count(2)
+        self[name] = plain
+        while self[name] in taken:
+            self[name] = f"{plain} {next(numbers)}"
+        return self[name]
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each name that differs."""
+        return [f'The layer "{old}" is called "{new}".' for old, new in self.items() if old != new]
 
 
 class Settings:
