@@ -150,8 +150,18 @@ class _Reader:
     def _source(self, layer: Any) -> None:
         """Add the inputs of a layer that provides examples; a second top of a data layer holds labels."""
         shapes = [list(shape.dim) for shape in layer.input_param.shape]
+        crop, channels = layer.transform_param.crop_size, self._channels(layer.top[0])
+        if not shapes and crop and channels:
+            shapes = [[1, channels, crop, crop]]
         for place, top in enumerate(layer.top if layer.type == "Input" else layer.top[:1]):
             self._add_input(top, shapes[min(place, len(shapes) - 1)] if shapes else [])
+
+    def _channels(self, top: str) -> int | None:
+        """Return the channels that the filters of an input's first convolution have; None without one."""
+        for layer in self.net.layer:
+            if layer.type == "Convolution" and top in layer.bottom and self.blobs.get(layer.name):
+                return self.blobs[layer.name][0].shape[1] * max(1, layer.convolution_param.group)
+        return None
 
     def _add_input(self, name: str, shape: list[int]) -> None:
         axes = tuple(shape[1:]) if len(shape) > 2 else None

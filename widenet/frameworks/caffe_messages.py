@@ -29,8 +29,10 @@ ScaleParameter: axis=1 int32, num_axes=2 int32, bias_term=4 bool
 PowerParameter: power=1 float, scale=2 float, shift=3 float
 FlattenParameter: axis=1 int32
 InputParameter: shape=1 BlobShape*
+TransformationParameter: crop_size=3 uint32
 LayerParameter: name=1 string, type=2 string, bottom=3 string*, top=4 string*, blobs=7 BlobProto*, \
-include=8 NetStateRule*, exclude=9 NetStateRule*, phase=10 Phase, concat_param=104 ConcatParameter, \
+include=8 NetStateRule*, exclude=9 NetStateRule*, phase=10 Phase, \
+transform_param=100 TransformationParameter, concat_param=104 ConcatParameter, \
 convolution_param=106 ConvolutionParameter, dropout_param=108 DropoutParameter, \
 eltwise_param=110 EltwiseParameter, inner_product_param=117 InnerProductParameter, \
 lrn_param=118 LRNParameter, pooling_param=121 PoolingParameter, power_param=122 PowerParameter, \
@@ -43,7 +45,7 @@ blobs=6 BlobProto*, concat_param=9 ConcatParameter, convolution_param=10 Convolu
 dropout_param=12 DropoutParameter, inner_product_param=17 InnerProductParameter, lrn_param=18 LRNParameter, \
 pooling_param=19 PoolingParameter, power_param=21 PowerParameter, eltwise_param=24 EltwiseParameter, \
 relu_param=30 ReLUParameter, include=32 NetStateRule*, exclude=33 NetStateRule*, \
-softmax_param=39 SoftmaxParameter
+softmax_param=39 SoftmaxParameter, transform_param=36 TransformationParameter
 NetParameter: name=1 string, layers=2 V1LayerParameter*, input=3 string*, input_dim=4 int64*, \
 input_shape=8 BlobShape*, layer=100 LayerParameter*
 """

@@ -100,6 +100,8 @@ class _Folding:
                 ]
             case Dense(name=name, source=source, weight=weight, bias=bias):
                 return [Piece(self._dense(name, self.values[source], weight, bias))]
+            case Pool(function=str(), source=source) if len(self.values[source]) > 1:
+                return [Piece(pooled(self._unique(step.name), step, [each])) for each in self.values[source]]
             case Convolve() | Pool() | Recur():
                 return [Piece(self._over_axes(step))]
             case Same(source=source, channels_last=True):
@@ -126,6 +128,8 @@ class _Folding:
             convolved if isinstance(step, Convolve) else pooled if isinstance(step, Pool) else recurrent
         )
         pieces = self.values[step.source]
+        if any(piece.layer.shape is None for piece in pieces):
+            raise UnsupportedError("an input whose shape the file does not have")
         if _needs_identity(step, pieces):
             before = f"{step.name} before"
             pieces = self.values[before] = [Piece(self._identity(before, pieces))]
