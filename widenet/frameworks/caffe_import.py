@@ -160,7 +160,7 @@ class _Reader:
         """Return the channels that the filters of an input's first convolution have; None without one."""
         for layer in self.net.layer:
             if layer.type == "Convolution" and top in layer.bottom and self.blobs.get(layer.name):
-                return self.blobs[layer.name][0].shape[1] * max(1, layer.convolution_param.group)
+                return int(self.blobs[layer.name][0].shape[1] * max(1, layer.convolution_param.group))
         return None
 
     def _add_input(self, name: str, shape: list[int]) -> None:

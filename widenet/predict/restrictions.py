@@ -308,8 +308,9 @@ def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
 
 def _factor(item: object, weight: Any, place: str, line: int | None) -> float:
     """Return a factor on scores; raises DataError unless it is a number from 0 on, or in a file its text."""
-    number = weight.as_py() if hasattr(weight, "as_py") else weight
-    number = number if line is None else decimal(number.strip())
+    number: Any = weight.as_py() if hasattr(weight, "as_py") else weight
+    if line is not None:
+        number = decimal(number.strip())
     is_number = isinstance(number, Real) and not isinstance(number, bool)
     if not is_number or not 0 <= number <= LARGEST:
         rule = f"must be numbers from 0 to {LARGEST:.2g}; got {number!r} for {item!r}"
