@@ -440,8 +440,9 @@ def command_page(path: tuple[str, ...], command: Any) -> str:
     """The page of one command: help, usage, what is told of it beside the code, arguments, options."""
     lines = [NOTICE, "", f"# {' '.join(path)}", "", paragraph(command.help)]
     lines += ["", "```text", usage(path, command), "```"]
-    told = DOCS / "templates" / page_of(path)
-    if told.is_file():
+    of_command, of_group = (DOCS / "templates" / page for page in (page_of(path), page_of(path[:2])))
+    told = next((each for each in (of_command, of_group) if each.is_file()), None)
+    if told is not None:
         lines += ["", told.read_text(encoding="utf-8").rstrip()]
     arguments = [each for each in command.params if each.param_type_name == "argument"]
     if arguments:
