@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,9 +69,15 @@ def commands(text: str) -> list[list[str]]:
     return [command[1:] for command in found if command and Path(command[0]).name == "widenet"]
 
 
+@cache
+def program() -> Any:
+    """The command `widenet`."""
+    return typer.main.get_command(app)
+
+
 def every_command() -> list[tuple[str, Any]]:
     """All commands and groups of commands, with the words that call them."""
-    found: list[tuple[str, Any]] = [("widenet", typer.main.get_command(app))]
+    found: list[tuple[str, Any]] = [("widenet", program())]
     for name, command in found:
         inner = getattr(command, "commands", {}).items()
         found += [(f"{name} {word}", whole(each)) for word, each in inner]
@@ -84,7 +91,7 @@ def whole(command: Any) -> Any:
 
 def resolved(words: list[str]) -> tuple[Any, list[str]]:
     """The command that some words call, and the words after its name."""
-    command: Any = typer.main.get_command(app)
+    command: Any = program()
     while hasattr(command, "commands") and words and words[0] in command.commands:
         command, words = whole(command.commands[words[0]]), words[1:]
     return command, words

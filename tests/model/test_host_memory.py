@@ -15,6 +15,7 @@ from tests.simulated import pinned, streams
 from tests.simulated.cases import CASES, trained, with_loss
 from tests.simulated.device import OnDevice, simulated
 from tests.trainings import DEEP, SETTINGS, WIDTH, After, Heard, books, document
+from widenet import Model
 from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError
 from widenet.kernels import native
@@ -36,7 +37,8 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """A shard has three tiles; without Triton, a simulated device computes by torch alone."""
-    monkeypatch.setitem(tiles.TILE_CELLS, "cuda", 1)
+    for device in ("cpu", "cuda"):
+        monkeypatch.setitem(tiles.TILE_CELLS, device, 1)
     monkeypatch.setitem(tiles.SEARCHED_CELLS, "cuda", 4 * tiles.RANKED_TOGETHER)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 4)
     monkeypatch.setattr(tiles, "LEAST_SEARCHED", 4)
@@ -70,11 +72,12 @@ WITHOUT = {"momentum, on the input"}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_training_has_the_bits_of_one_on_the_device(name, data, tmp_path):
+def test_a_training_has_the_bits_of_one_on_a_cpu_and_answers_as_on_the_device(name, data, tmp_path):
+    fingerprint = trained(TAKEN[name], data, tmp_path / "cpu", "cpu", epochs=1).fingerprint()
     with simulated():
-        expected = trained(TAKEN[name], data, tmp_path / "device", "cuda", epochs=1, weights_in="device")
         model = trained(TAKEN[name], data, tmp_path / "host", "cuda", epochs=1, weights_in="host")
-        assert model.fingerprint() == expected.fingerprint()
+        assert model.fingerprint() == fingerprint
+        expected = Model.load(tmp_path / "host", device="cuda")
         asked = {"k": 4, "output": "next"}
         for more in ({}, {"diversity": 0.5}):
             recommended = [each.recommend(["3", "5"], **asked, **more) for each in (model, expected)]
@@ -163,8 +166,8 @@ def test_host_and_device_hold_what_the_plan_says(case, process):
 
 def test_a_training_goes_on_from_the_device_to_the_host_and_back(data, tmp_path):
     written = SETTINGS["rmsprop, sampled"]
+    expected = trained(written, data, tmp_path / "whole", "cpu").fingerprint()
     with simulated():
-        expected = trained(written, data, tmp_path / "whole", "cuda").fingerprint()
         for resumes, place in enumerate(["host", "device"]):
             with pytest.raises(KeyboardInterrupt):
                 trained(

@@ -2,10 +2,6 @@
 
 from types import SimpleNamespace
 
-import pytest
-
-from widenet.errors import FitError
-from widenet.plan import binding
 from widenet.plan.binding import bind, check_evaluation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -37,16 +33,6 @@ def bound(document):
     return bind(NetworkSpec.of({"layers": document}), TrainingSpec(), FIELDS).units
 
 
-def test_the_nearest_field_is_sought_only_for_a_name_that_is_none(monkeypatch):
-    sought = []
-    monkeypatch.setattr(binding, "did_you_mean", lambda name, _: sought.append(name))
-    bound(layers())
-    assert sought == []
-    with pytest.raises(FitError, match='no field "itens"'):
-        bound(layers({"field": "itens"}))
-    assert sought == ["itens"]
-
-
 def test_auto_layers_are_as_wide_as_their_field_and_others_as_they_say():
     assert bound(layers()) == {"in": 30, "mid": 5, "out": 30}
     assert bound(layers({"units": 40}, {"units": 9}, {"units": 31})) == {"in": 40, "mid": 9, "out": 31}
@@ -57,32 +43,6 @@ def test_sparse_inputs_are_told_from_everything_else():
     dense, sparse = (NetworkSpec.of({"layers": layers(source)}) for source in ({"field": "age"}, None))
     assert bind(dense, TrainingSpec(), FIELDS).features == set()
     assert bind(sparse, TrainingSpec(), FIELDS).features == {"in"}
-
-
-TIED = {"weights": {"layer": "mid", "transposed": True}}
-LINEAR = {"activation": "linear", "loss": "l2"}
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        layers(out=TIED),
-        layers(out={"field": "rated", "values": "ignore"}),
-        layers(out={"field": "rated", "activation": "sigmoid", "values": "ignore"}),
-        layers(out={"field": "rated", **LINEAR}),
-        layers(out={"sample": {"kind": "uniform", "units": 30}}),
-        layers({"field": "age", "dropout": 0.5}, out={"field": "age", **LINEAR}),
-        layers({"units": 30}, out={"units": 30}),
-        layers({"field": "age", "units": 3}),
-        layers({"denoise": 0.5, "popularity_damping": 1.0, "units": 35}, out={**TIED, "units": 35}),
-        layers(
-            more=[{"name": "also", "units": 5, "source": "in", "weights": {"layer": "mid"}}],
-            out={"source": ["mid", "also"]},
-        ),
-    ],
-)
-def test_what_goes_together_is_bound(document):
-    assert bound(document)["mid"] == 5
 
 
 def test_the_output_that_is_ranked():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, attention, gru
+from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, gru
 from widenet.plan.binding import along_of, bind, sequences_of
 from widenet.plan.layout import Job, Width
 from widenet.plan.memory import work
@@ -27,58 +27,6 @@ def test_layers_above_an_input_of_a_sequence_go_along_it():
     label = {"name": "label", "kind": "output", "field": "tags", "source": "own"}
     network = spec(*EMBEDDED, gru(), TIED, TAGS, {"name": "own", "units": 4}, label)
     assert along_of(network, FIELDS) == dict.fromkeys(["history", "item", "state", "out"], "history")
-
-
-@pytest.mark.parametrize(("cell", "gates"), [("gru", 3), ("lstm", 4)])
-def test_a_recurrent_layer_has_weights_of_its_sources_and_of_its_own_state(cell, gates):
-    found = bind(
-        spec(HISTORY, gru(cell=cell), gru(name="second", cell=cell, units=9), NEXT), TrainingSpec(), FIELDS
-    ).weights
-    assert {
-        name: (weight.rows, weight.columns, weight.wide)
-        for name, weight in found.items()
-        if weight.layer != "out"
-    } == {
-        "state/history": (40, 6 * gates, True),
-        "state/state": (6 * gates, 6, False),
-        "state bias": (24, None, False),
-        "second/state": (9 * gates, 6, False),
-        "second/second": (9 * gates, 9, False),
-        "second bias": (36, None, False),
-    }
-
-
-def test_an_attention_layer_has_matrices_vectors_of_positions_and_normalizations():
-    blocks = [
-        attention(positions="absolute", feed_forward=7),
-        attention(name="top", positions="none", normalize_output=True),
-    ]
-    found = bind(spec({**HISTORY, "last": 9}, EMBEDDED[1], *blocks, NEXT), TrainingSpec(), FIELDS).weights
-    assert {name: (weight.rows, weight.columns) for name, weight in found.items() if "/" in name} == {
-        "item/history": (40, 6),
-        **{f"{layer}/projections": (18, 6) for layer in ("state", "top")},
-        **{f"{layer}/projections bias": (18, None) for layer in ("state", "top")},
-        **{f"{layer}/joined": (6, 6) for layer in ("state", "top")},
-        **{f"{layer}/joined bias": (6, None) for layer in ("state", "top")},
-        "state/inner": (7, 6),
-        "state/inner bias": (7, None),
-        "state/outer": (6, 7),
-        "top/inner": (6, 6),
-        "top/inner bias": (6, None),
-        "top/outer": (6, 6),
-        **{f"{layer}/outer bias": (6, None) for layer in ("state", "top")},
-        "state/positions": (9, 6),
-        **{
-            f"{layer}/{place} {part}": (6, None)
-            for layer, places in {
-                "state": ["attention", "feed forward"],
-                "top": ["attention", "feed forward", "output"],
-            }.items()
-            for place in places
-            for part in ("scale", "shift")
-        },
-    }
-    assert not any(weight.wide for name, weight in found.items() if name.startswith(("state", "top")))
 
 
 def job(entries, newest=50, **more):

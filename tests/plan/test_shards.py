@@ -1,6 +1,5 @@
 """Shards: sets that cover a width once, and processes that hold each shard once."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -28,15 +27,6 @@ def test_every_unit_lies_once_in_a_shard_and_sizes_differ_by_at_most_one(width, 
 def test_shards_have_about_equal_shares_of_the_entries_of_popular_features(num_examples):
     entries = np.concatenate(draw_histories(27_278, num_examples))
     assert_balanced(np.bincount(entries, minlength=27_278))
-
-
-def test_shards_have_about_equal_shares_of_the_entries_of_gowalla():
-    folder = Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data")) / "gowalla"
-    if not folder.is_dir():
-        pytest.skip(f"no real data at {folder}; set WIDENET_DATA")
-    users = (folder / "train.txt").read_text().splitlines()
-    items = np.concatenate([np.array(user.split()[1:], np.int64) for user in users])
-    assert_balanced(np.sort(np.bincount(items))[::-1])
 
 
 def assert_balanced(counts_L):

@@ -57,16 +57,6 @@ def test_a_shared_weight_stands_once_and_is_stepped_by_tiles(owner):
     }
 
 
-def test_an_output_of_several_sources_has_their_units_as_columns():
-    found = weights(
-        ITEMS,
-        {"name": "a", "units": 5},
-        {"name": "b", "units": 6, "source": "in"},
-        OUT | {"source": ["a", "b"]},
-    )
-    assert found.weights["out"] == Weight("out", 30, 11, wide=True, by_tiles=True)
-
-
 def test_rows_are_features_where_a_hidden_layer_meets_a_sparse_input_and_of_an_output_never():
     found = weights(
         ITEMS,
@@ -79,8 +69,3 @@ def test_rows_are_features_where_a_hidden_layer_meets_a_sparse_input_and_of_an_o
     assert {name: weight.input for name, weight in found.weights.items() if weight.by_columns} == {
         "out": "in"
     }
-
-
-def test_row_bytes_are_those_of_float32():
-    assert Weight("a", 10, 7, wide=True).row_bytes == 28
-    assert Weight("a", 10, None, wide=True).row_bytes == 4

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.serve.conftest import answered, pairs
 from widenet.data.lists import dataset_from_lists
-from widenet.parallel.exchange import fixed_arithmetic
 from widenet.runs import train
 from widenet.serve.engine import Engine
 from widenet.serve.requests import Recommend
@@ -15,15 +15,6 @@ ROWS = [RANDOM.choice(WIDTH, RANDOM.integers(1, 9), replace=False).tolist() for 
 VALUES = [RANDOM.integers(1, 6, len(row)).astype(float).tolist() for row in ROWS]
 NAMES = {"ids": [f"u{row}" for row in range(NUM)], "item_ids": [f"i{item}" for item in range(WIDTH)]}
 OUT = {"name": "out", "kind": "output", "field": "items", "values": "ignore"}
-
-
-def pairs(answer):
-    return [(item.item, item.score) for item in answer.items]
-
-
-def answered(engine, *asks):
-    with fixed_arithmetic():
-        return engine.answers(asks)
 
 
 @pytest.fixture(scope="module")

@@ -47,25 +47,3 @@ def test_sizes_and_parameters_are_said_where_they_are_known():
     said = Page(drawn(NETWORK, {"next": "7 units"}, {"deep": 1234})).texts["text"]
     assert 'output of "<script>", 7 units' in said
     assert "1,234 parameters" in said
-
-
-def test_settings_are_words_and_shared_weights_a_line():
-    network = NetworkSpec.of(
-        {
-            "layers": [
-                {"name": "in", "kind": "input", "field": "items"},
-                {"name": "taste", "units": 4, "initializer": {"kind": "gaussian", "deviation": 0.25}},
-                {
-                    "name": "out",
-                    "kind": "output",
-                    "field": "items",
-                    "weights": {"layer": "taste", "transposed": True},
-                },
-            ]
-        }
-    )
-    page = Page(drawn(network))
-    said = page.texts["text"]
-    assert {"initializer gaussian, deviation 0.25", "weights of taste, transposed"} <= set(said)
-    assert page.texts["title"] == ["taste and out share their weights"]
-    assert not any(sign in text for text in said for sign in "{}[]")

@@ -82,17 +82,6 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_an_earlier_run_waits_until_the_new_one_has_a_checkpoint(tmp_path, data, run):
-    before = inside(run.path)
-    with replaced(run.path, data) as new:
-        assert new.training == NEW
-        assert inside(tmp_path / ".run.replaced") == before
-        checkpointed(new)
-        settle(run.path)
-    assert names(tmp_path) == ["data", "run"]
-    assert RunDirectory.open(run.path).training == NEW
-
-
 def test_an_earlier_run_comes_back_if_the_new_one_ends_without_a_checkpoint(tmp_path, data, run):
     before = inside(run.path)
     with replaced(run.path, data) as new:
@@ -210,14 +199,6 @@ def test_a_run_that_cannot_come_back_says_so(tmp_path, run):
     run.path.symlink_to(tmp_path / "nowhere")
     with mistake(CheckpointError, place=run.path):
         check(run.path, (), overwrite=False)
-
-
-def test_the_next_training_of_the_path_brings_a_waiting_run_back(tmp_path, data, run):
-    before = inside(run.path)
-    killed(run.path, data)
-    with mistake(CheckpointError):
-        begun(run.path, NEW, data)
-    assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
 
 
 def test_a_run_that_replaced_another_comes_back_itself_although_a_kill_has_left_the_other(
@@ -350,17 +331,6 @@ def test_a_resumed_training_goes_on_with_the_run_that_came_back(has_documents, t
         model = train(*documents, data, tmp_path / "run", resume=True)
     assert model.run.records()[0]["epoch"] == 1
     assert (model.fingerprint(), names(tmp_path)) == (expected, ["books", "others", "run", "whole"])
-
-
-def test_a_training_that_fails_at_once_gives_the_earlier_run_back(tmp_path):
-    data = books(tmp_path / "books")
-    network, training = SETTINGS["momentum"]
-    train(network, training, data, tmp_path / "run")
-    before = inside(tmp_path / "run")
-    words = {"overwrite": True, "after_epoch": lambda *_: 1 // 0}
-    with pytest.raises(ZeroDivisionError):
-        train(network, training, data, tmp_path / "run", **words)
-    assert (inside(tmp_path / "run"), names(tmp_path)) == (before, ["books", "run"])
 
 
 def test_replacing_and_resuming_exclude_each_other_and_stores_are_left_alone(tmp_path):

@@ -10,15 +10,6 @@ from widenet.errors import CheckpointError
 from widenet.training.run_path import DOCUMENTS, check, is_locked, locked
 
 
-def test_a_run_is_locked_while_it_is_trained(tmp_path):
-    assert not is_locked(tmp_path)
-    with locked(tmp_path):
-        assert is_locked(tmp_path)
-        with mistake(CheckpointError), locked(tmp_path):
-            pass
-    assert not is_locked(tmp_path)
-
-
 def test_a_command_is_refused_a_run_in_training_or_with_weights(tmp_path):
     check(tmp_path / "new", (), overwrite=False)
     for name in DOCUMENTS:

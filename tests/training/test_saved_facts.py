@@ -1,13 +1,12 @@
 """The facts that a run's checkpoints hold beside their tensors."""
 
-import json
 from dataclasses import asdict
 
 import pytest
 
 from tests.mistakes import mistake
 from widenet.errors import CheckpointError
-from widenet.training.run_directory import TrainingFacts, WeightsFacts
+from widenet.training.run_directory import TrainingFacts
 from widenet.training.state import LoopState
 
 FACTS = TrainingFacts(
@@ -17,15 +16,6 @@ FACTS = TrainingFacts(
     {"device": "cpu", "compiled code": "by the library", "torch": "2"},
     {"network.json": "another"},
 )
-
-
-def test_facts_are_read_as_they_were_written():
-    assert TrainingFacts.of(json.loads(json.dumps(asdict(FACTS)))) == FACTS
-
-
-def test_weights_alone_say_what_they_have():
-    assert WeightsFacts.of({"epochs": 3, "loss": 0.1}) == WeightsFacts(epochs=3)
-    assert WeightsFacts.of({"epoch": 2, "metrics": {"mrr@3": 0.5}}).epoch == 2
 
 
 @pytest.mark.parametrize("version", [None, 1, 2])
