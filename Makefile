@@ -65,7 +65,7 @@ test-page: .venv/.stamp-page
 test-mlflow: .venv/.stamp-mlflow
 	$(BIN)/python -m pytest tests/tracking
 
-# Servers of S3, Azure and Google Cloud Storage on this machine. Installs moto, Azurite and gcp-storage-emulator; Azurite needs npm.
+# Servers of S3, Azure and Google Cloud Storage on this machine. Installs moto and Azurite; Azurite needs npm.
 test-stores: .venv/.stamp-stores
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(STORES)
 

@@ -38,7 +38,7 @@ CONFINED = {
     "netCDF4": ("widenet/dsstne/",),
     **dict.fromkeys(("google.protobuf", "onnx"), ("widenet/frameworks/",)),
     **dict.fromkeys(("optuna", "plotly", "sqlalchemy"), ("widenet/tuning/",)),
-    **dict.fromkeys(("azure", "pyarrow.fs"), ("widenet/stores/",)),
+    **dict.fromkeys(("boto3", "obstore"), ("widenet/stores/bucket.py",)),
     "pyspark": ("widenet/spark/",),
     "pydantic": (
         "widenet/spec/",

@@ -230,9 +230,8 @@ def test_every_library_that_may_be_missing_is_in_the_extra_that_is_named():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
                 named.add(tuple(argument.value for argument in node.args))
     assert named == {(name, extra) for extra, name in EXTRAS.values()} | {
-        ("azure-identity", "azure"),  # which only some credentials need
-        ("azure-storage-blob", "azure"),  # which only a URI of Azure needs
         ("h5py", "dsstne"),  # which looks into NetCDF files first
+        ("obstore", "stores"),  # which only a URI needs
         ("mlflow", "mlflow"),  # which is looked for when a training begins
         ("pyspark", "spark"),  # which no command needs
         ("starlette", "serve"),  # which may be there

@@ -19,16 +19,16 @@ def data(store, tmp_path):
 
 
 RESUMES = {
-    "a closed port": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, URI, "cannot be reached"),
-    "no bucket": ({}, "s3://none/run", "the bucket does not exist"),
-    "no run": ({}, URI, "holds no run to resume"),
-    "a copy that cannot be made": ({}, URI, "Is a directory"),
+    "a closed port": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, URI),
+    "no bucket": ({}, "s3://none/run"),
+    "no run": ({}, URI),
+    "a copy that cannot be made": ({}, URI),
 }
 
 
 @pytest.mark.parametrize("lacks", RESUMES)
 def test_a_run_that_cannot_be_resumed_is_one_sentence_of_all_processes(lacks, data, widenet_command):
-    variables, uri, sentence = RESUMES[lacks]
+    variables, uri = RESUMES[lacks]
     if lacks.startswith("a copy"):
         place = RunMirror(Uri.of(uri)).path
         place.with_name(f".{place.name}.making").mkdir()
@@ -36,7 +36,6 @@ def test_a_run_that_cannot_be_resumed_is_one_sentence_of_all_processes(lacks, da
     status, text = widenet_command(*words, **variables)
     assert (status, len(text.splitlines())) == (2, 1), text
     assert text.startswith("widenet: ")
-    assert sentence in text
 
 
 def test_a_run_that_cannot_be_resumed_is_a_typed_error_in_python(data):

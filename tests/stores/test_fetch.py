@@ -94,7 +94,7 @@ def test_a_run_that_is_published_anew_meanwhile_is_copied_as_it_is_then(store):
     store.put("run/widenet.json", old)
 
     def replace(method, number):
-        if (method, number) == ("HEAD", 2):  # the first object, which is gone
+        if (method, number) == ("GET", 2):  # of the object that the first manifest lists, which is gone
             store.at = None
             store.put(f"run/files/{second}", b"second")
             store.put("run/widenet.json", new)

@@ -1,41 +1,31 @@
-"""Reading and writing the objects of a bucket; failures are one sentence."""
+"""The objects of a bucket in S3, Google Cloud Storage or Azure, by obstore."""
 
 import hashlib
+import os
+import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Any
 
 from widenet.errors import StoreError
-from widenet.stores.faults import Absent, sentences
+from widenet.late_imports import installed, optional
 from widenet.stores.uri import Uri
 
+CONNECT, SILENT, RETRIES = "5s", "20s", 2
+"""Limits of a request: with them a store that does not answer is reported after about a minute."""
 _LARGEST_READ = 2**28
 """Bytes of the largest object that is read into memory: a manifest of about a million files."""
-
-
-class Store(Protocol):
-    """Objects by their URIs.
-
-    All methods raise Fault if the store refuses, cannot be reached, or has no such bucket.
-    """
-
-    def blocks(self, uri: Uri) -> Iterator[bytes]:
-        """Yield the content of an object; raises Absent."""
-
-    def version(self, uri: Uri) -> str:
-        """Return a text that changes when an object does; raises Absent."""
-
-    def sizes(self, uri: Uri, recursive: bool) -> dict[str, int]:
-        """Return the sizes of the objects below a URI, by key; of all, or of one folder."""
-
-    def upload(self, uri: Uri, source: Path | bytes) -> None:
-        """Copy a file or bytes to an object; it appears whole, or not at all."""
-
-    def delete(self, uri: Uri) -> None:
-        """Remove an object; raises Absent."""
+_BLOCK_BYTES = 8 * 2**20
+_LONGEST_ERROR = 400
+_SERVERS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "abfs": ("AZURE_STORAGE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_NAME"),
+}
+"""Variables that say where the objects of a scheme are."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,8 @@ class Content:
 class Bucket:
     """The objects at and below a URI.
 
-    All methods raise StoreError if the store refuses, or cannot be reached within about a minute.
+    All methods raise StoreError, with the words of obstore, if the store refuses, cannot be reached within
+    about a minute, or has no such bucket.
 
     Attributes:
         uri: The URI.
@@ -69,46 +60,50 @@ class Bucket:
 
     def __init__(self, uri: Uri) -> None:
         self.uri = uri
-        with sentences(uri):
-            self._store = _store(uri.scheme)
+        with optional("obstore", "stores"):
+            import obstore  # noqa: F401
+        with self._faults():
+            self._store = _store(uri)
 
     def read(self, name: str) -> bytes | None:
-        """Read a small object below the URI; None if there is none, in a bucket that exists."""
-        data = bytearray()
-        try:
-            with sentences(self.uri):
-                for block in self._store.blocks(self.uri / name):
-                    data += block
-                    if len(data) > _LARGEST_READ:
-                        raise StoreError(f"{self.uri}/{name} is too large to be of widenet. Remove it.")
-        except Absent:
-            return None
-        return bytes(data)
+        """Read a small object below the URI; None if there is none."""
+        with self._faults():
+            found = self._get(self._key(name))
+            if found is None:
+                return None
+            is_small = found.meta["size"] <= _LARGEST_READ
+            StoreError.require(is_small, "is too large to be of widenet", place=self.uri / name)
+            return bytes(found.bytes())
 
     def version(self) -> str | None:
         """Return a text that changes when the object at the URI does; None if there is no such object."""
-        try:
-            with sentences(self.uri):
-                return self._store.version(self.uri)
-        except Absent:
-            return None
+        with self._faults():
+            try:
+                facts = self._store.head(self.uri.key)
+            except FileNotFoundError:
+                return self._check_bucket()
+            return f"{facts['size']} {facts['e_tag']} {facts['version']} {facts['last_modified']}"
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all objects below the URI, by key relative to it."""
         start = f"{self.uri.key}/"
-        with sentences(self.uri):
-            sizes = self._store.sizes(self.uri, recursive=True)
-        return {key.removeprefix(start): size for key, size in sizes.items() if key.startswith(start)}
+        with self._faults():
+            objects = [each for some in self._store.list(self.uri.key, chunk_size=1000) for each in some]
+        return {each["path"].removeprefix(start): each["size"] for each in objects}
 
     def matches(self) -> list[Uri]:
         """Return the URIs of the objects that match the URI's key as a pattern, in order."""
         parts = self.uri.key.split("/")
         above = [*takewhile(lambda part: not set(part) & set("*["), parts)]
-        folder = Uri(self.uri.scheme, self.uri.bucket, "/".join(above))
-        with sentences(self.uri):
-            keys = self._store.sizes(folder, recursive=len(parts) > len(above) + 1)
-        found = [key for key in keys if is_plain(key) and PurePosixPath(f"/{key}").match(f"/{self.uri.key}")]
-        return [Uri(self.uri.scheme, self.uri.bucket, key) for key in sorted(found)]
+        folder = "/".join(above) or None
+        with self._faults():
+            if len(parts) > len(above) + 1:
+                found = [each for some in self._store.list(folder, chunk_size=1000) for each in some]
+            else:
+                found = [*self._store.list_with_delimiter(folder)["objects"]]
+        keys = sorted(each["path"] for each in found)
+        matching = [key for key in keys if PurePosixPath(f"/{key}").match(f"/{self.uri.key}")]
+        return [Uri(self.uri.scheme, self.uri.bucket, key) for key in matching]
 
     def download(self, name: str, file: Path, most: int | None = None) -> Content | None:
         """Copy an object below the URI, or the one at it for "", into a file; None if there is none.
@@ -116,15 +111,15 @@ class Bucket:
         It stops after `most` bytes and a block, for what is longer is not what a manifest lists.
         """
         digest, size = hashlib.sha256(), 0
-        try:
-            with file.open("wb") as target, sentences(self.uri):
-                for block in self._store.blocks(self._object(name)):
-                    digest.update(block)
-                    size += target.write(block)
-                    if most is not None and size > most:
-                        break
-        except Absent:
-            return None
+        with file.open("wb") as target, self._faults():
+            found = self._get(self._key(name))
+            if found is None:
+                return None
+            for block in found.stream(min_chunk_size=_BLOCK_BYTES):
+                digest.update(block)
+                size += target.write(block)
+                if most is not None and size > most:
+                    break
         return Content(size, digest.hexdigest())
 
     def upload(self, name: str, source: Path | bytes) -> None:
@@ -132,16 +127,50 @@ class Bucket:
 
         The object appears whole, or not at all.
         """
-        with sentences(self.uri):
-            self._store.upload(self._object(name), source)
+        with self._faults():
+            self._store.put(self._key(name), source)
 
     def delete(self, name: str) -> None:
         """Remove an object below the URI, if there is one."""
-        with suppress(Absent), sentences(self.uri):
-            self._store.delete(self.uri / name)
+        with self._faults():
+            try:
+                self._store.delete(self._key(name))
+            except FileNotFoundError:
+                self._check_bucket()
 
-    def _object(self, name: str) -> Uri:
-        return self.uri / name if name else self.uri
+    def _key(self, name: str) -> str:
+        return f"{self.uri.key}/{name}" if name else self.uri.key
+
+    def _get(self, key: str) -> Any:
+        try:
+            return self._store.get(key)
+        except FileNotFoundError:
+            return self._check_bucket()
+
+    def _check_bucket(self) -> None:
+        """Raise the store's error if the bucket does not exist: for an object that does not, all say less."""
+        next(iter(self._store.list(self.uri.key, chunk_size=1)), None)
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Make a StoreError of an error of the library: its text without queries, which may hold a secret."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, FileNotFoundError, ValueError) as error:
+            text = str(error).partition("\n\nDebug source")[0]
+            text = " ".join(re.sub(r"<[^>]*>|\?\S*", " ", text).split())
+            raise StoreError(text[:_LONGEST_ERROR], place=self.uri) from None
+
+
+def server_of(scheme: str) -> list[str]:
+    """Return what else than a URI says where its objects are, if anything: an address or an account."""
+    named = [os.environ[name] for name in _SERVERS[scheme] if os.environ.get(name)]
+    if scheme == "abfs":
+        parts = _connection()
+        named += [parts[name] for name in ("blobendpoint", "accountname") if name in parts]
+    return named[:1]
 
 
 def is_plain(name: str) -> bool:
@@ -149,11 +178,31 @@ def is_plain(name: str) -> bool:
     return not set(name.split("/")) & {"", ".", ".."} and "\\" not in name and name.isprintable()
 
 
-def _store(scheme: str) -> Store:
-    if scheme == "abfs":
-        from widenet.stores.azure import AzureStore
+def _store(uri: Uri) -> Any:
+    """Open the bucket of a URI with what the environment names."""
+    from obstore.store import AzureStore, GCSStore, S3Store
 
-        return AzureStore()
-    from widenet.stores.arrow import ArrowStore
+    client = {"allow_http": True, "connect_timeout": CONNECT, "read_timeout": SILENT, "timeout": "1h"}
+    options: dict[str, Any] = {"client_options": client, "retry_config": {"max_retries": RETRIES}}
+    if uri.scheme == "gs":
+        return GCSStore(uri.bucket, **options)
+    if uri.scheme == "abfs":
+        parts = _connection()
+        names = {"account_name": "accountname", "account_key": "accountkey", "endpoint": "blobendpoint"}
+        names["sas_key"] = "sharedaccesssignature"
+        return AzureStore(
+            uri.bucket, **{name: parts[own] for name, own in names.items() if own in parts}, **options
+        )
+    if os.environ.get("AWS_PROFILE"):
+        with installed("boto3"):
+            from obstore.auth.boto3 import Boto3CredentialProvider
 
-    return ArrowStore(scheme)
+        options["credential_provider"] = Boto3CredentialProvider()
+    return S3Store(uri.bucket, **options)
+
+
+def _connection() -> dict[str, str]:
+    """Return the parts of Azure's connection string, which hold secrets; none without one."""
+    text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    pairs = (part.partition("=")[::2] for part in text.split(";") if part)
+    return {name.strip().lower(): value for name, value in pairs}

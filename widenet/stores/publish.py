@@ -7,9 +7,8 @@ from pathlib import Path
 
 from widenet.errors import DataError, OptionError, StoreError
 from widenet.stores import cache
-from widenet.stores.bucket import Bucket, Content
+from widenet.stores.bucket import Bucket, Content, server_of
 from widenet.stores.fetch import adopt
-from widenet.stores.servers import endpoint
 from widenet.stores.store_manifest import FILE_NAME, StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.uri import Uri
 
@@ -84,7 +83,7 @@ def _unsent(bucket: Bucket) -> Iterator[tuple[Path, Path]]:
 
     Other processes wait until the block ends.
     """
-    place = cache.folder("unsent") / cache.entry_name(bucket.uri, *endpoint(bucket.uri.scheme))
+    place = cache.folder("unsent") / cache.entry_name(bucket.uri, *server_of(bucket.uri.scheme))
     with cache.locked(place):
         making = cache.partial(place)
         shutil.rmtree(making, ignore_errors=True)

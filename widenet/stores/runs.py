@@ -11,11 +11,10 @@ from typing import Any
 
 from widenet.errors import CheckpointError, DataError, StoreError
 from widenet.stores import cache
-from widenet.stores.bucket import Bucket, Content
+from widenet.stores.bucket import Bucket, Content, server_of
 from widenet.stores.durable import appearing, put_in_place
 from widenet.stores.fetch import fill
 from widenet.stores.publish import check_ours, send
-from widenet.stores.servers import endpoint
 from widenet.stores.store_manifest import StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.uri import Uri
 
@@ -50,7 +49,7 @@ class RunMirror:
 
     def __init__(self, uri: Uri) -> None:
         self.bucket = Bucket(uri)
-        self.path = cache.folder("runs") / cache.entry_name(uri, *endpoint(uri.scheme))
+        self.path = cache.folder("runs") / cache.entry_name(uri, *server_of(uri.scheme))
         self._note = self.path.with_name(f".{self.path.name}.published")
         self._part = self.path.with_name(f".{self.path.name}.part")
         """Says that the folder is one of several, with the digest of the manifest that it was brought to."""
