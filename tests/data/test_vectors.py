@@ -5,7 +5,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.vectors import read_vectors
+from widenet.errors import DataError
 
 NUMBERS = np.array([[1, -2.5], [3e-3, 4], [0, 6]], dtype=np.float32)
 
@@ -52,3 +54,11 @@ def test_delimiters_may_be_others_and_lines_may_end_as_on_windows(written):
     source = read_vectors([written(".txt", "a|1,2\r\nb|3,4\r\n")], "|", ",")
     assert source.keys.to_pylist() == ["a", "b"]
     assert source.rows(0, 2).tolist() == [[1, 2], [3, 4]]
+
+
+def test_numbers_of_text_are_digits_with_sign_point_and_exponent_rounded_once(written):
+    source = read_vectors([written(".txt", "a\t16777217.0000001 -.5 1e-3 +2\n")])
+    assert source.rows(0, 1).tolist() == [[16777218.0, -0.5, float(np.float32(0.001)), 2.0]]
+    for text in ("1_000", "0x1", "\u0663", " ", ""):
+        with mistake(DataError, line=1):
+            read_vectors([written(".txt", f"a\t{text}\n")])
