@@ -145,6 +145,13 @@ def test_every_command_shown_can_be_parsed(words):
     command.make_context(command.name, rest)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_in_a_sentence_exists_with_its_options(page):
+    text = re.sub(r"^```.*?^```$", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    shown = [words for line in re.findall(r"`(widenet [^`\n]+)`", text) for words in commands(line)]
+    assert {shlex.join(words): complaint(words) for words in shown if complaint(words)} == {}
+
+
 def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     *_, example, documents_example = blocks(PAGES["python.md"], "python")
