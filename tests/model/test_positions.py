@@ -21,15 +21,6 @@ def listed(positions):
     return [(example, feature, following.get(number)) for number, (example, feature) in enumerate(places)]
 
 
-def test_positions_lie_side_by_side_in_time_the_longest_sequence_first():
-    found = Positions.of(SparseBatch.from_lists(ROWS), 50, ends_ask=False)
-    assert found.sizes == [4, 3, 1, 1]
-    assert times_of(found) == [0, 0, 0, 0, 1, 1, 1, 2, 3]
-    first = [(2, 7, 8), (0, 5, 6), (4, 1, 2), (3, 4, None)]
-    assert listed(found) == [*first, (2, 8, 9), (0, 6, None), (4, 2, None), (2, 9, 7), (2, 7, None)]
-    assert found.ends_E.tolist() == [5, 9, 8, 3, 6]
-
-
 def test_sequences_of_about_one_length_lie_side_by_side_as_rows_of_one_length():
     rows = [[1] * length for length in (9, 3, 0, 17, 8, 16)]
     found = Positions.of(SparseBatch.from_lists(rows), 50, ends_ask=False)
@@ -49,21 +40,6 @@ def test_outside_training_groups_are_of_one_size_and_further_positions_lie_in_no
     assert (found.places_N == size).tolist() == is_further
     own = found.places_N[found.places_N < size]
     assert len(own.unique()) == len(own) == sum(map(len, rows))
-
-
-def test_an_end_that_is_only_asked_for_is_not_read():
-    found = Positions.of(SparseBatch.from_lists(ROWS), 50, ends_ask=True)
-    assert found.sizes == [3, 1, 1]
-    assert listed(found) == [(2, 7, 8), (0, 5, 6), (4, 1, 2), (2, 8, 9), (2, 9, 7)]
-
-
-@pytest.mark.parametrize(
-    ("ends_ask", "expected"), [(False, [(2, 9, 7), (2, 7, None)]), (True, [(2, 8, 9), (2, 9, 7)])]
-)
-def test_only_the_newest_positions_are_read_and_the_last_of_them_still_has_its_next(ends_ask, expected):
-    found = Positions.of(SparseBatch.from_lists(ROWS), 2, ends_ask)
-    assert [each for each in listed(found) if each[0] == 2] == expected
-    assert len(found.sizes) == 2
 
 
 @pytest.mark.parametrize("rows", [[], [[]], [[3]]])
