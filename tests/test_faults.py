@@ -5,7 +5,6 @@ stays and is found.
 import json
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -35,8 +34,6 @@ TRAINING = {
     "checkpoints": {"min_seconds": 0, "keep_last": 3},
 }
 SHARD = "wide-01.shard-0001-of-0002.safetensors"
-FILE_BYTES = 8_000
-"""More than the log and the events of a training take, less than a shard of its weights and their state."""
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +62,11 @@ class Heard(Silence):
         self.after_epoch()
 
 
-def cut_short(data, out, steps, network=NETWORK):
+def cut_short(data, out, steps):
     """A run that was interrupted after some steps, with a checkpoint of that moment."""
     left = iter(range(steps - 1, -1, -1))
     with pytest.raises(KeyboardInterrupt):
-        train(network, TRAINING, data, out, interrupted=lambda: next(left) == 0)
+        train(NETWORK, TRAINING, data, out, interrupted=lambda: next(left) == 0)
 
 
 @pytest.fixture
@@ -77,10 +74,6 @@ def run(data, tmp_path):
     """A run with a checkpoint after its first epoch, and one after two steps more."""
     cut_short(data, tmp_path / "run", STEPS + 2)
     return tmp_path / "run"
-
-
-def truncated(newest):
-    (newest / SHARD).write_bytes((newest / SHARD).read_bytes()[:-1])
 
 
 def flipped(newest):
@@ -93,53 +86,16 @@ def missing(newest):
     (newest / SHARD).unlink()
 
 
-def of_another_network(newest):
-    layers = [{**layer, "units": 7} if layer["name"] == "taste" else layer for layer in NETWORK["layers"]]
-    other = newest.parents[2] / "other"
-    cut_short(newest.parents[2] / "data", other, STEPS + 2, {"layers": layers})
-    shutil.rmtree(newest)
-    (other / "checkpoints" / newest.name).rename(newest)
-
-
-@pytest.mark.parametrize(
-    ("damage", "place"),
-    [(truncated, SHARD), (flipped, SHARD), (missing, SHARD), (of_another_network, "network.json")],
-)
-def test_a_damaged_checkpoint_is_named_and_the_last_good_one_serves(damage, place, data, run, undisturbed):
+@pytest.mark.parametrize("damage", [flipped, missing])
+def test_a_damaged_checkpoint_is_named_and_the_last_good_one_serves(damage, data, run, undisturbed):
     shutil.copytree(data.path, run.with_name("data"))
     older, newest, _ = sorted((run / "checkpoints").iterdir())
     damage(newest)
-    with mistake(CheckpointError, place=place):
+    with mistake(CheckpointError, place=SHARD):
         Model.load(run)
     heard = Heard()
     assert train(NETWORK, TRAINING, data, run, resume=True, report=heard).fingerprint() == undisturbed
     assert [older.name in text for text in heard.said] == [True]
-
-
-def limited(soft):
-    """Let no file of this process grow beyond so many bytes, as on a disk that is full."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-
-
-def test_a_disk_that_is_full_while_a_checkpoint_is_written_leaves_the_last_one(data, undisturbed, tmp_path):
-    run, endings = tmp_path / "run", []
-    soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def after_epoch():
-        endings.append(None)
-        limited(FILE_BYTES if len(endings) == 2 else soft)
-
-    try:
-        with pytest.raises(CheckpointError):
-            train(NETWORK, TRAINING, data, run, report=Heard(after_epoch))
-    finally:
-        limited(soft)
-    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == [
-        "epoch-00001-step-000000000",
-        "latest",
-    ]
-    Model.load(run)
-    assert train(NETWORK, TRAINING, data, run, resume=True).fingerprint() == undisturbed
 
 
 DISK = """

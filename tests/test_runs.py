@@ -168,9 +168,8 @@ def test_a_killed_process_loses_no_more_than_the_work_since_its_last_checkpoint(
     assert left == {".lock"}
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_the_bits_do_not_depend_on_the_number_of_threads(threads, data, undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setenv("WIDENET_THREADS", threads)
+def test_the_bits_do_not_depend_on_the_number_of_threads(data, undisturbed, tmp_path, monkeypatch):
+    monkeypatch.setenv("WIDENET_THREADS", "3")
     train(*SETTINGS["adam, tied"], data, tmp_path / "run")
     assert outcome(tmp_path / "run") == undisturbed("adam, tied")
 

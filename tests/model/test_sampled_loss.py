@@ -9,7 +9,6 @@ from tests.model.twin import (
     assert_step_matches_twin,
     dense_field,
     random_batch,
-    snapshot,
     sparse,
     stands_of,
 )
@@ -214,16 +213,3 @@ def test_real_draws_give_every_unit_its_mean():
     error_L = found.std(dim=0) / len(found) ** 0.5
     assert float(((found.mean(dim=0) - 1) / error_L).abs().max()) < 4
     assert float(error_L.max()) < 0.07
-
-
-def test_only_rows_of_the_sample_and_of_targets_are_moved():
-    real = Real(network(UNIFORM), {}, FIELDS, COUNTS)
-    before, asked = snapshot(real.network), batch(values=False)
-    real.step(asked)
-    touched = (stands_of(real.network.outputs["out"], real.random) > 0).index_fill_(
-        0, asked["items"].indices, True
-    )
-    after = snapshot(real.network)
-    for key in (("out", ""), ("out", "bias")):
-        assert (after[key] != before[key]).reshape(-1, WIDTH).any(dim=0).tolist() == touched.tolist()
-    assert 20 < int(touched.sum()) < WIDTH
