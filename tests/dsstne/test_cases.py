@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.mistakes import mistake
+from widenet.data.lists import dataset_from_lists
 from widenet.dsstne.data import import_data
 from widenet.dsstne.model_export import export_model
 from widenet.dsstne.model_import import import_model
@@ -69,6 +70,28 @@ def test_two_normalizations_are_refused_where_dsstne_has_one(tmp_path):
     with mistake(FitError, place=run.run.path):
         export_model(run, tmp_path / "out.nc")
     assert not (tmp_path / "out.nc").exists()
+
+
+ONCE = [
+    [{"denoise": 0.2}, {"denoise": 0.3}, {}, {}],
+    [{}, {}, {"sparseness": {"target": 0.1, "weight": 1}}, {"sparseness": {"target": 0.2, "weight": 1}}],
+]
+
+
+@pytest.mark.parametrize("settings", ONCE)
+def test_what_dsstne_has_once_a_network_is_refused_where_it_differs(settings, tmp_path):
+    first, second, hidden, other = settings
+    layers = [
+        {"name": "a", "kind": "input", "field": "items", **first},
+        {"name": "b", "kind": "input", "field": "items", **second},
+        {"name": "h", "units": 2, "source": ["a", "b"], **hidden},
+        {"name": "g", "units": 2, **other},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    data = dataset_from_lists(tmp_path / "data", [[0], [1]], width=2)
+    run = train({"layers": layers}, {"epochs": 1}, data, tmp_path / "run", device="cpu")
+    with mistake(FitError, place=run.run.path):
+        export_model(run, tmp_path / "out.nc")
 
 
 @needs_cases

@@ -7,8 +7,7 @@ import pytest
 
 from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
 from tests.dsstne.test_model import convolved, scores
-from widenet.dsstne.layer_attributes import merged_attributes
-from widenet.dsstne.model_export import export_model
+from widenet.dsstne.model_export import export_model, merged_attributes
 from widenet.dsstne.model_import import import_model
 from widenet.spec.network import NetworkSpec
 

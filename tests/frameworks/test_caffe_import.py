@@ -7,7 +7,7 @@ from google.protobuf import text_format
 from torch.nn import functional
 
 from tests.interop.outcomes import scored
-from widenet.frameworks.caffe_messages import message
+from widenet.frameworks.caffe_import import message
 from widenet.interop.import_network import import_network
 
 RANDOM = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from tests.frameworks.test_keras_import import (
 )
 from tests.mistakes import mistake
 from widenet.errors import DataError, OptionError
-from widenet.frameworks import operations
+from widenet.frameworks import folded_layer
 from widenet.interop.import_network import import_network
 
 CHANNELS = """
@@ -153,7 +153,7 @@ CASES = [
 
 @pytest.mark.parametrize(("write", "place", "names"), CASES)
 def test_what_cannot_be_read_is_refused_and_named(write, place, names, tmp_path, monkeypatch):
-    monkeypatch.setattr(operations, "available_memory", lambda: 100_000)
+    monkeypatch.setattr(folded_layer, "available_memory", lambda: 100_000)
     files = write(tmp_path)
     with mistake(DataError, place=place) as caught:
         import_network(out=tmp_path / "run", **files)

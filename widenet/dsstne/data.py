@@ -16,8 +16,7 @@ from widenet.data.messages import ignore_message
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
 from widenet.dsstne.data_set import Attribute, DataSet
-from widenet.dsstne.index_file import read_names
-from widenet.dsstne.netcdf import NetcdfFile, reading
+from widenet.dsstne.netcdf import NetcdfFile, read_names, reading
 from widenet.errors import CapacityError, DataError, OptionError, nearest
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount

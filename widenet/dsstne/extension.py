@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from widenet.dsstne.signature import begins_as_netcdf
 from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
 from widenet.extensions import Translated
-from widenet.interop.formats import ImportOptions, Likeness
+from widenet.interop.formats import ImportOptions, Likeness, begins_as_hdf5
 from widenet.late_imports import optional
 
 _SUFFIXES = (".nc", ".cdf", ".netcdf")
@@ -45,12 +44,12 @@ class Datasets:
     @staticmethod
     def owns(path: Path) -> bool:
         """See `DatasetFormat.owns`."""
-        return path.name.lower().endswith(_SUFFIXES) or begins_as_netcdf(path)
+        return path.name.lower().endswith(_SUFFIXES) or begins_as_hdf5(path)
 
     @staticmethod
     def ingest(paths: Sequence[Path], out: Path, name: str | None, context: Any) -> Any:
         """See `DatasetFormat.ingest`."""
-        from widenet.dsstne.commands.data import ingest as run
+        from widenet.dsstne.commands import ingest as run
 
         return run(paths, out, name, context)
 
@@ -66,7 +65,7 @@ class Networks:
     def likeness(path: Path, head: bytes) -> Likeness:
         """See `NetworkFormat.likeness`."""
         del head
-        return Likeness.CONTAINER if begins_as_netcdf(path) else Likeness.NONE
+        return Likeness.CONTAINER if begins_as_hdf5(path) else Likeness.NONE
 
     @staticmethod
     def import_model(path: Path, out: Path, options: ImportOptions) -> Any:

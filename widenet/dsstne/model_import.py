@@ -8,8 +8,8 @@ import numpy as np
 
 from widenet.data.dataset import Dataset
 from widenet.data.messages import ignore_message
-from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model_file import ModelFile, Numbers, read_model
+from widenet.dsstne.netcdf import read_names
 from widenet.dsstne.spec.network import translation
 from widenet.errors import DataError, OptionError, nearest
 from widenet.interop.import_network import Imported, write_run

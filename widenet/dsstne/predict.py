@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from widenet.dsstne.index_file import numbered_lines, read_names
 from widenet.dsstne.model_import import import_model
-from widenet.dsstne.shared_folder import joined, shared_folder
+from widenet.dsstne.netcdf import numbered_lines, read_names
 from widenet.dsstne.text import files_of, numbered
+from widenet.dsstne.train import joined, shared_folder
 from widenet.errors import DataError, OptionError, nearest
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader

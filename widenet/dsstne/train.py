@@ -1,14 +1,16 @@
 """DSSTNE's command `train`, which makes a run and a trained network from a document and data sets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.dsstne.data import FACTS, import_data, is_listed_only
 from widenet.dsstne.model_export import write_network
-from widenet.dsstne.shared_folder import joined, shared_folder
+from widenet.dsstne.netcdf import check_places
 from widenet.dsstne.spec.network import (
     Layers,
     Translation,
@@ -21,7 +23,8 @@ from widenet.dsstne.spec.settings import lowered
 from widenet.errors import DocumentError, OptionError
 from widenet.model.build import build
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader, device_for, exchange_for
+from widenet.parallel.exchange import Exchange
+from widenet.parallel.group import by_leader, device_for, exchange_for, join
 from widenet.plan.layout import Layout
 from widenet.runs import Model, Silence
 from widenet.runs import train as train_run
@@ -29,6 +32,35 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
 from widenet.training.state import Report
+
+
+def joined() -> Exchange:
+    """Join the process group that a launcher announced, and return this process's exchange."""
+    device = device_for(None)
+    join(device)
+    return exchange_for(TrainingSpec().shards, device)
+
+
+@contextmanager
+def shared_folder(exchange: Exchange, out: Path) -> Iterator[Path]:
+    """Share one temporary folder between all processes; the leader creates and removes it.
+
+    Args:
+        exchange: The exchange of this process.
+        out: A file to write; the folder is created beside it.
+
+    Raises:
+        OptionError: The file is a directory, or its folder does not exist.
+    """
+    check_places([out])
+    with ExitStack() as stack:
+        made = (
+            stack.enter_context(TemporaryDirectory(dir=out.parent, prefix=f".{out.name}."))
+            if exchange.leads
+            else ""
+        )
+        yield Path(exchange.collect(made, "folder")[0])
+
 
 SEED = 12134
 """DSSTNE's seed; no flag changes it."""
@@ -158,7 +190,8 @@ def _shares_small(layers: Layers, output: dict[str, Any], manifest: Manifest) ->
     sparse = [layer["name"] for layer in layers if layer.get("kind") == "input"]
     fields = {layer["name"]: manifest.fields.get(layer["field"]) for layer in layers if "field" in layer}
     sparse = [name for name in sparse if (field := fields[name]) is None or field.kind != "dense"]
-    for share in output.get("weights", []):
+    shares = output.get("weights", [])
+    for share in shares if isinstance(shares, list) else [shares]:
         place = next((place for place, layer in enumerate(layers) if layer["name"] == share["layer"]), 0)
         source = share.get("layer_source") or sources_of(layers, place)[0]
         if layers[place].get("kind") != "output" and source not in sparse:

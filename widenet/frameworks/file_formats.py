@@ -4,10 +4,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from widenet.interop.formats import ImportOptions, Likeness, text_of
+from widenet.interop.formats import HDF5, ImportOptions, Likeness, text_of
 from widenet.late_imports import optional
-
-_HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 class Caffe:
@@ -91,7 +89,7 @@ class KerasHdf5:
     @classmethod
     def likeness(cls, path: Path, head: bytes) -> Likeness:
         """See `NetworkFormat.likeness`."""
-        return Likeness.CONTENT if head.startswith(_HDF5) and cls._is_of_keras(path) else Likeness.NONE
+        return Likeness.CONTENT if head.startswith(HDF5) and cls._is_of_keras(path) else Likeness.NONE
 
     @classmethod
     def _is_of_keras(cls, path: Path) -> bool:

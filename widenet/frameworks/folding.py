@@ -13,30 +13,28 @@ import numpy as np
 
 from widenet.errors import DataError
 from widenet.frameworks.folded_layer import (
-    FoldedLayer,
-    Piece,
-    by_channel,
-    channels_first,
-    convolved,
-    pooled,
-    recurrent,
-    spread,
-)
-from widenet.frameworks.operations import (
     Activate,
     Add,
     Affine,
     Convolve,
     Dense,
     Drop,
+    FoldedLayer,
     Input,
     Join,
     Operation,
     Operations,
+    Piece,
     Pool,
     Recur,
     Same,
     UnsupportedError,
+    by_channel,
+    channels_first,
+    convolved,
+    pooled,
+    recurrent,
+    spread,
 )
 from widenet.interop.import_network import Imported
 from widenet.plan.layout import Width

@@ -16,8 +16,7 @@ import h5py
 import numpy as np
 
 from widenet.errors import DataError
-from widenet.frameworks.folding import folded
-from widenet.frameworks.operations import (
+from widenet.frameworks.folded_layer import (
     Activate,
     Add,
     Affine,
@@ -36,6 +35,7 @@ from widenet.frameworks.operations import (
     leaky,
     whole_filters,
 )
+from widenet.frameworks.folding import folded
 from widenet.interop.hdf5 import check_heaps, outside
 from widenet.interop.import_network import Imported, reading
 

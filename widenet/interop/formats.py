@@ -10,6 +10,8 @@ from widenet.data.messages import ignore_message
 from widenet.errors import OptionError, shown
 from widenet.extensions import NETWORKS, loaded
 
+HDF5 = b"\x89HDF\r\n\x1a\n"
+"""How HDF5 begins."""
 HEAD_BYTES = 2**16
 """Number of a file's first bytes by which a format recognizes it."""
 
@@ -125,6 +127,15 @@ def writer_of(out: Path, name: str | None) -> NetworkWriter:
         return writers[name]
     by_suffix = (each for each in writers.values() if out.suffix.lower() in each.SUFFIXES)
     return next(by_suffix, next(iter(writers.values())))
+
+
+def begins_as_hdf5(path: Path) -> bool:
+    """Return whether a file has the first bytes of HDF5, as those of NetCDF-4 have."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(HDF5)) == HDF5
+    except OSError:
+        return False
 
 
 def text_of(head: bytes) -> str | None:

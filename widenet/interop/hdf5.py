@@ -7,7 +7,8 @@ from typing import IO, Any
 
 import h5py
 
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+from widenet.interop.formats import HDF5
+
 _HEAP = re.compile(rb"GCOL\x01\0\0\0")
 _HEAD_BYTES = 16
 """Bytes of the head of a heap, and of each object in it."""
@@ -49,7 +50,7 @@ def _bytes_of_a_length(file: IO[bytes]) -> int:
     size, place = file.seek(0, os.SEEK_END), 0
     while place < size:
         file.seek(place)
-        if file.read(8) == _SIGNATURE:
+        if file.read(8) == HDF5:
             head = file.read(8)
             return head[6 if head[:1] in (b"\0", b"\1") else 2]
         place = max(512, 2 * place)

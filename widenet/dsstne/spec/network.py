@@ -163,9 +163,10 @@ def _with_plain_names(layers: Layers, notes: list[str]) -> Layers:
         }
 
     layers = [plain(layer, "name", "source", "skip") for layer in layers]
-    for layer in (layer for layer in layers if "weights" in layer):
-        shares = layer["weights"] if isinstance(layer["weights"], list) else [layer["weights"]]
-        layer["weights"] = [plain(each, "layer", "layer_source", "source") for each in shares]
+    for layer in layers:
+        shares = layer.get("weights", [])
+        for share in shares if isinstance(shares, list) else [shares]:
+            share |= plain(share, "layer", "layer_source", "source")
     notes += names.notes
     return layers
 
