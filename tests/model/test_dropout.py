@@ -82,6 +82,13 @@ def test_at_rest_unit_and_slope_are_those_of_dsstnes_formulas(activation, kept):
         assert z_EH.grad[0, position].item() == pytest.approx(slope, rel=1e-12, abs=1e-12)
 
 
+def test_at_rest_an_infinite_sum_has_a_unit_like_a_large_one():
+    z_EH = torch.tensor([[-math.inf, -1e4, 1e4, math.inf]])
+    for activation in ("sigmoid", "tanh"):
+        low, like_low, like_high, high = at_rest(layer(activation).activation, z_EH, z_EH == z_EH, P)[0]
+        assert (low, high) == (like_low, like_high)
+
+
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0, 4.0])
 def test_the_penalty_pulls_from_beyond_its_floor_if_it_is_told_to(value):
     target, weight, floor = 0.2, 2.0, 1e-6

@@ -96,7 +96,8 @@ def at_rest(activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: 
         probability: Share of the units that are dropped.
     """
     units_EH, slope_EH = _resting(activation, z_EH.detach(), kept_EH, probability)
-    return units_EH + (z_EH - z_EH.detach()) * slope_EH
+    zero_EH = (z_EH - z_EH.detach()).nan_to_num()  # also of infinite sums
+    return units_EH + zero_EH * slope_EH
 
 
 def _resting(
