@@ -453,48 +453,43 @@ def _broken(network: Network) -> str | None:
 def regularization(network: Network, l1: float, l2: float) -> float:
     """Return the penalties on all trained weights: l2 w^2 / 2 + l1 |w|; biases have none.
 
-    A weight that several layers share counts once. The shards are added in their order in float64, so the
-    result does not depend on the number of processes.
+    A weight that several layers share counts once.
     """
-    exchange = network.exchange
-    wide = exchange.gather(exchange.each(lambda shard: _of_shard(network, shard, l1, l2)), "regularization")
-    trunk = [
-        _penalty(weight.tensor.detach(), l1, l2)
-        for weight in network.trunk.values()
-        if weight.tensor.dim() > 1 and weight.trained
-    ]
-    return sum(float(penalty) for penalty in [*wide, *trunk])
 
+    def penalty(numbers: Tensor) -> Tensor:
+        return l2 / 2 * numbers.square().sum() + l1 * numbers.abs().sum()
 
-def _of_shard(network: Network, shard: int, l1: float, l2: float) -> Tensor:
-    total = torch.zeros((), dtype=torch.float64, device=network.device)
-    for weight in (wide for wide in network.wide.values() if wide.trained and not wide.is_bias):
-        for block in weight.parts[shard].blocks() if l1 or l2 else ():
-            total += _penalty(block, l1, l2)
-    return total
-
-
-def _penalty(weight: Tensor, l1: float, l2: float) -> Tensor:
-    numbers = weight.double()
-    return l2 / 2 * numbers.square().sum() + l1 * numbers.abs().sum()
+    wide = [name for name, weight in network.wide.items() if weight.trained and not weight.is_bias]
+    trunk = [weight.tensor.detach() for weight in network.trunk.values() if weight.trained]
+    penalties = [*_sums_of(network, wide, penalty, "regularization").values()]
+    penalties += [penalty(tensor.double()) for tensor in trunk if tensor.dim() > 1]
+    return sum(map(float, penalties))
 
 
 def norms_of_weights(network: Network) -> dict[str, float | None]:
     """Return the norms of all trained weights, by "weights/" and their names; all must call this."""
     wide = [name for name, weight in network.wide.items() if weight.trained]
-    trunk = {name: weight.tensor.detach() for name, weight in network.trunk.items() if weight.trained}
-    squares = _sums(network, wide, partial(_squares, network), "norms")
+    squares = _sums_of(network, wide, lambda numbers: numbers.square().sum(), "norms")
     norms = {name: norm_of_squares(square) for name, square in squares.items()}
-    norms |= {name: norm_of(tensor) for name, tensor in trunk.items()}
+    norms |= {
+        name: norm_of(weight.tensor.detach()) for name, weight in network.trunk.items() if weight.trained
+    }
     return {f"weights/{name}": norm for name, norm in norms.items()}
 
 
-def _squares(network: Network, name: str, shard: int) -> Tensor:
-    total = torch.zeros((), dtype=torch.float64, device=network.device)
-    for block in network.wide[name].parts[shard].blocks():
-        for start, stop in blocks(len(block), block.shape[1], block.device.type):  # float64 is larger
-            total += block[start:stop].double().square().sum()
-    return total
+def _sums_of(
+    network: Network, names: Sequence[str], of_numbers: Callable[[Tensor], Tensor], where: str
+) -> dict[str, Tensor]:
+    """Return sums of a function over wide weights, by name; it gets some numbers at a time, in float64."""
+
+    def of_shard(name: str, shard: int) -> Tensor:
+        total = torch.zeros((), dtype=torch.float64, device=network.device)
+        for block in network.wide[name].parts[shard].blocks():
+            for start, stop in blocks(len(block), block.shape[1], block.device.type):
+                total += of_numbers(block[start:stop].double())
+        return total
+
+    return _sums(network, names, of_shard, where)
 
 
 def _sums(
