@@ -16,7 +16,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DisagreementError
 from widenet.kernels import native
 from widenet.runs import Model, train
-from widenet.training import begin, loop
+from widenet.training import facts, loop
 from widenet.training.checkpoint import Checkpoint
 
 WIDTH, EXAMPLES, SHARDS = 19, 12, 6
@@ -97,8 +97,8 @@ def without_the_library(patch):
 
 
 def on_another_instruction_set(patch):
-    now = begin.instruction_sets()
-    patch.setattr(begin, "instruction_sets", lambda: {**now, "mkl": "Intel(R) Advanced Vector Extensions 2"})
+    now = facts.instruction_sets()
+    patch.setattr(facts, "instruction_sets", lambda: {**now, "mkl": "Intel(R) Advanced Vector Extensions 2"})
 
 
 def with_another_torch(patch):

@@ -9,8 +9,8 @@ from tests.mistakes import mistake
 from tests.trainings import SETTINGS, STEPS, WIDTH, After, Heard, books, log, outcome
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.runs import train
-from widenet.training.begin import COMPILED, NOT_COMPILED
 from widenet.training.checkpoint import Checkpoint
+from widenet.training.facts import COMPILED, NOT_COMPILED
 from widenet.training.run_directory import RunDirectory
 
 
@@ -130,7 +130,7 @@ def test_resuming_by_compiled_code_what_was_begun_without_it_is_refused_and_the_
     begun, here, two_checkpoints, monkeypatch
 ):
     began_elsewhere(monkeypatch, **{COMPILED: begun})
-    monkeypatch.setattr("widenet.training.begin.is_compiled", lambda _: here)
+    monkeypatch.setattr("widenet.training.facts.is_compiled", lambda _: here)
     with mistake(FitError):
         train(*two_checkpoints, resume=True)
 

@@ -13,7 +13,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.kernels import native
 from widenet.kernels.native import instruction_sets, processor_facts
 from widenet.runs import train
-from widenet.training import begin
+from widenet.training import facts
 from widenet.training.run_directory import RunDirectory
 from widenet.training.state import ARITHMETIC
 
@@ -39,7 +39,7 @@ def resumed(run):
 
 def test_a_checkpoint_holds_what_decides_how_its_numbers_were_rounded(run):
     kept = RunDirectory.open(run).latest().facts["environment"]
-    assert kept == begin.environment(CPU)
+    assert kept == facts.environment(CPU)
     assert kept["torch"] == torch.__version__
     assert kept["arithmetic"] == str(ARITHMETIC)
     assert {
@@ -53,7 +53,7 @@ def test_a_training_that_resumes_on_other_libraries_or_processors_says_so_and_go
 ):
     undisturbed = train(UNTIED, TRAINING, tmp_path / "data", tmp_path / "undisturbed").fingerprint()
     sets = {**instruction_sets(), "mkl": "an older one"}
-    monkeypatch.setattr(begin, "instruction_sets", lambda: sets)
+    monkeypatch.setattr(facts, "instruction_sets", lambda: sets)
     monkeypatch.setattr(torch, "__version__", "2.8.0")
     before = RunDirectory.open(run).latest().facts["environment"]
     found, said = resumed(run)
@@ -68,9 +68,9 @@ def test_a_training_that_resumes_on_other_libraries_or_processors_says_so_and_go
 
 
 def test_nothing_is_said_where_nothing_is_known_to_have_changed(run):
-    assert begin.changes({}, CPU) == []
-    assert begin.changes({"arithmetic": "0"}, CPU) == [f"arithmetic {ARITHMETIC}, before 0"]
-    assert begin.changes(begin.environment(CPU), CPU) == []
+    assert facts.changes({}, CPU) == []
+    assert facts.changes({"arithmetic": "0"}, CPU) == [f"arithmetic {ARITHMETIC}, before 0"]
+    assert facts.changes(facts.environment(CPU), CPU) == []
     assert resumed(run)[1] == []
 
 
@@ -79,15 +79,15 @@ def test_machine_json_says_versions_device_and_the_place_of_the_data(tmp_path, m
     monkeypatch.chdir(tmp_path)
     dataset = Dataset.open("data")
     monkeypatch.setenv("WIDENET_THREADS", "3")
-    facts = begin.machine(dataset, torch.device("cpu"))
-    assert (facts["torch"], facts["python"]) == (torch.__version__, platform.python_version())
-    assert (facts["threads"], facts["processes"], facts["data"]) == (3, 1, str(tmp_path / "data"))
-    assert facts["device"] == processor_facts().get("model name", platform.machine())
+    noted = facts.machine(dataset, torch.device("cpu"))
+    assert (noted["torch"], noted["python"]) == (torch.__version__, platform.python_version())
+    assert (noted["threads"], noted["processes"], noted["data"]) == (3, 1, str(tmp_path / "data"))
+    assert noted["device"] == processor_facts().get("model name", platform.machine())
 
 
 def test_machine_json_names_the_architecture_where_linux_does_not_describe_the_processor(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(native, "_CPUINFO", tmp_path / "nothing")
-    facts = begin.machine(dataset_from_lists(tmp_path / "data", [[0]], width=1), CPU)
-    assert facts["device"] == platform.machine()
+    noted = facts.machine(dataset_from_lists(tmp_path / "data", [[0]], width=1), CPU)
+    assert noted["device"] == platform.machine()

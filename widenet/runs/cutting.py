@@ -27,8 +27,8 @@ from widenet.parallel.group import (
 from widenet.runs.machines import meet
 from widenet.runs.run_arguments import TrainArguments
 from widenet.stores.runs import RunMirror
-from widenet.training.begin import facts_of_dataset
 from widenet.training.checkpoint import leads_folder
+from widenet.training.facts import facts_of_dataset
 from widenet.training.run_path import CUT, DATA, beside, check, hidden, write_whole
 
 _SHARES = (0.1, 0.25)

@@ -53,8 +53,8 @@ from widenet.spec.network import drawn
 from widenet.spec.training import TrainingSpec
 from widenet.stores import cache
 from widenet.stores.uri import shown
-from widenet.training.begin import check_in_common, facts_of_checkpoint, facts_of_dataset
 from widenet.training.checkpoint import Checkpoint, fingerprint
+from widenet.training.facts import check_in_common, facts_of_checkpoint, facts_of_dataset
 from widenet.training.run_directory import (
     RunDirectory,
     TrainingFacts,

@@ -48,14 +48,8 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.durable import remove
 from widenet.tracking.follow import check_tracker, followed
-from widenet.training.begin import (
-    begun,
-    check_in_common,
-    facts_of_options,
-    machine,
-    restored_state,
-    started_again,
-)
+from widenet.training.begin import begun, restored_state, started_again
+from widenet.training.facts import check_in_common, facts_of_options, machine
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_path import DATA, check, hidden, holds_work_of, identity, launch_note

@@ -24,7 +24,6 @@ from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.parallel.group import by_leader
-from widenet.training.begin import environment
 from widenet.training.board import Board
 from widenet.training.checkpoint import (
     NEIGHBOURHOOD,
@@ -36,6 +35,7 @@ from widenet.training.checkpoint import (
     publishing,
     replicas_of,
 )
+from widenet.training.facts import environment
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Report

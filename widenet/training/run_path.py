@@ -2,10 +2,10 @@
 
 Nothing here loads torch, so that a wrong path is refused at once.
 
-A run that is to be replaced waits in a hidden folder beside the new one until that has a checkpoint. Every
-change is one renaming, so a crash at any moment leaves the earlier run at its path or in the hidden folder.
-The next command that needs the path brings it back, unless the new run has weights. The
-earlier run is removed only when the new one has weights, and nothing is removed for it but a new run without.
+A run that is replaced waits in a hidden folder beside its path until its successor has weights, and is then
+removed. If the successor ends without any, the earlier run comes back in its place: at the end of that
+training, or after a crash when a command next needs the path. Folders are only renamed, so at any moment the
+earlier run is whole, at its path or in the hidden folder.
 """
 
 import fcntl
@@ -199,8 +199,8 @@ def begun(
     Args:
         path: The path.
         fill: Called with the new folder, to put the run's first files there.
-        needed: See `check`. A dataset in the folder of `hidden`, which the caller holds, becomes the run's;
-            one that was cut for a run without a checkpoint stays at the path.
+        needed: See `check`. A dataset in the folder of `hidden`, which the caller then holds, becomes the
+            run's. So does one in the folder of a run at the path, which must not be removed with that run.
         overwrite: See `check`.
         is_whole: Whether nothing stays if the block fails, since nobody resumes the run.
 
