@@ -82,6 +82,25 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+def test_an_earlier_run_waits_until_the_new_one_has_a_checkpoint(tmp_path, data, run):
+    before = inside(run.path)
+    with replaced(run.path, data) as new:
+        assert new.training == NEW
+        assert inside(tmp_path / ".run.replaced") == before
+        checkpointed(new)
+        settle(run.path)
+    assert names(tmp_path) == ["data", "run"]
+    assert RunDirectory.open(run.path).training == NEW
+
+
+def test_the_next_training_of_the_path_brings_a_waiting_run_back(tmp_path, data, run):
+    before = inside(run.path)
+    killed(run.path, data)
+    with mistake(CheckpointError):
+        begun(run.path, NEW, data)
+    assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
+
+
 def test_an_earlier_run_comes_back_if_the_new_one_ends_without_a_checkpoint(tmp_path, data, run):
     before = inside(run.path)
     with replaced(run.path, data) as new:

@@ -172,7 +172,7 @@ class SlowDisk:
         return self.write(path, tensors)
 
 
-@pytest.mark.parametrize("name", ["adam, tied", "momentum, on the input"])
+@pytest.mark.parametrize("name", ["adam, tied", "rmsprop, sampled", "momentum, on the input"])
 def test_what_is_written_is_the_state_of_its_own_step_however_long_that_takes(
     name, data, undisturbed, tmp_path, monkeypatch
 ):
