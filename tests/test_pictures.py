@@ -57,19 +57,14 @@ def mnist():
 
 
 @pytest.mark.filterwarnings("ignore:.*was trained on")
-def test_a_small_convolutional_network_learns_digits_with_the_same_bits_each_time(mnist, tmp_path):
+def test_a_small_convolutional_network_learns_digits(mnist, tmp_path):
     pixels, labels = digits(mnist, "train", 500)
     shown = dataset_from_lists(tmp_path / "shown", labels, width=10, dense={"pixels": pixels})
     pixels, labels = digits(mnist, "t10k", 400)
     new = dataset_from_lists(tmp_path / "new", [[]] * 400, heldout=labels, width=10, dense={"pixels": pixels})
-    models = [
-        widenet.train(DIGITS, TRAINING, shown, tmp_path / name, device="cpu") for name in ("one", "two")
-    ]
-    assert models[0].evaluate(new, ks=[1])["recall@1"] > 0.85
-    assert models[0].fingerprint() == models[1].fingerprint()
-    assert widenet.Model.load(tmp_path / "one", device="cpu").evaluate(new, ks=[1]) == models[0].evaluate(
-        new, ks=[1]
-    )
+    found = widenet.train(DIGITS, TRAINING, shown, tmp_path / "run", device="cpu").evaluate(new, ks=[1])
+    assert found["recall@1"] > 0.85
+    assert widenet.Model.load(tmp_path / "run", device="cpu").evaluate(new, ks=[1]) == found
 
 
 @pytest.mark.parametrize("places", [99, pytest.param(227, marks=pytest.mark.long)])

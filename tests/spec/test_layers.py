@@ -178,8 +178,6 @@ def told_apart(tree: ast.AST) -> list[str]:
 
 
 def test_a_kind_of_layer_is_known_to_its_own_files_and_the_plan_alone():
-    assert {
-        path: lines
-        for path in MODULES
-        if not path.startswith(TELLERS) and (lines := told_apart(ast.parse((ROOT / path).read_text())))
-    } == {}
+    texts = {path: (ROOT / path).read_text("utf-8") for path in MODULES if not path.startswith(TELLERS)}
+    named = {path: text for path, text in texts.items() if any(kind in text for kind in KINDS)}
+    assert {path: lines for path, text in named.items() if (lines := told_apart(ast.parse(text)))} == {}
