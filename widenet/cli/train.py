@@ -49,7 +49,7 @@ def train(
         _check_path(arguments)
         from widenet.runs.run_log import diverged  # loads torch, as the next
         from widenet.runs.training import run_training
-        from widenet.tracking.follow import add_report
+        from widenet.tracking.mlflow_run import add_report
         from widenet.training.begin import dataset_of_run
         from widenet.training.run_path import identity
 
@@ -193,7 +193,7 @@ def _leave_unfinished(
         earlier: Identity of the directory that was at the path before.
     """
     from widenet.runs.documents import run_of
-    from widenet.tracking.tracker_uri import TrackingUri
+    from widenet.tracking import shown as shown_tracker
     from widenet.training.begin import dataset_of_run
     from widenet.training.run_path import identity
 
@@ -211,7 +211,7 @@ def _leave_unfinished(
         "--device": arguments.device,
         "--weights-in": arguments.weights_in,
         "--scratch": arguments.scratch,
-        "--track": None if arguments.track is None else TrackingUri.of(arguments.track).shown,
+        "--track": None if arguments.track is None else shown_tracker(arguments.track),
     }
     documents = [arguments.network, arguments.training]
     say(f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:")

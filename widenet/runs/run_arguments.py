@@ -15,7 +15,7 @@ from widenet.errors import OptionError
 from widenet.parallel.launch import TIMEOUT_SECONDS
 from widenet.spec.metric_names import DEFAULT_KS
 from widenet.stores.uri import is_uri, shown
-from widenet.tracking.tracker_uri import TrackingUri
+from widenet.tracking import uri_of
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
@@ -186,7 +186,7 @@ class TrainArguments(_Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.track, str):
-            TrackingUri.of(self.track)  # refuses another one before any work
+            uri_of(self.track)  # refuses another one before any work
         if self.weights_in not in (None, "device", "host", "disk"):
             raise OptionError("must be one of device, host, disk", option="weights_in", value=self.weights_in)
         if self.no_validation and (self.resume or self.training is not None):

@@ -47,7 +47,7 @@ from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.durable import remove
-from widenet.tracking.follow import check_tracker, followed
+from widenet.tracking.mlflow_run import check_tracker, followed
 from widenet.training.begin import begun, restored_state, started_again
 from widenet.training.facts import check_in_common, facts_of_options, machine
 from widenet.training.loop import Evaluate, Training, interruption

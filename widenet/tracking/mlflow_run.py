@@ -1,18 +1,23 @@
-"""A run of MLflow: what it is told of a training."""
+"""Recording trainings in MLflow, by its asynchronous logging: the training waits for nothing but its end."""
 
+import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from widenet.data.dataset import Dataset
+from widenet.errors import OptionError, reason_of
 from widenet.late_imports import optional
+from widenet.tracking import may_hold_secret, shown, uri_of
+from widenet.training.run_directory import RunDirectory, WeightsFacts
+from widenet.training.run_path import FITTED, TRACKING, values, write_whole
+from widenet.training.state import LoopState, Report, numbers_of
 
 EXPERIMENT = "widenet"
 """The experiment, unless MLFLOW_EXPERIMENT_NAME names another."""
-
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -22,135 +27,180 @@ _SETTINGS = {
 """MLflow's settings, where the environment has none: no usage reports, and no waiting for minutes."""
 _MOST_PARAMETERS = 100
 """MLflow takes at most this many in one call."""
+_LARGEST_REPORT_BYTES = 16 << 20
 
 
-def check_installed() -> None:
-    """Raise OptionError if MLflow is not installed; does not load it."""
-    with optional("mlflow", "mlflow"):
-        if find_spec("mlflow") is None:
-            raise ModuleNotFoundError(name="mlflow")
+def check_tracker(track: str, run: Path | None) -> None:
+    """Raise OptionError unless a tracker can be used.
+
+    Args:
+        track: The tracker, such as "mlflow:sqlite:///mlflow.db".
+        run: The run directory if the training resumes; None for a new one.
+    """
+    run_id = None if run is None else _recorded(run)
+    try:
+        client = _client(track)
+        if run_id is None:
+            client.get_experiment_by_name(_experiment())
+        else:
+            client.get_run(run_id)
+    except OptionError:
+        raise
+    except Exception as error:
+        raise OptionError(f"cannot be used: {_reason(track, error)}", option="track") from None
 
 
-def load() -> None:
-    """Load MLflow with the settings above; raises OptionError if it is not installed."""
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    with optional("mlflow", "mlflow"):
-        import mlflow.tracking  # noqa: F401
+@contextmanager
+def followed(report: Report, track: str, run: RunDirectory, dataset: Dataset) -> Iterator[Report]:
+    """Give a report that tells MLflow of the training, too; MLflow's run ends with the block.
+
+    If MLflow cannot record the training, it is the report itself, which has said so.
+    """
+    try:
+        tracked = _Tracked(report, track, run, dataset)
+    except Exception as error:
+        report.say(f"This training is not recorded: {_reason(track, error)}.")
+        yield report
+        return
+    status = "FAILED"
+    try:
+        yield tracked
+        status = "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        tracked.end(status)
 
 
-def client_of(uri: str | None) -> Any:
-    """Return MLflow's client of a store, which never touches MLflow's global state."""
-    from mlflow.tracking import MlflowClient
-
-    return MlflowClient(tracking_uri=uri)
-
-
-def check_store(uri: str | None, run_id: str | None) -> None:
-    """Raise whatever MLflow raises if a store does not answer, or lacks a run."""
-    if run_id is None:
-        client_of(uri).get_experiment_by_name(_experiment())
-    else:
-        MlflowRun.open(uri, run_id)
+def add_report(track: str, run: RunDirectory, file: Path, say: Callable[[str], None]) -> None:
+    """Add the report of a run to MLflow's run, unless it is large; `say` is told of a failure."""
+    run_id = _recorded(run.path)
+    if run_id is None or file.stat().st_size > _LARGEST_REPORT_BYTES:
+        return
+    try:
+        _client(track).log_artifact(run_id, str(file))
+    except Exception as error:
+        say(f"{shown(track)} does not have {file.name}: {_reason(track, error)}.")
 
 
-@dataclass(frozen=True)
-class MlflowRun:
-    """A run in a store of MLflow. Every method calls the store and may raise whatever MLflow raises.
+class _Tracked(Report):
+    """A report that hands everything on, and the numbers of the epochs to MLflow as well.
 
-    Attributes:
-        client: MLflow's client of the store.
-        run_id: The run's name in the store.
+    Making it calls MLflow and waits, and may raise whatever MLflow raises.
     """
 
-    client: Any
-    run_id: str
+    def __init__(self, report: Report, track: str, run: RunDirectory, dataset: Dataset) -> None:
+        self.report, self.track, self.run = report, track, run
+        self.client, self.pending = _client(track), list[Any]()
+        run_id = _recorded(run.path)
+        if run_id is not None:
+            self.run_id = run_id
+            self.client.update_run(run_id, status="RUNNING")
+            return
+        experiment = self.client.get_experiment_by_name(_experiment())
+        number = getattr(experiment, "experiment_id", None) or self.client.create_experiment(_experiment())
+        self.run_id = self.client.create_run(number, run_name=run.path.name).info.run_id
+        write_whole(run.path / TRACKING, f"{json.dumps({'mlflow': self.run_id})}\n".encode())
+        self._describe(dataset)
 
-    @classmethod
-    def begin(cls, uri: str | None, name: str) -> "MlflowRun":
-        """Make a run."""
-        client, title = client_of(uri), _experiment()
-        experiment = client.get_experiment_by_name(title)
-        number = client.create_experiment(title) if experiment is None else experiment.experiment_id
-        return cls(client, client.create_run(number, run_name=name).info.run_id)
+    def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
+        self.report.start(state, epochs, examples_per_epoch)
 
-    @classmethod
-    def open(cls, uri: str | None, run_id: str) -> "MlflowRun":
-        """Open a run that was made before."""
-        client = client_of(uri)
-        client.get_run(run_id)
-        return cls(client, run_id)
+    def advance(self, num_examples: int, loss: float) -> None:
+        self.report.advance(num_examples, loss)
 
-    def resume(self) -> None:
-        """Set the status of a run that continues."""
-        self.client.update_run(self.run_id, status="RUNNING")
+    def epoch(self, record: dict[str, Any]) -> None:
+        self.report.epoch(record)
+        self._log(record["epoch"], numbers_of(record))
 
-    def describe(
-        self, documents: Mapping[str, str], parameters: Mapping[str, Any], tags: Mapping[str, str]
-    ) -> None:
+    def tried(self, text: str) -> None:
+        self.report.tried(text)
+
+    def say(self, text: str) -> None:
+        self.report.say(text)
+
+    def end(self, status: str) -> None:
+        """Tell MLflow how the training ended, and wait until it has everything."""
+        try:
+            if (self.run.path / "model").is_dir():
+                facts = WeightsFacts.of(self.run.model().facts)
+                if facts.network is not None:
+                    self.client.log_artifact(self.run_id, str(self.run.path / FITTED))
+                    fitted = {f"fitted.{name}": value for name, value in (facts.metrics or {}).items()}
+                    self._log(facts.epochs, fitted)
+                if facts.fingerprint is not None:
+                    self.client.set_tag(self.run_id, "widenet.fingerprint", facts.fingerprint)
+            for operation in self.pending:
+                operation.wait()
+            self.client.set_terminated(self.run_id, status)
+        except Exception as error:
+            self.report.say(f"{shown(self.track)} does not have all numbers: {_reason(self.track, error)}.")
+
+    def _describe(self, dataset: Dataset) -> None:
         """Log the documents as files, their values as parameters, and tags."""
-        from mlflow.entities import Param, RunTag
+        from mlflow.entities import Param
 
-        values = [Param(name, str(value)) for name, value in parameters.items()]
-        for start in range(0, len(values), _MOST_PARAMETERS):
-            self.client.log_batch(self.run_id, params=values[start : start + _MOST_PARAMETERS])
-        self.client.log_batch(self.run_id, tags=[RunTag(*tag) for tag in tags.items()])
-        for name, text in documents.items():
-            self.client.log_text(self.run_id, text, name)
+        documents = {"network": self.run.network, "training": self.run.training}
+        plain = {name: document.model_dump(mode="json") for name, document in documents.items()}
+        parameters = [Param(_name(place), str(value)) for place, value in _leaves("", plain)]
+        for start in range(0, len(parameters), _MOST_PARAMETERS):
+            self.client.log_batch(self.run_id, params=parameters[start : start + _MOST_PARAMETERS])
+        for name, document in documents.items():
+            self.client.log_text(self.run_id, document.to_json(), f"{name}.json")
+        self.client.set_tag(self.run_id, "widenet.run", str(self.run.path.resolve()))
+        self.client.set_tag(self.run_id, "widenet.data", str(dataset.path))
+        self.client.set_tag(self.run_id, "widenet.data_digest", dataset.digest)
 
-    def epochs(self) -> set[int]:
-        """Return the epochs whose metrics the run has."""
-        return {metric.step for metric in self.client.get_metric_history(self.run_id, "loss")}
-
-    def log(self, record: Mapping[str, Any]) -> None:
-        """Log the numbers of an epoch, a line of log.jsonl."""
+    def _log(self, epoch: int, numbers: Mapping[str, Any]) -> None:
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
         metrics = [
-            Metric(_name(name), float(value), now, record["epoch"])
-            for name, value in record.items()
+            Metric(_name(name), float(value), now, epoch)
+            for name, value in numbers.items()
             if name != "epoch" and isinstance(value, int | float)
         ]
-        self.client.log_batch(self.run_id, metrics=metrics)
-
-    def add_file(self, path: Path) -> None:
-        """Keep a file with the run."""
-        self.client.log_artifact(self.run_id, str(path))
-
-    def end(self, status: str, tags: Mapping[str, str]) -> None:
-        """Set the status FINISHED, KILLED or FAILED, and tags."""
-        for name, value in tags.items():
-            self.client.set_tag(self.run_id, name, value)
-        self.client.set_terminated(self.run_id, status)
+        self.pending.append(self.client.log_batch(self.run_id, metrics=metrics, synchronous=False))
 
 
-def parameters_of(documents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every value inside documents by its place: "network.layers.1.units"."""
-    return {
-        _name(place): value for name, values in documents.items() for place, value in _leaves(name, values)
-    }
-
-
-def _leaves(place: str, values: Any) -> Iterator[tuple[str, Any]]:
-    inside: Sequence[tuple[object, Any]] = ()
-    if isinstance(values, Mapping):
-        inside = list(values.items())
-    elif isinstance(values, list):
-        inside = list(enumerate(values))
-    if not inside:
-        yield place, values
-    for name, value in inside:
-        yield from _leaves(f"{place}.{name}", value)
-
-
-def _name(name: str) -> str:
-    """A name with letters that MLflow takes: "ndcg_at_20"."""
-    plain = name.replace("@", "_at_")
-    return "".join(
-        letter if letter.isascii() and (letter.isalnum() or letter in "_-. :/") else "_" for letter in plain
-    )
+def _client(track: str) -> Any:
+    """Return MLflow's client of a store; raises OptionError if MLflow is not installed."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    with optional("mlflow", "mlflow"):
+        from mlflow.tracking import MlflowClient
+    return MlflowClient(tracking_uri=uri_of(track))
 
 
 def _experiment() -> str:
-    return os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+
+
+def _recorded(run: Path) -> str | None:
+    """The id of MLflow's run of a training; None before there is one."""
+    run_id = next(values(run / TRACKING), {}).get("mlflow")
+    return run_id if isinstance(run_id, str) else None
+
+
+def _leaves(place: str, inside: Any) -> Iterator[tuple[str, Any]]:
+    """Yield every value inside documents by its place: "network.layers.1.units"."""
+    if not inside or not isinstance(inside, dict | list):
+        yield place, inside
+        return
+    for name, value in inside.items() if isinstance(inside, dict) else enumerate(inside):
+        yield from _leaves(f"{place}.{name}".lstrip("."), value)
+
+
+def _name(name: str) -> str:
+    """A name with letters that MLflow takes, and no path: "ndcg_at_20"."""
+    plain = name.replace("@", "_at_").replace("/", ".")
+    return "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter in "_-. :") else "_" for letter in plain
+    )
+
+
+def _reason(track: str, error: Exception) -> str:
+    """The first line of an error; of a store whose URI may hold a secret the name of the error alone."""
+    uri = uri_of(track) or os.environ.get("MLFLOW_TRACKING_URI", "")
+    return type(error).__name__ if may_hold_secret(uri) else reason_of(error)

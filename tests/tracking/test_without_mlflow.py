@@ -1,0 +1,57 @@
+"""What names a tracker, and a document that asks for one that is not there: the training goes on."""
+
+import sys
+
+import pytest
+
+from tests.mistakes import mistake
+from tests.trainings import SETTINGS, After, Heard, books
+from widenet.errors import OptionError
+from widenet.runs import train
+from widenet.tracking import shown, uri_of
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "mlflow:", "wandb", f"https://bob:{SECRET}@host", f"mlflo:x?token={SECRET}"]
+)
+def test_another_form_is_refused_without_repeating_it(text):
+    with mistake(OptionError, option="track") as caught:
+        uri_of(text)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mlflow", "mlflow"),
+        ("mlflow:databricks", "mlflow:databricks"),
+        ("mlflow:http://localhost:5000", "mlflow:http://localhost:5000"),
+        ("mlflow:sqlite:////home/bob@firm/a.db", "mlflow:sqlite:////home/bob@firm/a.db"),
+        (f"mlflow:https://bob:{SECRET}@host/a", "mlflow:https://***"),
+        (f"mlflow:https://host/a?token={SECRET}", "mlflow:https://***"),
+        (f"mlflow:mysql+pymysql://bob:a/{SECRET}@host/db", "mlflow:mysql+pymysql://***"),
+        (f"mlflow:http://host/#{SECRET}", "mlflow:http://***"),
+        (f"mlflow:bob:{SECRET}@host", "mlflow:***"),
+        (f"mlflow:{SECRET}@host?x=http://y", "mlflow:***"),
+    ],
+)
+def test_a_uri_that_may_hold_a_secret_is_not_shown(text, expected):
+    assert shown(text) == expected
+
+
+def test_a_document_whose_tracker_is_missing_trains_to_the_same_bits(tmp_path, monkeypatch):
+    for name in [each for each in sys.modules if each.split(".")[0] == "mlflow"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    data = books(tmp_path / "data")
+    network, training = SETTINGS["momentum"]
+    plain = train(network, training, data, tmp_path / "plain")
+    tracked, out, heard = {**training, "track": "mlflow"}, tmp_path / "run", Heard()
+    with pytest.raises(KeyboardInterrupt):
+        train(network, tracked, data, out, interrupted=After(8), report=heard)
+    model = train(network, tracked, data, out, resume=True, report=heard)
+    assert model.facts["fingerprint"] == plain.facts["fingerprint"]
+    assert len([text for text in heard.said if "mlflow" in text]) == 2
+    assert model.run.training.track == "mlflow"
