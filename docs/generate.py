@@ -355,11 +355,14 @@ def described(found: Any) -> Iterator[str]:
     text, *rest = re.split(rf"^({'|'.join(SECTIONS)}):\n", inspect.getdoc(found) or "", flags=re.MULTILINE)
     yield from ("", call_of(found), "", text.strip())
     for title, body in zip(rest[::2], rest[1::2], strict=True):
-        if title in ("Args", "Attributes"):
-            yield from ("", f"| {'argument' if title == 'Args' else 'attribute'} | default | meaning |")
-            yield "|---|---|---|"
-            for name, told in entries(body):
+        if title == "Args":
+            order = list(inspect.signature(found).parameters)
+            yield from ("", "| argument | default | meaning |", "|---|---|---|")
+            for name, told in sorted(entries(body), key=lambda entry: order.index(entry[0].lstrip("*"))):
                 yield f"| `{name}` | {default_argument(found, name)} | {cell(told)} |"
+        elif title == "Attributes":
+            yield from ("", "| attribute | meaning |", "|---|---|")
+            yield from (f"| `{name}` | {cell(told)} |" for name, told in entries(body))
         elif title == "Raises":
             raised = "; ".join(f"`{name}`: {told.rstrip('.')}" for name, told in entries(body))
             yield from ("", f"Raises {raised}.")
@@ -368,11 +371,12 @@ def described(found: Any) -> Iterator[str]:
 
 
 def call_of(found: Callable[..., Any]) -> str:
-    """How a function is called: the arguments that it needs, and whether there are others."""
+    """How a function is called: the arguments that it needs, or else its first two, and if there are more."""
     if inspect.isclass(found):
         return f"`class {found.__name__}`"
     named = [each for each in inspect.signature(found).parameters.values() if each.name != "self"]
     needed = [each.name for each in named if each.default is inspect.Parameter.empty]
+    needed = needed or [each.name for each in named[:2]]
     return f"`{found.__name__}({', '.join(needed + ['...'] * (len(needed) < len(named)))})`"
 
 

@@ -130,7 +130,7 @@ _MIX_SECOND = np.uint64(0x94D049BB133111EB)
 
 @with_fields_of(SplitArguments, Dataset)
 def split(arguments: SplitArguments) -> Dataset:
-    """Publish a dataset in which some of each example's train entries have moved to other parts.
+    """Make a dataset of another in which some of each example's train entries have moved to other parts.
 
     Either shares of the entries move, at random, or the last entries. At least one entry of every example
     stays in the train part. The vocabulary then counts the entries that stay; the order of features does not
