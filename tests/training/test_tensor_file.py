@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tests.mistakes import mistake
 from widenet.errors import CapacityError, CheckpointError
 from widenet.model.storage import Scratch, put_rows
-from widenet.training import checkpoint
+from widenet.plan import tiles
 from widenet.training.checkpoint import Checkpoint, write
 
 TENSORS = {
@@ -25,10 +25,12 @@ TENSORS = {
 
 
 @pytest.fixture(
-    params=[2**25, 64, 8], ids=["one block", "some rows a block", "a number a block"], autouse=True
+    params=[tiles.BLOCK_BYTES, 64, 8],
+    ids=["one block", "some rows a block", "a number a block"],
+    autouse=True,
 )
 def block_bytes(request, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(tiles, "BLOCK_BYTES", request.param)
 
 
 def read_into(folder, tensors):

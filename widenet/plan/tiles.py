@@ -124,7 +124,7 @@ such a multiple as it would in a weight on the device, so that its products have
 """
 
 BLOCK_BYTES = 2**23
-"""Bytes of a weight that are read together without tiles: for norms, penalties and attributes."""
+"""Bytes of a weight that are read together without tiles: for norms, attributes and files."""
 
 LIMITED_ROWS = 16_384
 """Rows of an input's weight that are read together for the lengths of its columns, under "weight_norm"."""

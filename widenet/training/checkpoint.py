@@ -25,6 +25,7 @@ from widenet.model.network import Network
 from widenet.model.storage import blocks
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_some
+from widenet.plan.tiles import block_rows
 from widenet.stores.durable import force_to_disk, put_in_place, remove
 from widenet.stores.runs import RunMirror
 from widenet.training.run_path import writing
@@ -34,8 +35,8 @@ FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"
 NEIGHBOURHOOD = "neighbourhood"
-_BLOCK_BYTES = 2**25
 _LARGEST_NUMBER = 8
+"""Bytes of the largest kind of number."""
 _NAMES = {
     torch.float32: "F32",
     torch.float64: "F64",
@@ -120,7 +121,7 @@ class Checkpoint:
                 stored = file.get_slice(key)
                 is_same = stored.get_shape() == shape and stored.get_dtype() == _NAMES[tensor.dtype]
                 CheckpointError.require(is_same, rule, place=path)
-                rows = blocks(tensor.detach(), _rows_of_a_block(tensor), writes=True)
+                rows = blocks(tensor.detach(), block_rows(tensor[:1].nbytes), writes=True)
                 for block in rows if tensor.numel() else ():
                     block.copy_(stored[start : start + len(block)])
                     start += len(block)
@@ -131,7 +132,7 @@ class Checkpoint:
         with _reading(path), safe_open(path, framework="pt") as file:
             stored = file.get_slice(key)
             num_rows, *rest = stored.get_shape()
-            rows = max(1, _BLOCK_BYTES // (_LARGEST_NUMBER * max(math.prod(rest), 1)))
+            rows = block_rows(_LARGEST_NUMBER * math.prod(rest))
             for start in range(0, num_rows, rows):
                 yield start, stored[start : start + rows]
 
@@ -385,12 +386,8 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             file.write(piece)
             digest.update(piece)
         for tensor in tensors.values():
-            for block in blocks(tensor.detach(), _rows_of_a_block(tensor)) if tensor.numel() else ():
+            for block in blocks(tensor.detach(), block_rows(tensor[:1].nbytes)) if tensor.numel() else ():
                 data = block.reshape(-1).view(torch.uint8).cpu().numpy().data
                 file.write(data)
                 digest.update(data)
     return digest.hexdigest()
-
-
-def _rows_of_a_block(tensor: Tensor) -> int:
-    return max(1, _BLOCK_BYTES * len(tensor) // max(tensor.numel() * tensor.element_size(), 1))
