@@ -64,9 +64,13 @@ LAYERS = {
         {"name": "mid", "units": 11},
         out(),
     ],
-    "filters": [
-        {**PICTURE, "dropout": 0.2},
-        {"name": "edges", "kind": "convolution", "filters": 16, "kernel": 4, "activation": "silu"},
+    "windows, not filled up": [
+        {"name": "pixels", "kind": "input", "field": "pixels", "shape": [1, 8, 8]},
+        {"name": "edges", "kind": "convolution", "filters": 8, "kernel": 3, "padding": "same"},
+        {"name": "mean", "kind": "pooling", "function": "average", "kernel": 2},
+        {"name": "wide", "kind": "convolution", "filters": 16, "kernel": 3, "activation": "silu"},
+        {"name": "most", "kind": "pooling", "function": "max", "kernel": 2, "stride": 1},
+        {"name": "few", "kind": "convolution", "filters": 64, "kernel": 1, "activation": "tanh"},
         out(),
     ],
     "gru": [ITEMS, {"name": "mid", "kind": "recurrent", "cell": "gru", "units": 9}, out(predict="next")],
@@ -84,7 +88,10 @@ ALONG = ("gru", "lstm", "attention")
 
 def network(name, shards=3, width=WIDTH):
     kind = "sequence" if name in ALONG else "sparse"
-    facts = {"items": Facts(width, kind), "side": Facts(6, "dense"), "picture": Facts(PLACES, "dense")}
+    facts = {
+        "items": Facts(width, kind),
+        **{name: Facts(own.shape[1], "dense") for name, own in DENSE.items()},
+    }
     layers = LAYERS[name] if isinstance(name, str) else name
     layout = bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts)
     built = build(layout, Exchange(shards, 2), counts={})
@@ -103,6 +110,7 @@ def examples():
     dense = {
         "side": torch.from_numpy(random.random((NUM, 6), np.float32)),
         "picture": torch.from_numpy(random.random((NUM, PLACES), np.float32)),
+        "pixels": torch.from_numpy(random.random((NUM, 64), np.float32)),
     }
     return rows, values, dense
 

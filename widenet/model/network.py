@@ -17,7 +17,7 @@ from widenet.model import preparation
 from widenet.model.convolution import convolution
 from widenet.model.description import Description
 from widenet.model.flow import Flow
-from widenet.model.layers import ALONE, FORWARD
+from widenet.model.layers import FORWARD, is_alone
 from widenet.model.layers.output import WideOutput
 from widenet.model.optimizers import Optimizer
 from widenet.model.preparation import Prepared, Values
@@ -168,7 +168,7 @@ class Network:
         Where not all products are the native library's, or along a sequence, blocks are filled up, too.
         """
         rows = PREDICTED_ROWS[self.device.type]
-        if not library_runs(self.device) or any(layer.kind not in ALONE for layer in self.spec.hidden):
+        if not library_runs(self.device) or not all(map(is_alone, self.spec.hidden)):
             return rows
         dense = [layer for layer in self.spec.inputs if self.layout.fields[layer.field].kind == "dense"]
         return rows // gcd(rows, *(self.layout.units[layer.name] for layer in (*dense, *self.spec.hidden)))

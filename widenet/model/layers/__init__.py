@@ -7,6 +7,7 @@ from torch import Tensor
 
 from widenet.model.flow import Flow
 from widenet.model.layers import attention, hidden, pooling, recurrent
+from widenet.spec.layers import Trunk
 
 FORWARD: dict[str, Callable[[Any, Flow], Tensor]] = {
     "hidden": hidden.forward,
@@ -17,5 +18,7 @@ FORWARD: dict[str, Callable[[Any, Flow], Tensor]] = {
 }
 """By kind: the values [E, units] of a layer, given what it reads; differentiable."""
 
-ALONE = ("hidden", "convolution")
-"""Kinds without a row whose bits depend on how many there are: outside training no blocks are filled up."""
+
+def is_alone(layer: Trunk) -> bool:
+    """Return whether no row's bits depend on how many there are, so that no blocks need to be filled up."""
+    return layer.kind == "hidden" or getattr(layer, "kernel", None) is not None
