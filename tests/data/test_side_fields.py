@@ -84,7 +84,7 @@ def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source
 @pytest.mark.parametrize(
     ("name", "text", "options"),
     [
-        ("u.dat", "a::at::3\nb::de::4\n", {"sparse": {"land": "2"}, "users_id": "1"}),
+        ("u.dat", "a::at::3\nb::de::4\n", {"sparse": {"land": "2"}, "users_id": "1", "users_header": False}),
         (
             "u.dat",
             "a~at\nb~de\n",

@@ -125,7 +125,7 @@ def ingest(
     """Make a dataset directory from interactions, completely or not at all."""
     from widenet.data.ingest import ingest_with
     from widenet.data.options import Options
-    from widenet.data.sources import matching_paths
+    from widenet.data.read import matching_paths
     from widenet.extensions import dataset_formats
     from widenet.stores.uri import is_uri
 

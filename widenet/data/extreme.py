@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
-from widenet.data.formats.text import TextFile
 from widenet.data.manifest import MAX_WIDTH, WHOLE_NUMBERS, Part, column, value_column
 from widenet.data.rules import FieldLayout
+from widenet.data.text_formats import decompressed
 from widenet.data.words import LABELS
 from widenet.data.writer import publication, vocabulary_rows, write_contents
 from widenet.errors import DataError, OptionError, shown
@@ -65,7 +65,7 @@ class ExtremeText:
     def size(self) -> Size:
         """The numbers of the header; raises DataError if it is none."""
         _check_file(self.path)
-        with TextFile(self.path).opened() as file:
+        with decompressed(self.path, str(self.path)) as file:
             line = file.readline(LONGEST_LINE_BYTES)
         found = _HEADER.fullmatch(line)
         if found is None:
@@ -82,7 +82,7 @@ class ExtremeText:
             DataError: A line breaks a rule, or there are not as many as the header says.
         """
         size, num_points = self.size, 0
-        with TextFile(self.path).opened() as file:
+        with decompressed(self.path, str(self.path)) as file:
             file.readline(LONGEST_LINE_BYTES)
             while lines := list(islice(file, LINES_A_BLOCK)):
                 left = max(0, size.num_points - num_points)
@@ -158,7 +158,7 @@ def filtered_pairs(path: Path, size: Size) -> NDArray[np.int64]:
     """
     _check_file(path)
     pairs = []
-    with TextFile(path).opened() as file:
+    with decompressed(path, str(path)) as file:
         for number, line in enumerate(file, start=1):
             found = _PAIR.fullmatch(line)
             if found is None and line.strip():

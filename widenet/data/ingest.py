@@ -8,20 +8,19 @@ from widenet.arguments import Location, declares
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.database import database
 from widenet.data.dataset import Dataset
-from widenet.data.formats.memory import is_in_memory
-from widenet.data.formats.source import Source
 from widenet.data.items import ItemRows, OpenedItems, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
-from widenet.data.messages import ignore_message
+from widenet.data.messages import Note, ignore_message
 from widenet.data.options import Options, check
+from widenet.data.read import is_in_memory, open_sources
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import OpenedUsers, SideTables
-from widenet.data.sources import Sources, check_csv_options, check_skipping, opened
+from widenet.data.source import Source, Sources, check_columns, check_same_columns
 from widenet.data.tables import Tables
 from widenet.data.titles import OpenedTitles
 from widenet.data.writer import publication, write_contents
-from widenet.errors import DataError, OptionError
+from widenet.errors import OptionError
 
 _P = ParamSpec("_P")
 
@@ -193,28 +192,29 @@ class _Work:
         options, sources_of = self._options, dict[Part, list[Source]]()
         for part, inputs in self._inputs.items():
             (folder := scratch / f"sources-{part}").mkdir()
-            sources_of[part] = opened(inputs, options.reading, folder)
-        everything = [source for sources in sources_of.values() for source in sources]
-        check_csv_options(options.reading, everything)
-        check_skipping(options.skip_bad_lines, everything)
-        read = {part: Sources(sources, options.roles) for part, sources in sources_of.items()}
-        for column in beside:
-            read["train"].check_column(column, None if users is None else users.source)
+            sources_of[part] = open_sources(inputs, options.reading, folder) if inputs else []
+        most = options.skip_bad_lines
+        if most and not any(source.text_file for sources in sources_of.values() for source in sources):
+            raise OptionError("is for lines of text, and no source has lines", option="skip_bad_lines")
+        check_columns(sources_of["train"], beside, None if users is None else users.source)
+        read = {
+            part: Sources(each, options.roles, most > 0, beside if part == "train" else ())
+            for part, each in sources_of.items()
+        }
+        check_same_columns(read.values())
         for part, sources in read.items():
             for line in sources.described(options.side.sparse.values()):
                 self._report(line)
-            further = beside if part == "train" else []
-            try:
-                tables.read(part, sources)
-                tables.read_beside(sources, further)
-            except DataError:
-                folder, most = scratch / f"sources-{part}", options.skip_bad_lines
-                num_skipped = most and sources.skip_bad_lines(most, folder, self._report)
-                if not num_skipped:
-                    raise
-                tables.read(part, sources)
-                tables.read_beside(sources, further)
-                tables.facts[f"{part}_lines_skipped"] = num_skipped
+            num_wrong = tables.read(part, sources)
+            if num_wrong:
+                first = sources.mistake("a row breaks a rule")
+                if num_wrong > most:
+                    first.rule += f"; {num_wrong:,} lines are wrong, and `skip_bad_lines` allows {most:,}"
+                    raise first
+                self._report(
+                    Note(f"skipped {num_wrong:,} bad line{'s' * (num_wrong > 1)}; the first: {first}")
+                )
+                tables.facts[f"{part}_lines_skipped"] = num_wrong
         return read
 
 

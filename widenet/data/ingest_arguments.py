@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from widenet.arguments import IN_STORES, Argument, check_bounds
-from widenet.data.formats import FORMATS
 
+FORMATS = ("csv", "parquet", "adjacency", "sessions", "jsonl", "dsstne", "npz")
+"""Names of the formats of interactions."""
 Duplicates = Literal["last", "first", "max", "sum", "error"]
 Moment = float | str
 """A number, an ISO date or time, or a duration before the newest interaction, such as "7 days"."""
@@ -30,12 +31,8 @@ class IngestArguments:
             None if it is unknown yet.
     """
 
-    user: Annotated[
-        str | None, Argument("Column with the user. Default: guessed from the names of the columns.")
-    ] = None
-    item: Annotated[
-        str | None, Argument("Column with the item. Default: guessed from the names of the columns.")
-    ] = None
+    user: Annotated[str | None, Argument("Column with the user. Default: one with a usual name.")] = None
+    item: Annotated[str | None, Argument("Column with the item. Default: one with a usual name.")] = None
     value: Annotated[str | None, Argument("Column with a number for each interaction, such as a rating.")] = (
         None
     )
@@ -191,16 +188,42 @@ class IngestArguments:
         ),
     ] = None
     delimiter: Annotated[
-        str | None, Argument("Column delimiter of CSV: up to 4 bytes, tab or space. Default: guessed.")
+        str | None,
+        Argument(
+            "Column delimiter of CSV: up to 4 bytes, tab or space. Default: the only usual one that fits."
+        ),
     ] = None
-    header: Annotated[bool | None, Argument("Whether line 1 of CSV names the columns. Default: guessed.")] = (
-        None
-    )
+    header: Annotated[
+        bool | None,
+        Argument(
+            "Whether line 1 of CSV names the columns. Default: it does if it has known or named columns."
+        ),
+    ] = None
     columns: Annotated[
         Sequence[str] | None, Argument("Column names for CSV without a header, such as user,item,value,time.")
     ] = None
     decimal: Annotated[
         str | None, Argument("Decimal separator of CSV: a point, which is the default, or a comma.")
+    ] = None
+    quote: Annotated[
+        str | None,
+        Argument(
+            'Character that quotes cells of a table. Default: ". An empty text switches quotes off.',
+            form="CHARACTER",
+        ),
+    ] = None
+    escape: Annotated[
+        str | None,
+        Argument(
+            "Character before a quote within a quoted cell. Default: the quote itself.", form="CHARACTER"
+        ),
+    ] = None
+    comment: Annotated[
+        str | None,
+        Argument(
+            "Leave out lines of text that begin with this. An empty text means that none is a comment.",
+            form="TEXT",
+        ),
     ] = None
     time_format: Annotated[
         str | Sequence[str] | None,

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, choose_column
-from widenet.data.formats.jsonl import JsonLines
-from widenet.data.formats.source import Source, TextSource
-from widenet.data.sources import mistake
+from widenet.data.columns import choose_column, literal, quoted
+from widenet.data.source import Source, Table, mistake
 from widenet.data.tables import Tables
 from widenet.errors import DataError, OptionError, did_you_mean, reason_of
 
@@ -34,7 +31,7 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
     """
     columns = source.columns
     if named is not None:
-        columns = [choose_column(source.name, columns, option.replace("_", "-"), named)]
+        columns = [choose_column(source.name, columns, option, named)]
     total = tables.count(f"SELECT count(*) FROM ({ids})")
     found = {column: _num_found(tables, source, column, ids) for column in columns}
     holding_all = [column for column in columns if found[column] == total]
@@ -53,11 +50,11 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
 
 def _num_found(tables: Tables, source: Source, column: str, ids: str) -> int:
     """Count the ids that a column of a source holds."""
-    held = f"SELECT {sql.name(column)} FROM {source.cells(tables.connection)}"
+    held = f"SELECT {quoted(column)} FROM {source.cells(tables.connection)}"
     try:
         return tables.count(f"SELECT count(*) FROM ({ids}) WHERE name IN ({held})")
     except duckdb.Error as error:
-        raise mistake([(source, Columns(column, column))], reason_of(error)) from error
+        raise mistake([Table(source, {"item": column})], reason_of(error)) from error
 
 
 _WHOLE = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT")
@@ -136,7 +133,7 @@ def columns_of(
     described = connection.execute(f"DESCRIBE SELECT * FROM {source.typed_rows(connection)}").fetchall()
     types = {str(name): str(kind) for name, kind, *_ in described if name not in without}
     booleans = dict(_named_words(each, source.name, types) for each in forms.booleans)
-    is_text = isinstance(source, TextSource)
+    is_text = source.text_file is not None
     guessed = [name for name, kind in types.items() if kind == "JSON" or (is_text and kind == "VARCHAR")]
     counts = _counts(source, {name: types[name] for name in guessed}, forms.decimal, connection)
     columns = []
@@ -179,7 +176,7 @@ def _boolean(
 ) -> ItemColumn:
     """The attribute of a column of words for true and for false; raises DataError for other words."""
     text = f"CAST({_text(name, kind)} AS VARCHAR)"
-    true, known = (", ".join(map(sql.literal, each)) for each in (words[0], [*words[0], *words[1], ""]))
+    true, known = (", ".join(map(literal, each)) for each in (words[0], [*words[0], *words[1], ""]))
     [(wrong,)] = connection.execute(
         f"SELECT min({text}) FROM {source.typed_rows(connection)} WHERE lower({text}) NOT IN ({known})"
     ).fetchall()
@@ -196,7 +193,7 @@ def _parted(
     """The attribute with lists of texts if a text of it holds the separator, and as it is otherwise."""
     if separator is None or column.type != pa.string():
         return column
-    mark, rows = sql.literal(separator), source.typed_rows(connection)
+    mark, rows = literal(separator), source.typed_rows(connection)
     query = f"SELECT count_if(contains({column.value}, {mark})) FROM {rows}"
     [(number,)] = connection.execute(query).fetchall()
     if not number:
@@ -207,14 +204,14 @@ def _parted(
 
 def text_of(source: Source, column: str) -> str:
     """The SQL of a column of `source.typed_rows` as text, in the form of ids; NULL for an empty cell."""
-    return f"nullif({_text(column, 'JSON')}, '')" if isinstance(source, JsonLines) else source.text(column)
+    return f"nullif({_text(column, 'JSON')}, '')" if source.is_json else source.text(column)
 
 
 def _narrowed(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> str:
     """The type of a column; that of larger whole numbers is 64 bits if all fit, and text otherwise."""
     if not _LARGE.fullmatch(kind):
         return kind
-    cell = sql.name(name)
+    cell = quoted(name)
     query = f"SELECT count_if({cell} IS NOT NULL AND TRY_CAST({cell} AS BIGINT) IS NULL)"
     [(number,)] = connection.execute(f"{query} FROM {source.typed_rows(connection)}").fetchall()
     return "VARCHAR" if number else "BIGINT"
@@ -222,7 +219,7 @@ def _narrowed(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyC
 
 def _typed(name: str, kind: str) -> ItemColumn | None:
     """An attribute of a column with a type; None if no attribute can have it."""
-    cell = sql.name(name)
+    cell = quoted(name)
     if kind == "BOOLEAN":
         return ItemColumn(name, pa.bool_(), cell)
     if _WHOLE.fullmatch(kind):
@@ -242,7 +239,7 @@ def _typed(name: str, kind: str) -> ItemColumn | None:
 
 def _listed(source: Source, name: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn | None:
     """The attribute of JSON lists; None if a list holds a list or an object."""
-    cell = sql.name(name)
+    cell = quoted(name)
     nested = f"list_filter({cell}, lambda entry: json_type(entry) IN ('OBJECT', 'ARRAY'))"
     query = f"SELECT count_if(len({nested}) > 0) FROM {source.typed_rows(connection)}"
     [(number,)] = connection.execute(query).fetchall()
@@ -268,7 +265,7 @@ def _counts(
 
 def _tests(name: str, kind: str, decimal: str) -> list[str]:
     """The SQL conditions that a cell is present, and of each kind, in the order of `_guessed`."""
-    cell, text = sql.name(name), _text(name, kind)
+    cell, text = quoted(name), _text(name, kind)
     present = f"coalesce({text}, '') <> ''"
     truth = f"lower({text}) IN ('true', 'false')"
     pattern = _NUMBER_TEXT.replace(r"\.", f"[{decimal}]")
@@ -312,7 +309,7 @@ def _pointed(text: str, decimal: str) -> str:
 
 
 def _text(name: str, kind: str) -> str:
-    return f"({sql.name(name)} ->> '$')" if kind == "JSON" else sql.name(name)
+    return f"({quoted(name)} ->> '$')" if kind == "JSON" else quoted(name)
 
 
 def _finite(number: str) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file, kinds_of
+from widenet.data.columns import choose_column, find_column
 from widenet.data.described import Described, described_file, write_descriptions
-from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
-from widenet.data.formats.source import Reading, Source
 from widenet.data.item_columns import ITEMS_OF_SOURCES, Forms, columns_of, id_column, text_of
 from widenet.data.known import KnownFeatures
-from widenet.data.sources import mistake, opened_one
+from widenet.data.read import open_source
+from widenet.data.source import Reading, Source, Table, mistake
 from widenet.data.tables import Tables
 from widenet.data.writer import ROWS_PER_BATCH, rebatched
 from widenet.errors import DataError, OptionError, did_you_mean, reason_of
@@ -111,7 +111,7 @@ class Items:
     def __post_init__(self) -> None:
         self.descriptions.check(self.items)
         options = {"`items_id`": self.item, "`items_title`": self.title, **self.forms.options}
-        for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
+        for option in [*(name for name, value in options.items() if value), *self.reading.given]:
             if self.items is None:
                 raise OptionError(f"{option} needs `items`.")
         if self.has_titles and self.title is not None:
@@ -128,8 +128,8 @@ class Items:
         """
         if self.items is None:
             return None
-        source = opened_one(self.items, self.reading, folder)
-        for role, column in (("items-id", self.item), ("items-title", self.title)):
+        source = open_source(self.items, self.reading, folder)
+        for role, column in (("items_id", self.item), ("items_title", self.title)):
             if column is not None:
                 choose_column(source.name, source.columns, role, column)
         return OpenedItems(source, self)
@@ -171,7 +171,7 @@ class OpenedItems:
                 f" title{values} FROM {source.typed_rows(tables.connection)}"
             )
         except duckdb.Error as error:
-            raise mistake([(source, Columns(key, key))], reason_of(error)) from error
+            raise mistake([Table(source, {"item": key})], reason_of(error)) from error
         self._check(tables, key)
         if options.descriptions and not known_only:
             _add_features(tables)
@@ -195,14 +195,14 @@ class OpenedItems:
         """The column of titles, if there is one."""
         source, options = self.source, self.options
         if options.title is not None:
-            return choose_column(source.name, source.columns, "items-title", options.title)
-        known = {plain(column): column for column in reversed(source.columns) if column != key}
-        names = () if options.has_titles else OBVIOUS["items-title"]
-        return next((known[name] for name in names if name in known), None)
+            return choose_column(source.name, source.columns, "items_title", options.title)
+        if options.has_titles:
+            return None
+        return find_column([each for each in source.columns if each != key], "items_title", None)
 
     def _check(self, tables: Tables, key: str) -> None:
         if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):
-            raise mistake([(self.source, Columns(key, key))], "a row has no id")
+            raise mistake([Table(self.source, {"item": key})], "a row has no id")
         repeated = tables.connection.execute(
             f"SELECT name, count(*) FROM {_ROWS} GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
         ).fetchone()

@@ -23,7 +23,7 @@ from widenet.data.buckets import (
 )
 from widenet.data.manifest import Part
 from widenet.data.selection import Selection
-from widenet.data.sources import Sources
+from widenet.data.source import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
 
@@ -240,7 +240,7 @@ class Merging:
         }
         options = [f"`{option}`" for option, is_given in given.items() if is_given]
         if not facts["train_rows_read"] or not options:
-            return sources.without_interactions()
+            return DataError("must hold interactions", place=sources.first)
         rule = f"none of {facts['train_rows_read']:,} is left by {' and '.join(options)}"
         return DataError(f"{sources.first}: at least one interaction must be left; {rule}.")
 

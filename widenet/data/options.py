@@ -1,13 +1,12 @@
 """The options of an ingest: their parts for each step of the work, and the checks between them."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from widenet.data.database import Limits
-from widenet.data.formats.source import Reading
-from widenet.data.formats.text import WHITE_SPACE
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.item_columns import Forms
 from widenet.data.items import Descriptions, Items
@@ -15,13 +14,13 @@ from widenet.data.known import KnownFeatures
 from widenet.data.rules import check_field_name
 from widenet.data.selection import Selection, ago, check_order, is_date, moment, set_aside
 from widenet.data.side_fields import SideFields
-from widenet.data.sources import Roles
+from widenet.data.source import Reading, Roles
 from widenet.data.titles import Titles
 from widenet.errors import OptionError
 from widenet.plan.machine import available_threads
 from widenet.stores.fetch import readable
 
-_DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": WHITE_SPACE}
+_DELIMITER_WORDS = {"tab": "\t", "\\t": "\t"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,64 +71,52 @@ class Options(IngestArguments):
     @cached_property
     def reading(self) -> Reading:
         """Reading options of the files of interactions."""
-        reading = _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
-        return replace(reading, decimal=self.decimal)
+        return self._reading("", {"user": self.user, "item": self.item})
 
     @cached_property
     def side(self) -> SideFields:
         """The further fields of users."""
         sparse, dense = self.sparse or {}, self.dense or {}
-        named = [
-            self.users_id,
-            self.weight,
-            *sparse.values(),
-            *(column for columns in dense.values() for column in columns),
-        ]
-        reading = _reading(
-            "users_", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named
-        )
-        reading = replace(reading, decimal=self.users_decimal)
+        named = [self.weight, *sparse.values(), *(column for columns in dense.values() for column in columns)]
+        reading = self._reading("users_", {"users_id": self.users_id}, named)
         return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
 
     @cached_property
     def naming(self) -> Titles:
         """The titles of the items."""
-        named = [self.title_id, self.title]
-        reading = _reading(
-            "titles_",
-            self.titles_format,
-            self.titles_delimiter,
-            self.titles_header,
-            self.titles_columns,
-            named,
-        )
+        reading = self._reading("titles_", {"title_id": self.title_id, "title": self.title})
         return Titles(self.titles, self.title_id, self.title, reading)
 
     @cached_property
     def catalogue(self) -> Items:
         """The items with their attributes."""
-        named = [self.items_id, self.items_title]
-        reading = _reading(
-            "items_",
-            self.items_format,
-            self.items_delimiter,
-            self.items_header,
-            self.items_columns,
-            named,
-        )
-        reading = replace(reading, decimal=self.items_decimal)
-        forms = Forms(self.items_decimal or ".", self.items_separator, tuple(self.items_booleans or ()))
-        has_titles = self.titles is not None
-        descriptions = Descriptions(self.items_sparse or {}, self.items_dense or {}, self.normalize)
+        sparse, dense = self.items_sparse or {}, self.items_dense or {}
+        named = [*sparse.values(), *(column for columns in dense.values() for column in columns)]
         return Items(
             self.items,
             self.items_id,
             self.items_title,
-            reading,
-            has_titles,
-            forms,
-            descriptions,
+            self._reading("items_", {"items_id": self.items_id, "items_title": self.items_title}, named),
+            self.titles is not None,
+            Forms(self.items_decimal or ".", self.items_separator, tuple(self.items_booleans or ())),
+            Descriptions(sparse, dense, self.normalize),
         )
+
+    def _reading(
+        self, prefix: str, roles: Mapping[str, str | None], named: Sequence[str | None] = ()
+    ) -> Reading:
+        """The reading options with a prefix.
+
+        Args:
+            prefix: The prefix.
+            roles: See `Reading.roles`.
+            named: Further columns that options name.
+        """
+        names = ("format", "delimiter", "header", "columns", "decimal", "quote", "escape", "comment")
+        given: dict[str, Any] = {name: getattr(self, f"{prefix}{name}", None) for name in names}
+        given["delimiter"] = _DELIMITER_WORDS.get(given["delimiter"] or "", given["delimiter"])
+        given["columns"] = None if given["columns"] is None else tuple(given["columns"])
+        return Reading(prefix=prefix, roles=roles, named=frozenset(filter(None, named)), **given)
 
     @cached_property
     def known(self) -> KnownFeatures:
@@ -186,23 +173,3 @@ def check(options: Options) -> None:
                 rule = f'must make a field of another name; "{name}" is the name of {taken[name]}'
                 raise OptionError(f"{option} {rule}.")
             taken[name] = option
-
-
-def _reading(
-    prefix: str,
-    file_format: str | None,
-    delimiter: str | None,
-    header: bool | None,
-    columns: Sequence[str] | None,
-    named: Iterable[str | None],
-) -> Reading:
-    delimiter = None if delimiter is None else _DELIMITER_WORDS.get(delimiter, delimiter)
-    names = None if columns is None else tuple(columns)
-    return Reading(
-        file_format,
-        delimiter,
-        header,
-        names,
-        frozenset(name for name in named if name is not None),
-        prefix=prefix,
-    )

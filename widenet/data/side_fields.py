@@ -8,13 +8,12 @@ import duckdb
 import pyarrow as pa
 
 from widenet.data.assemble import SortedEntries
-from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, listed
-from widenet.data.formats.source import Reading, Source
+from widenet.data.columns import listed, number, quoted
 from widenet.data.item_columns import id_column
+from widenet.data.read import open_source
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Selection
-from widenet.data.sources import Sources, mistake, opened_one
+from widenet.data.source import Reading, Source, Sources, Table, mistake
 from widenet.data.tables import ROWS_PER_STREAM, Tables
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, OptionError, reason_of
@@ -52,7 +51,7 @@ class SideFields:
         for name in (*self.sparse, *self.dense):
             check_field_name(name)
         options = {"`dense`": self.dense, "`weight`": self.weight, "`users_id`": self.user}
-        for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
+        for option in [*(name for name, value in options.items() if value), *self.reading.given]:
             if self.users is None:
                 raise OptionError(f"{option} needs `users`.")
 
@@ -74,7 +73,7 @@ class SideFields:
         """
         if self.users is None:
             return None
-        source = opened_one(self.users, self.reading, folder)
+        source = open_source(self.users, self.reading, folder)
         for column in self.numbers:
             if column not in source.columns:
                 known = listed(source.columns)
@@ -145,15 +144,15 @@ class SideTables:
         wanted = [
             column for column in source.columns if column in (*self._numbers, *self._fields.sparse.values())
         ]
-        columns = "".join(f", given.{sql.name(column)} AS {_known(column)}" for column in wanted)
+        columns = "".join(f", given.{quoted(column)} AS {_known(column)}" for column in wanted)
         try:
             self._connection.execute(
                 f"CREATE TABLE known_users AS SELECT example_rows.example, example_rows.name{columns} FROM"
                 f" {source.cells(self._connection)} AS given"
-                f" JOIN example_rows ON example_rows.name = given.{sql.name(key)}"
+                f" JOIN example_rows ON example_rows.name = given.{quoted(key)}"
             )
         except duckdb.Error as error:
-            raise mistake([(source, Columns(key, key))], reason_of(error)) from error
+            raise mistake([Table(source, {"user": key})], reason_of(error)) from error
         self._check(source)
 
     def _check(self, source: Source) -> None:
@@ -179,7 +178,7 @@ class SideTables:
 
     def _number(self, column: str) -> str:
         """The SQL of a column of users as a number."""
-        return sql.number(_known(column), self._decimal)
+        return number(_known(column), self._decimal)
 
     def _make_field(self, field: str, table: str, rows: str, column: str) -> None:
         """Make the tables of a sparse field: each example's categories, and the features."""
@@ -236,7 +235,7 @@ class SideTables:
         )
         for name, columns in self._fields.dense.items():
             each = ", ".join(f"CAST(coalesce({self._number(column)}, 0) AS FLOAT)" for column in columns)
-            numbers.append(f"array_value({each}) AS {sql.name(name)}")
+            numbers.append(f"array_value({each}) AS {quoted(name)}")
         selected = ", ".join(["example_rows.name AS id", *numbers])
         joined = "LEFT JOIN known_users USING (example)" if numbers else ""
         return self._tables.stream(
@@ -246,4 +245,4 @@ class SideTables:
 
 def _known(column: str) -> str:
     """The column of `known_users` that holds a column of the source."""
-    return sql.name(f"column {column}")
+    return quoted(f"column {column}")

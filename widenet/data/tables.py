@@ -14,7 +14,7 @@ from widenet.data.ingest_arguments import OnRows
 from widenet.data.known import KnownFeatures
 from widenet.data.manifest import MAX_WIDTH, Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
-from widenet.data.sources import Sources
+from widenet.data.source import Sources
 from widenet.data.writer import ROWS_PER_BATCH
 from widenet.errors import DataError, reason_of
 
@@ -24,13 +24,12 @@ _KNOWN_ITEMS = "known_items"
 
 _INTEGER = "-?[0-9]{1,38}"
 _NAMES = """
-    SELECT '{part}', grouping("user") = 1, coalesce("user", item),
-        count(*), count(item), count(value), count(time)
+    SELECT '{part}', grouping("user") = 1, coalesce("user", item), count(*), count(item)
     FROM ({rows}) GROUP BY GROUPING SETS (("user"), (item))
 """
 _USERS = (
     "SELECT name, CAST(sum(num_items) AS BIGINT) AS num_rows, true AS stays FROM names WHERE NOT is_item"
-    " GROUP BY name"
+    " AND name IS NOT NULL GROUP BY name"
 )
 _USERS_AGAIN = "SELECT name, num_rows, name IN (SELECT name FROM examples) AS stays FROM users"
 _ITEMS = """
@@ -69,41 +68,40 @@ class Tables:
         self._plain: dict[Part, PlainRows] = {}
         self._known = known or KnownFeatures(None)
         self.facts: Facts = {}
-        columns = (
-            "is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT, num_values BIGINT, num_times"
-            " BIGINT"
-        )
-        connection.execute(f"CREATE TABLE names (part VARCHAR, {columns})")
+        columns = "part VARCHAR, is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT"
+        connection.execute(f"CREATE TABLE names ({columns})")
         self.load_known(_KNOWN_ITEMS, field)
 
-    def read(self, part: Part, sources: Sources) -> None:
-        """Read the names of a part's users and items; raises DataError for the first wrong row."""
-        self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")
-        self._plain.pop(part, None)
-        if self._read_plain(part, sources):
-            return
+    def read(self, part: Part, sources: Sources) -> int:
+        """Read the names of a part's users and items.
+
+        Args:
+            part: The part.
+            sources: Its sources.
+
+        Returns:
+            The number of wrong rows, which no further step reads.
+
+        Raises:
+            DataError: A row is wrong, and the sources are not read without such rows.
+        """
+        if not sources.skipping and self._read_plain(part, sources):
+            return 0
         with _reading(sources):
             self.connection.execute(
                 f"INSERT INTO names {_NAMES.format(part=part, rows=sources.query(self.connection))}"
             )
-        lacking = "0" if sources.may_lack_items else "num_rows - num_items"
-        broken = (
-            f"CASE WHEN name IS NULL THEN num_rows ELSE {lacking} + 2 * num_rows - num_values - num_times END"
-        )
-        if self.count(f"SELECT sum({broken}) FROM names WHERE part = '{part}' AND NOT is_item"):
-            raise sources.mistake("a cell breaks the rule of its column")
-        if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):
-            raise sources.mistake("an id holds the character NUL")
-
-    def read_beside(self, sources: Sources, columns: Iterable[str]) -> None:
-        """Read further columns of the sources, to find lines that cannot be read.
-
-        Raises:
-            DataError: A line cannot be read; the message names the first one.
-        """
-        with _reading(sources):
-            for column in columns:
-                self.count(f"SELECT count(category) FROM ({sources.categories(self.connection, column)})")
+        rows = f"FROM names WHERE part = '{part}'"
+        num_wrong = self.count(f"SELECT sum(num_rows) {rows} AND NOT is_item AND name IS NULL")
+        num_wrong += sources.num_refused(self.connection)
+        if num_wrong and not sources.skipping:
+            raise sources.mistake("a row breaks a rule")
+        num_users = self.count(f"SELECT count(name) {rows} AND NOT is_item")
+        if part == "train" and not num_users:
+            raise DataError("must hold interactions", place=sources.names)
+        if self.count(f"SELECT count(*) {rows} AND contains(name, chr(0))"):
+            raise DataError("an id must not hold the character NUL", place=sources.names)
+        return num_wrong
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
         """Read a part if all ids are plain and no row breaks a rule; returns whether this is so."""
@@ -129,8 +127,7 @@ class Tables:
             ids = np.flatnonzero(counts)
             self.connection.register("counted", pa.table({"id": ids, "n": counts[ids]}))
             self.connection.execute(
-                f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n, n, n FROM"
-                " counted"
+                f"INSERT INTO names SELECT '{part}', {role == 'item'}, CAST(id AS VARCHAR), n, n FROM counted"
             )
         return True
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import duckdb
 
-from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, choose_column
-from widenet.data.formats.source import Reading, Source
+from widenet.data.columns import choose_column, quoted
 from widenet.data.item_columns import ITEMS_OF_SOURCES, id_column
-from widenet.data.sources import mistake, opened_one
+from widenet.data.read import open_source
+from widenet.data.source import Reading, Source, Table, mistake
 from widenet.data.tables import Tables
 from widenet.errors import OptionError, reason_of
 
@@ -36,7 +35,7 @@ class Titles:
 
     def __post_init__(self) -> None:
         options = {"`title_id`": self.item, "`title`": self.title}
-        for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
+        for option in [*(name for name, value in options.items() if value), *self.reading.given]:
             if self.titles is None:
                 raise OptionError(f"{option} needs `titles`.")
 
@@ -51,8 +50,8 @@ class Titles:
         """
         if self.titles is None:
             return None
-        source = opened_one(self.titles, self.reading, folder)
-        text = choose_column(source.name, source.columns, "title", self.title, source.roles.get("item"))
+        source = open_source(self.titles, self.reading, folder)
+        text = choose_column(source.name, source.columns, "title", self.title)
         return OpenedTitles(source, self.item, text)
 
 
@@ -72,13 +71,13 @@ class OpenedTitles:
         """
         source = self.source
         key = id_column(tables, source, "title_id", self.item, ITEMS_OF_SOURCES)
-        columns = f"{sql.name(key)}, min({sql.name(self.text)})"
+        columns = f"{quoted(key)}, min({quoted(self.text)})"
         try:
             tables.connection.execute(
                 f"INSERT INTO titles SELECT {columns} FROM {source.cells(tables.connection)} GROUP BY 1"
             )
         except duckdb.Error as error:
-            raise mistake([(source, Columns(key, self.text))], reason_of(error)) from error
+            raise mistake([Table(source, {"item": key})], reason_of(error)) from error
         titled = "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
         short_name = source.name.rpartition("/")[2]
         tables.facts |= {"titles": short_name, "items_with_title": tables.count(titled)}

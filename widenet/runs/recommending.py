@@ -262,7 +262,7 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
     if is_table_of_baskets(items):
         if values is not None:
             raise OptionError("is for lists", option="values")
-        from widenet.data.basket_tables import baskets_of  # loads DuckDB
+        from widenet.data.baskets import baskets_of
 
         return baskets_of(items, columns)
     if columns:

@@ -8,8 +8,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 its usual name
 from pyspark.sql.types import DataType
 
-from widenet.data.formats.columns import RULES, choose_column
-from widenet.data.formats.sql import LARGEST_FLOAT32
+from widenet.data.columns import LARGEST_FLOAT32, RULES, choose_column
 from widenet.errors import DataError
 
 PLACE = "the DataFrame"

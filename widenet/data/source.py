@@ -1,0 +1,523 @@
+"""Sources of interactions as SQL: columns of roles, their rules, and the first row that breaks one."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+from widenet.data.columns import (
+    RULES,
+    check_time_format,
+    choose_column,
+    finite,
+    identifier,
+    listed,
+    number,
+    quoted,
+    seconds,
+)
+from widenet.data.ingest_arguments import FORMATS
+from widenet.errors import DataError, OptionError, nearest, reason_of
+
+ROW_NUMBER = '"number of the row"'
+
+BLOCK_BYTES = 2**20
+SPACES = "space"
+"""The delimiter for any run of spaces and tabs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Options that say how to read files; None if they were not given.
+
+    Attributes:
+        format: Name of the format.
+        delimiter: Column delimiter.
+        header: Whether line 1 of a table names the columns.
+        columns: Names of the columns of a table.
+        decimal: Decimal separator of a table's numbers.
+        quote: Quotes cells of a table; "" if none does.
+        escape: Escapes a quote in a quoted cell; by default the quote itself.
+        comment: Begins lines to leave out; "" if none does.
+        roles: The options of the columns that a header names, each with the name that was given.
+        named: Further columns that options name.
+        prefix: Prefix of these options: "" for interactions, "users_", "items_" or "titles_".
+        first_line: Number of the first line of sessions, which is the user's id.
+
+    Raises:
+        OptionError: An option is wrong.
+    """
+
+    format: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    columns: tuple[str, ...] | None = None
+    decimal: str | None = None
+    quote: str | None = None
+    escape: str | None = None
+    comment: str | None = None
+    roles: Mapping[str, str | None] = field(default_factory=lambda: {"user": None, "item": None})
+    named: frozenset[str] = frozenset()
+    prefix: str = ""
+    first_line: int = 1
+
+    def __post_init__(self) -> None:
+        size = len(("," if self.delimiter is None else self.delimiter).encode())
+        if self.format is not None and self.format not in FORMATS:
+            rule = f"must be one of {', '.join(FORMATS)}; got {self.format!r}.{nearest(self.format, FORMATS)}"
+            raise OptionError(rule, option=self.option("format"))
+        if (
+            self.delimiter is not None
+            and self.delimiter != SPACES
+            and not (1 <= size <= 4 and not set(self.delimiter) & set('"\r\n'))
+        ):
+            rule = "must be 1 to 4 bytes without quotes and line ends, or tab or space"
+            raise OptionError(rule, option=self.option("delimiter"), value=self.delimiter)
+        if self.decimal not in (None, ".", ","):
+            rule = "must be a point or a comma"
+            raise OptionError(rule, option=self.option("decimal"), value=self.decimal)
+        for option in ("quote", "escape"):
+            value = getattr(self, option)
+            if value and (len(value.encode()) > 1 or value in "\r\n"):
+                raise OptionError("must be one character of ASCII", option=self.option(option), value=value)
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were given."""
+        return [self.option("format")] * (self.format is not None) + self.given_for_tables
+
+    @property
+    def given_for_tables(self) -> list[str]:
+        """The options that were given and are for tables alone."""
+        names = ("delimiter", "header", "columns", "decimal", "quote", "escape")
+        return [self.option(name) for name in names if getattr(self, name) is not None]
+
+    def option(self, name: str) -> str:
+        """The name of an option with its prefix."""
+        return f"{self.prefix}{name}"
+
+
+class Scan(NamedTuple):
+    """How to scan a source: numbered rows in their order, and leaving out lines that DuckDB refuses."""
+
+    numbered: bool = False
+    skipping: bool = False
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text file without compression, all of whose lines end in LF, or all in CRLF."""
+
+    path: Path
+    num_lines: int
+    has_quotes: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A table of interactions, or of other rows.
+
+    Attributes:
+        name: Name in messages.
+        kind: Description of the format.
+        columns: Names of the columns.
+        table: Returns the SQL table of a scan, which is valid for one query on the connection.
+        cell: Returns the SQL of a column's cells in that table.
+        faults: Rules of the format, each with the SQL condition of rows that break it and maybe an option.
+        lists: Columns of lists, whose entries are interactions.
+        floats: Columns of floating-point numbers.
+        integers: Columns whose type is a whole number; texts have none.
+        is_json: Whether cells are JSON.
+        has_own_columns: Whether the format itself gives the columns.
+        decimal: Decimal separator of numbers.
+        row: Word for a row in messages.
+        text: The file, if it is a text.
+        line_of: Returns the line of a row that DuckDB counted, and `refusal_at` of a byte.
+        comment: Begins lines that are left out, if DuckDB may refuse them.
+    """
+
+    name: str
+    kind: str
+    columns: Sequence[str]
+    table: Callable[[duckdb.DuckDBPyConnection, Scan], str]
+    cell: Callable[[str], str] = quoted
+    faults: Sequence[tuple[str, str, str | None]] = ()
+    lists: frozenset[str] = frozenset()
+    floats: frozenset[str] = frozenset()
+    integers: frozenset[str] = frozenset()
+    is_json: bool = False
+    has_own_columns: bool = False
+    decimal: str = "."
+    row: str = "line"
+    text_file: Text | None = None
+    line_of: Callable[[int], int] = int
+    comment: str = ""
+
+    def text(self, column: str) -> str:
+        """The SQL of a column of `typed_rows` as an id; NULL for an empty cell."""
+        return identifier(quoted(column), column in self.floats)
+
+    def cells(self, connection: duckdb.DuckDBPyConnection, skipping: bool = False) -> str:
+        """The SQL table of all columns as ids; NULL for an empty cell and for lists and objects of JSON."""
+        texts = {
+            column: _text_of_json(self.cell(column)) if self.is_json else self.cell(column)
+            for column in self.columns
+        }
+        cells = [
+            f"{identifier(text, column in self.floats)} AS {quoted(column)}" for column, text in texts.items()
+        ]
+        return f"(SELECT {', '.join(cells)} FROM {self.table(connection, Scan(skipping=skipping))})"
+
+    def typed_rows(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """The SQL table of all columns with the types that they have in the source."""
+        if self.text_file is None:
+            return self.table(connection, Scan())
+        cells = [f"{self.entries(column)} AS {quoted(column)}" for column in self.columns]
+        return f"(SELECT {', '.join(cells)} FROM {self.table(connection, Scan())})"
+
+    def entries(self, column: str) -> str:
+        """The SQL of a cell, or of the list of its entries in a column of lists."""
+        cell = self.cell(column)
+        if not self.is_json or column not in self.lists:
+            return cell
+        several = f"WHEN 'ARRAY' THEN json_extract({cell}, '$[*]') WHEN 'NULL' THEN NULL"
+        return f"CASE json_type({cell}) {several} ELSE [{cell}] END"
+
+    def value_of(self, role: str, column: str, time_formats: Sequence[str] = ()) -> str:
+        """The SQL of a role's value in a cell, or of the list of values in a column of lists."""
+
+        def of(cell: str) -> str:
+            text = _text_of_json(cell) if self.is_json else cell
+            if role in ("user", "item"):
+                return identifier(text, column in self.floats)
+            if role == "time":
+                return seconds(text, self.decimal, time_formats)
+            is_number = column in self.floats or column in self.integers
+            return finite(cell) if is_number else number(text, self.decimal)
+
+        if column not in self.lists:
+            return of(self.cell(column))
+        return f"list_transform({self.entries(column)}, lambda entry: {of('entry')})"
+
+
+def _text_of_json(value: str) -> str:
+    """The SQL of a JSON value as text; NULL for null, a list or an object."""
+    return f"CASE WHEN json_type({value}) NOT IN ('OBJECT', 'ARRAY') THEN {value} ->> '$' END"
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of all sources, as they were named; None is an obvious or absent one.
+
+    Attributes:
+        user: Column with the user.
+        item: Column with the item.
+        value: Column with the value.
+        time: Column with the time.
+        needs_value: Whether to read a value even if its column was not named.
+        time_formats: Formats of the times; without any, numbers and ISO times.
+
+    Raises:
+        OptionError: The format of times is invalid, or has no `time`.
+    """
+
+    user: str | None = None
+    item: str | None = None
+    value: str | None = None
+    time: str | None = None
+    needs_value: bool = False
+    time_formats: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.time_formats and self.time is None:
+            raise OptionError("needs `time`", option="time_format")
+        for each in self.time_formats:
+            check_time_format(each)
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns that are read, of `value` and `time`."""
+        return [*(["value"] if self.value or self.needs_value else []), *(["time"] if self.time else [])]
+
+    def columns(self, source: Source) -> dict[str, str]:
+        """Choose the column of each role that is read.
+
+        Raises:
+            DataError: A column does not exist, has two roles, or has lists where none can be.
+        """
+        columns = {
+            role: choose_column(source.name, source.columns, role, getattr(self, role))
+            for role in ("user", "item", *self.numbers)
+        }
+        for role, column in columns.items():
+            first = next(each for each in columns if columns[each] == column)
+            if first != role:
+                raise DataError(f"cannot be both {first} and {role}", place=source.name, column=column)
+            if column in source.lists and (role == "user" or columns["item"] not in source.lists):
+                raise DataError("must not hold lists", place=source.name, column=column, option=role)
+        return columns
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A rule that rows may break: the SQL condition, and the column and the cell to show."""
+
+    rule: str
+    condition: str
+    column: str | None = None
+    cell: str = "NULL"
+    option: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A source with the column of each role that is read.
+
+    Attributes:
+        source: The source.
+        columns: The column of each role.
+        time_formats: Formats of the times.
+        beside: Further columns that are read, so that rows in which they cannot be read are wrong.
+    """
+
+    source: Source
+    columns: Mapping[str, str]
+    time_formats: Sequence[str] = ()
+    beside: Sequence[str] = ()
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The SQL of each role's value, or of the list of values."""
+        return {
+            role: self.source.value_of(role, column, self.time_formats)
+            for role, column in self.columns.items()
+        }
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Everything that a row may be refused for, in the order in which it is told."""
+        source, values = self.source, self.values
+        faults = [Fault(rule, condition, option=option) for rule, condition, option in source.faults]
+        for role, column in self.columns.items():
+            rule, option = RULES[role], None
+            if role == "time" and self.time_formats:
+                rule, option = f"must have the format {' or '.join(self.time_formats)}", "time_format"
+            missing = f"{values[role]} IS NULL"
+            if column in source.lists:
+                missing += f" OR list_count({values[role]}) < len({values[role]})"
+            faults.append(Fault(rule, missing, column, source.cell(column), option))
+            if role in ("value", "time") and column in source.lists:
+                other = f"len({values[role]}) <> len({values['item']})"
+                faults.append(Fault("must have as many entries as the items", other, column))
+        return faults
+
+    @property
+    def is_bad(self) -> str:
+        """The SQL condition of a row that breaks a rule; it reads all columns that must be readable."""
+        broken = [f"coalesce({fault.condition}, true)" for fault in self.faults]
+        read = [f"coalesce(strlen(CAST({self.source.cell(each)} AS VARCHAR)), 0) < 0" for each in self.beside]
+        return " OR ".join([*broken, *read])
+
+    def categories(self, connection: duckdb.DuckDBPyConnection, column: str, skipping: bool) -> str:
+        """The SQL query of users, `name`, and the categories in a column, `category`; NULL if empty."""
+        category = self.source.value_of("item", column)
+        rows = f"SELECT {self.values['user']} AS name, {category} AS category, {self.is_bad} AS is_bad"
+        table = self.source.table(connection, Scan(skipping=skipping))
+        return f"SELECT name, category FROM ({rows} FROM {table}) WHERE NOT is_bad"
+
+    def interactions(self, connection: duckdb.DuckDBPyConnection, skipping: bool) -> str:
+        """The SQL query of `user`, `item`, `value` and `time`, one row for each interaction.
+
+        A row with a fault has no user. A missing value is 1, and a missing time is 0. A user with an empty
+        list of items has one row without an item.
+        """
+        values = {"value": "1.0", "time": "0.0"} | self.values
+        rows = ", ".join(f"{value} AS {quoted(role)}" for role, value in values.items())
+        table = self.source.table(connection, Scan(skipping=skipping))
+        query = f"SELECT {rows}, {self.is_bad} AS is_bad FROM {table}"
+        read = ['CASE WHEN NOT is_bad THEN "user" END AS "user"']
+        for role in ("item", "value", "time"):
+            is_list = self.columns.get(role) in self.source.lists
+            one = f"CASE WHEN NOT is_bad THEN {role} END"
+            several = f"unnest(CASE WHEN NOT is_bad AND len({role}) > 0 THEN {role} ELSE [NULL] END)"
+            read.append(f"{several if is_list else one} AS {role}")
+        return f"SELECT {', '.join(read)} FROM ({query})"
+
+    def first_fault(self) -> DataError | None:
+        """Make the error for the first row that breaks a rule; None if there is none."""
+        source, faults = self.source, self.faults
+        cases = " ".join(
+            f"WHEN coalesce({fault.condition}, true) THEN {place}" for place, fault in enumerate(faults)
+        )
+        # All columns are read, since DuckDB checks no others.
+        every = [*(fault.cell for fault in faults), *map(source.cell, source.columns)]
+        cells = ", ".join(f"CAST({cell} AS VARCHAR)" for cell in every)
+        with duckdb.connect(config={"threads": 1}) as connection:
+            rows = source.table(connection, Scan(numbered=True, skipping=True))
+            query = f"SELECT {ROW_NUMBER}, CASE {cases} END AS fault, [{cells}] AS cells FROM {rows}"
+            first = f"SELECT * FROM ({query}) WHERE fault IS NOT NULL ORDER BY 1 LIMIT 1"
+            found = next(iter(connection.execute(first).fetchall()), None)
+            refused = refusals(connection, source)
+        line = source.line_of(found[0]) if found else None
+        if refused and source.text_file is not None:
+            refused_line = line_at(source.text_file, refused[0][0])
+            if line is None or refused_line <= line:
+                return DataError(reason_of(ValueError(refused[0][1])), place=source.name, line=refused_line)
+        if found is None or line is None:
+            return None
+        fault, cell = faults[found[1]], found[2][found[1]]
+        value = {} if cell is None else {"value": cell}
+        place = source.name if source.row == "line" else f"{source.name}: {source.row} {line}"
+        line = line if source.row == "line" else None
+        return DataError(
+            fault.rule, place=place, line=line, column=fault.column, option=fault.option, **value
+        )
+
+
+def line_at(text: Text, position: int) -> int:
+    """The line with a byte of the text."""
+    line = 1
+    with text.path.open("rb") as file:
+        while position > 0 and (block := file.read(min(position, BLOCK_BYTES))):
+            line += block.count(b"\n")
+            position -= len(block)
+    return line
+
+
+def refusals(connection: duckdb.DuckDBPyConnection, source: Source) -> list[tuple[int, str]]:
+    """The lines of a source that DuckDB left out in scans of this connection, except for comments.
+
+    Returns:
+        The position of each in the text, in bytes, and the reason.
+    """
+    if source.text_file is None:
+        return []
+    query = (
+        "SELECT line_byte_position + CAST(starts_with(csv_line, chr(10)) AS INT), first(error_message)"
+        " FROM reject_errors JOIN reject_scans USING (scan_id, file_id)"
+        " WHERE file_path = ? AND NOT coalesce(starts_with(csv_line, ?), false)"
+        " GROUP BY 1 ORDER BY 1"
+    )
+    try:
+        path = str(source.text_file.path.absolute())
+        return connection.execute(query, [path, source.comment or "\0"]).fetchall()
+    except duckdb.CatalogException:  # no scan has left anything out
+        return []
+
+
+def mistake(tables: Iterable[Table], otherwise: str) -> DataError:
+    """Make the error for the first row that breaks a rule, or else for this reason."""
+    names = []
+    for table in tables:
+        names.append(table.source.name)
+        try:
+            error = table.first_fault()
+        except duckdb.Error:
+            continue  # the file is unreadable; `otherwise` has the reason
+        if error is not None:
+            return error
+    return DataError(f"cannot be read: {otherwise}", place=", ".join(names))
+
+
+class Sources:
+    """The sources of one part, perhaps none, each with its columns.
+
+    Attributes:
+        numbers: The columns that are read, of `value` and `time`.
+        tables: Each source with its columns.
+        skipping: Whether scans leave out lines that DuckDB refuses.
+
+    Raises:
+        DataError: A source lacks a column, or the sources have different ones.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], roles: Roles, skipping: bool = False, beside: Sequence[str] = ()
+    ) -> None:
+        self.numbers = roles.numbers
+        self.tables = [Table(each, roles.columns(each), roles.time_formats, beside) for each in sources]
+        self.skipping = skipping or any(source.comment for source in sources)
+
+    def query(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """The SQL query of `Table.interactions` of all sources; it is valid once, on this connection."""
+        nothing = "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time WHERE false"
+        queries = [f"({table.interactions(connection, self.skipping)})" for table in self.tables]
+        return " UNION ALL ".join(queries) or nothing
+
+    def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
+        """The SQL query of users, `name`, and the categories in a column, `category`; NULL if empty."""
+        queries = [table.categories(connection, column, self.skipping) for table in self.tables]
+        return " UNION ALL ".join(queries)
+
+    @property
+    def first(self) -> str:
+        """Name of the first source."""
+        return self.tables[0].source.name
+
+    @property
+    def short_names(self) -> list[str]:
+        """Names of all sources, without folders."""
+        return [table.source.name.rpartition("/")[2] for table in self.tables]
+
+    @property
+    def names(self) -> str:
+        """Names of all sources, for messages."""
+        return ", ".join(table.source.name for table in self.tables)
+
+    @property
+    def time_column(self) -> str | None:
+        """Column with the times; None if times are not read."""
+        return self.tables[0].columns.get("time") if self.tables else None
+
+    @property
+    def has_whole_items(self) -> bool:
+        """Whether items are whole numbers by their type in every source."""
+        return all(table.columns["item"] in table.source.integers for table in self.tables)
+
+    def described(self, elsewhere: Collection[str] = ()) -> list[str]:
+        """Describe in one line for each source how it is read: its format, its columns, and the unread ones.
+
+        Args:
+            elsewhere: Columns that are read elsewhere.
+        """
+        lines = []
+        for name, table in zip(self.short_names, self.tables, strict=True):
+            known = {*table.columns.values(), *elsewhere}
+            others = [column for column in table.source.columns if column not in known]
+            roles = ", ".join(f"{role} = {column}" for role, column in table.columns.items())
+            line = f"reading {name} as {table.source.kind}: {roles}"
+            lines.append(line + (f"; not read: {listed(others)}" if others else ""))
+        return lines
+
+    def mistake(self, otherwise: str) -> DataError:
+        """Make the error for the first row that breaks a rule, or else for this reason."""
+        return mistake(self.tables, otherwise)
+
+    def num_refused(self, connection: duckdb.DuckDBPyConnection) -> int:
+        """Number of lines that DuckDB left out in scans of this connection."""
+        return sum(len(refusals(connection, table.source)) for table in self.tables)
+
+
+def check_columns(sources: Iterable[Source], columns: Iterable[str], users: Source | None) -> None:
+    """Raise DataError unless every source has these columns, which the file of users, if any, lacks."""
+    for source in sources:
+        for column in columns:
+            if column not in source.columns:
+                first = source if users is None else users
+                rule = f"does not exist; the columns are {listed(first.columns)}"
+                raise DataError(rule, place=first.name, column=column)
+
+
+def check_same_columns(parts: Iterable[Sources]) -> None:
+    """Raise DataError if the roles of two sources are in columns of different names.
+
+    Columns that the format gives have no names of their own.
+    """
+    tables = [table for sources in parts for table in sources.tables if not table.source.has_own_columns]
+    for table in tables[1:]:
+        first = tables[0]
+        if table.columns != first.columns:
+            rule = f"must have the columns of {first.source.name}, {', '.join(first.columns.values())}"
+            raise DataError(rule, place=table.source.name, value=", ".join(table.columns.values()))
