@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 import widenet
 from widenet import errors
 from widenet.cli import app
+from widenet.cli.app import COMMAND_GROUPS
 from widenet.spec import (
     activations,
     initializers,
@@ -416,9 +417,9 @@ def command_groups(commands: list[Command]) -> dict[str, list[Command]]:
     """The commands by what they are for, in the order of `--help`."""
     found: dict[str, list[Command]] = {}
     for path, command in commands:
-        found.setdefault("Main commands" if len(path) == 2 else f"`{' '.join(path[:-1])}`", []).append(
-            (path, command)
-        )
+        own = next((title for title, names in COMMAND_GROUPS.items() if path[1] in names), "")
+        title = own if len(path) == 2 else f"`{' '.join(path[:-1])}`"
+        found.setdefault(title, []).append((path, command))
     return found
 
 

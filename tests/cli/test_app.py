@@ -12,6 +12,7 @@ import typer.main
 
 from tests.commands import whole
 from widenet.cli import app
+from widenet.cli.app import COMMAND_GROUPS
 
 
 def commands(command=None, words=()):
@@ -29,6 +30,15 @@ def test_every_command_explains_itself_and_each_of_its_options(words, asked, wid
     assert ended.status == 0
     assert "Usage:" in ended.out
     assert len([word for word in ended.out.split() if word.isalpha()]) > 15
+
+
+def test_the_help_lists_every_command_once_by_what_it_is_for(widenet):
+    lines = widenet("--help").out.splitlines()
+    listed = [line.split()[0] for line in lines if line[:2] == "  " and line[2:3].isalpha()]
+    names = [words[0] for words in commands() if len(words) == 1]
+    assert [name for name in listed if name in names] == names
+    titles = [line.strip(":") for line in lines if line.strip(":") in COMMAND_GROUPS]
+    assert titles == [*COMMAND_GROUPS]
 
 
 def test_every_option_and_argument_has_a_help_text():

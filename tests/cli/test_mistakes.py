@@ -434,6 +434,21 @@ def test_an_option_is_written_as_the_command_has_it(widenet):
 
 
 @pytest.mark.usefixtures("inside")
+def test_other_options_in_a_sentence_are_written_as_the_command_has_them(widenet):
+    lines = {
+        "train network.json training.json --data data --out run": ["--out", "--resume", "--overwrite"],
+        "data ingest likes.csv --out new --keep-times": ["--keep-times", "--time"],
+        "recommend run --data data": ["--data", "--user"],
+        "plan --width items=9 network.json training.json --scratch .": ["--scratch", "--measure"],
+    }
+    for line, flags in lines.items():
+        ended = widenet(*line.split())
+        assert ended.status == 2
+        assert "`" not in ended.err
+        assert [flag for flag in flags if flag not in ended.err] == []
+
+
+@pytest.mark.usefixtures("inside")
 def test_what_the_operating_system_refuses_is_one_line(widenet, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", str(path))

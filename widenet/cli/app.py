@@ -5,7 +5,6 @@ import signal
 import sys
 import threading
 import traceback
-from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import EntryPoint
 from inspect import signature
@@ -16,11 +15,12 @@ import typer
 
 from widenet.arguments import check_local, must_be_local
 from widenet.cli.declared import SeveralWords
+from widenet.cli.output import flag_of, with_flags, write_options_of
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.errors import OptionError, WidenetError, in_one_line, is_out_of_memory, worded
 from widenet.extensions import COMMANDS, Command, extensions, load
 
-_GROUPS = {
+COMMAND_GROUPS = {
     "Data": {
         "data": Command("Make datasets from files, split and describe them", "widenet.cli.data:app"),
     },
@@ -64,13 +64,13 @@ class _Commands(typer.core.TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        own = {name: command for group in _GROUPS.values() for name, command in group.items()}
+        own = {name: command for group in COMMAND_GROUPS.values() for name, command in group.items()}
         known: dict[str, Command | EntryPoint] = {**own, **extensions(COMMANDS), **own}
         self.commands = {name: _Late(name, command) for name, command in known.items()}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands by what they are for."""
-        *groups, (last, own) = ((title, [*names]) for title, names in _GROUPS.items())
+        *groups, (last, own) = ((title, [*names]) for title, names in COMMAND_GROUPS.items())
         known = {name for _, names in groups for name in [*names, *own]}
         for title, names in (*groups, (last, own + [name for name in self.commands if name not in known])):
             with formatter.section(title):
@@ -104,7 +104,7 @@ class _Late(typer.core.TyperCommand):
             app.command(self.name, cls=SeveralWords)(target)
             whole = typer.main.get_command(app)
         whole.name = self.name
-        _refuse_uris(whole)
+        _prepare(whole)
         return whole
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
@@ -118,15 +118,16 @@ class _Late(typer.core.TyperCommand):
         return command
 
 
-def _refuse_uris(command: Any) -> None:
-    """Let a command, and those below it, refuse URIs for paths that must be local, as their types say."""
+def _prepare(command: Any) -> None:
+    """Let a command, and those below it, write arguments as flags, and refuse URIs for local paths."""
     for each in getattr(command, "commands", {}).values():
-        _refuse_uris(each)
+        _prepare(each)
     if command.callback is None:
         return
     parameters, run = signature(command.callback).parameters, command.invoke
 
     def invoke(context: Any) -> Any:
+        write_options_of(command)
         for name, value in context.params.items():
             if name in parameters and must_be_local(parameters[name].annotation):
                 for path in value if isinstance(value, list | tuple) else [value]:
@@ -225,7 +226,7 @@ def _report(error: Exception, words: list[str]) -> int:
 
 def _sentence(error: Exception, words: list[str]) -> str:
     if isinstance(error, WidenetError):
-        return f"widenet: {in_one_line(_with_flags(error, words))}"
+        return f"widenet: {in_one_line(with_flags(worded(error, flag_of)))}"
     if isinstance(error, _USAGE_ERROR):
         return _usage(error, words)
     if is_out_of_memory(error):
@@ -265,16 +266,3 @@ def _command_of(words: list[str]) -> tuple[str, Any]:
         elif len(names) > 1 or not word.startswith("-"):
             break
     return " ".join(names), command
-
-
-def _with_flags(error: WidenetError, words: list[str]) -> str:
-    """Return the sentence of an error with arguments as the command of some words writes them."""
-    written = {}
-    with suppress(WidenetError):  # a damaged extension
-        for each in _command_of(words)[1].params:
-            is_option = each.param_type_name == "option"
-            written[each.name] = each.opts[0] if is_option else each.metavar or each.name.upper()
-    sentence = worded(error, lambda name: written.get(name, name))
-    for name, flag in written.items():
-        sentence = sentence.replace(f"`{name}`", flag)
-    return sentence

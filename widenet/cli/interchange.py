@@ -1,6 +1,5 @@
 """Commands that exchange networks with other programs: export, import."""
 
-from inspect import signature
 from pathlib import Path
 from typing import Annotated
 
@@ -31,13 +30,9 @@ def export(
     """Write a trained network for other programs, and the names of its items beside it."""
     from widenet.interop.formats import writer_of
 
-    if include_seen and top_k is None:
-        raise OptionError("needs `top_k`", option="include_seen")
-    write = writer_of(out, file_format).export_model
-    if overwrite and "overwrite" not in signature(write).parameters:
-        raise OptionError("is not an option of this format", option="overwrite")
-    words = {"overwrite": True} if overwrite else {}
-    sizes = {path: path.stat().st_size for path in write(run, out, top_k, not include_seen, **words)}
+    OptionError.require(top_k is not None or not include_seen, "needs `top_k`", option="include_seen")
+    written = writer_of(out, file_format).export_model(run, out, top_k, not include_seen, overwrite)
+    sizes = {path: path.stat().st_size for path in written}
     facts = [{"path": path, "num_bytes": size} for path, size in sizes.items()]
     print_result(as_json, facts, *(f"{path}: {size:,} bytes" for path, size in sizes.items()))
 

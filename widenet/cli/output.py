@@ -55,10 +55,34 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+_flags: dict[str, str] = {}
+"""How the command that runs writes its arguments: flags, or metavars, by the arguments' Python names."""
+
+
+def write_options_of(command: Any) -> None:
+    """Let sentences write arguments as a command does."""
+    _flags.clear()
+    for each in command.params:
+        is_option = each.param_type_name == "option"
+        _flags[each.name] = each.opts[0] if is_option else each.metavar or each.name.upper()
+
+
+def flag_of(name: str) -> str:
+    """Return how the command that runs writes an argument."""
+    return _flags.get(name, name)
+
+
+def with_flags(sentence: str) -> str:
+    """Return a sentence with flags in place of the arguments that stand in backticks."""
+    for name, flag in _flags.items():
+        sentence = sentence.replace(f"`{name}`", flag)
+    return sentence
+
+
 def say(sentence: str) -> None:
     """Print a sentence to standard error, in the process that does so for its group."""
     if leads():
-        typer.echo(in_one_line(sentence), err=True)
+        typer.echo(in_one_line(with_flags(sentence)), err=True)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import typer
 from widenet.cli.declared import with_flags_of
 from widenet.cli.output import AsJson, print_json, print_lines, recommendations_table, say
 from widenet.cli.processes import Processes, is_one_of_several, leads, run_in_processes
+from widenet.data.messages import ignore_message
 from widenet.errors import reason_of
 from widenet.runs.run_arguments import TrainArguments
 from widenet.stores.uri import is_uri, shown
@@ -42,7 +43,7 @@ def train(
     from widenet.runs.progress import TrainingReport
 
     arguments = _with_documents(TrainArguments(**words))
-    out, tell = shown(words["out"]), _say_nothing if quiet else say
+    out, tell = shown(words["out"]), ignore_message if quiet else say
     with _interrupted_early():
         _start_several(context, arguments, processes)
         layout, dataset = context.with_resource(prepared(arguments, tell))
@@ -114,12 +115,14 @@ def _interrupted_early() -> Iterator[None]:
 def _start_several(context: typer.Context, arguments: TrainArguments, processes: int | None) -> None:
     """Let several processes train, if they are asked for, and exit; one of them sets a part aside."""
     from widenet.plan.layout import check_processes
+    from widenet.plan.machine import seems_to_have_cuda
     from widenet.runs.documents import prepared
 
-    may_be_several = processes != 1 and (processes is not None or not _is_on_cpu(arguments))
+    has_cuda = arguments.device == "cuda" or (arguments.device is None and seems_to_have_cuda())
+    may_be_several = processes != 1 and (processes is not None or has_cuda)
     if may_be_several and not is_one_of_several():
         # Mistakes are seen before processes start.
-        with prepared(arguments, _say_nothing, cuts=False) as (layout, _):
+        with prepared(arguments, ignore_message, cuts=False) as (layout, _):
             _check_path(arguments)
             if processes is not None:
                 check_processes(layout.num_shards, processes)
@@ -132,16 +135,6 @@ def _check_path(arguments: TrainArguments) -> None:
 
     if not (is_one_of_several() or arguments.resume or arguments.overwrite or is_uri(arguments.out)):
         check(Path(arguments.out), (), overwrite=False)
-
-
-def _is_on_cpu(arguments: TrainArguments) -> bool:
-    from widenet.plan.machine import seems_to_have_cuda
-
-    return arguments.device == "cpu" or (arguments.device is None and not seems_to_have_cuda())
-
-
-def _say_nothing(_: str) -> None:
-    """Leave a sentence out."""
 
 
 def _facts(run: Path) -> dict[str, Any]:
@@ -216,7 +209,7 @@ def _leave_unfinished(
     documents = [arguments.network, arguments.training]
     say(f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:")
     say(f"  {resume_command('train', documents, words)}")
-    _leave_report(out, dataset_of_run(dataset, out), _say_nothing, recommendations=False)
+    _leave_report(out, dataset_of_run(dataset, out), ignore_message, recommendations=False)
     if mirror is not None:
         mirror.publish()
 

@@ -119,7 +119,7 @@ class Onnx:
 
     @staticmethod
     def export_model(
-        run: Path, out: Path, top_k: int | None, exclude_seen: bool, overwrite: bool = False
+        run: Path, out: Path, top_k: int | None, exclude_seen: bool, overwrite: bool
     ) -> list[Path]:
         """See `NetworkWriter.export_model`."""
         with optional("onnx", "onnx"):

@@ -98,7 +98,7 @@ class NetworkWriter(Protocol):
     """Suffixes, such as ".onnx", that choose it if no name does."""
 
     def export_model(
-        self, run: Path, out: Path, top_k: int | None, exclude_seen: bool, overwrite: bool = False
+        self, run: Path, out: Path, top_k: int | None, exclude_seen: bool, overwrite: bool
     ) -> list[Path]:
         """Write the model of a run and return the files.
 
@@ -107,7 +107,7 @@ class NetworkWriter(Protocol):
             out: The file to write.
             top_k: Give the k best units instead of all scores.
             exclude_seen: With `top_k`, leave out an example's own units.
-            overwrite: Replace an earlier model of widenet. It is only passed if it is true.
+            overwrite: Replace an earlier model of widenet.
         """
 
 
