@@ -14,6 +14,7 @@ from widenet.kernels.bags import Touched
 from widenet.kernels.steps import OptimizerStep
 from widenet.kernels.triton import fixed_point, running_top_k
 from widenet.kernels.triton.gather_sum import gather_sum
+from widenet.kernels.triton.shares import tile_shares
 from widenet.kernels.triton.steps import step_rows, step_tile
 from widenet.sparse import SparseBatch
 
@@ -50,10 +51,9 @@ def main():
     batch, weight, ones = SparseBatch.from_lists([[1, 2], [3]]), torch.ones(16, 1024), torch.ones(3)
     gather_sum(batch, weight)
     gather_sum(batch.with_values(ones), weight)
-    terms, peaks = torch.ones(2, 3, 4), torch.ones(3, 1, dtype=torch.float64)
-    fixed_point.exact_sum(terms)
-    fixed_point.common_peaks(terms)
-    fixed_point.rounded(fixed_point.fixed_sum(terms, peaks, 2), peaks, 2, torch.float32)
+    fixed_point.exact_sum(torch.ones(2, 3, 4))
+    for half in (False, True):
+        tile_shares(torch.ones(2, 3, 4096), ones, ones.double(), torch.ones(3, 1024), half)
     kinds = (("sgd", 0), ("nesterov", 1), ("adam", 2))
     for kind, states in kinds if ALL else kinds[-1:]:
         step, own = OptimizerStep(kind, (1.0,) * 6), [torch.zeros_like(weight)] * states

@@ -7,7 +7,8 @@ import torch
 
 from tests.simulated.device import DEVICE, simulated
 from widenet.kernels.cuda_products import cuda_products
-from widenet.model.operands import add_product, fill_product, matrix_product, rounded
+from widenet.kernels.reference import rounded
+from widenet.model.operands import add_product, fill_product, matrix_product
 
 
 @pytest.fixture(params=["cpu", "cuda", "simulated"])

@@ -192,7 +192,11 @@ def documents(case):
         **output,
         **({} if sampled else weight_limit),
     }
-    out |= {**delta_limit, "delta_boost": {"target": 2.0, "other": 0.5}} if delta_limit else {}
+    out |= (
+        {"delta_boost": {"target": 2.0, "other": 0.5}} | ({} if sampled else delta_limit)
+        if delta_limit
+        else {}
+    )
     layers = {
         "tied": [history, h, _without_limit(out) | {"weights": {"layer": "h", "transposed": True}}],
         "tied, by rows": [

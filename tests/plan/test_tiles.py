@@ -9,7 +9,7 @@ from widenet.plan.tiles import edges, num_blocks, searched_tiles, tile_units
 
 @pytest.mark.parametrize(
     ("num_examples", "device", "units"),
-    [(256, "cpu", 512), (1024, "cpu", 256), (4096, "cpu", 256), (0, "cpu", 2**17), (4096, "cuda", 2**14)],
+    [(256, "cpu", 512), (1024, "cpu", 256), (4096, "cpu", 256), (0, "cpu", 2**17), (4096, "cuda", 2**11)],
 )
 def test_a_tile_fills_a_cache_and_holds_256_units_at_least(num_examples, device, units):
     assert tile_units(num_examples, device) == units

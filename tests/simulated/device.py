@@ -210,7 +210,7 @@ def compute(func, args, kwargs):
         streams.read(tensor.memory)
     own_args = with_tensors(held_in, args)
     own_kwargs = {key: with_tensors(held_in, value) for key, value in kwargs.items()}
-    work = _widened_product if func is torch.ops.aten.mm.dtype else func
+    work = _ALIKE.get(func, func)
     if name in PRODUCTS:
         products[_rounding(func, given)] += 1
     check_twice(func, name, own_args, own_kwargs)
@@ -234,7 +234,7 @@ def _rounding(func, given: list[OnDevice]) -> str:
     assert not matmul.allow_bf16_reduced_precision_reduction
     assert not matmul.allow_fp16_reduced_precision_reduction
     if torch.bfloat16 in {tensor.dtype for tensor in given}:
-        assert func is torch.ops.aten.mm.dtype, f"{func} gives bfloat16"
+        assert func in (torch.ops.aten.mm.dtype, torch.ops.aten.bmm.dtype), f"{func} gives bfloat16"
         return "bfloat16"
     return "tf32" if matmul.allow_tf32 else "float32"
 
@@ -245,6 +245,22 @@ def _widened_product(left: Tensor, right: Tensor, out_dtype: torch.dtype) -> Ten
     """
     assert (left.dtype, right.dtype, out_dtype) == (torch.bfloat16, torch.bfloat16, torch.float32)
     return left.float() @ right.float()
+
+
+def _one_by_one(left: Tensor, right: Tensor, *out_dtype: torch.dtype) -> Tensor:
+    """Products in one launch: those of shards have the bits that each has alone."""
+    if not place().startswith("model/operands.py"):
+        return torch.bmm(left, right)
+    multiply = _widened_product if out_dtype else torch.mm
+    return torch.stack([multiply(*each, *out_dtype) for each in zip(left, right, strict=True)])
+
+
+_ALIKE = {
+    torch.ops.aten.mm.dtype: _widened_product,
+    torch.ops.aten.bmm.dtype: _one_by_one,
+    torch.ops.aten.bmm.default: _one_by_one,
+}
+"""What a CPU computes in place of an operation."""
 
 
 def check_devices(func, args, strangers: list[Tensor]) -> None:

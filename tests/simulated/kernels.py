@@ -15,6 +15,7 @@ from tests.simulated.device import simulated
 from tests.simulated.streams import DEFAULT
 from tests.trainings import SAMPLED, SETTINGS, UNTIED, document
 from widenet.data.dataset import Dataset
+from widenet.model import wide_loss
 from widenet.parallel import group
 from widenet.plan import tiles
 from widenet.training import loop
@@ -88,6 +89,7 @@ def _with_room(documents, data, out, room, place):
     with pytest.MonkeyPatch.context() as patch, simulated():
         patch.setitem(tiles.TILE_CELLS, "cuda", 1)
         patch.setattr(tiles, "LEAST_UNITS", 3)
+        patch.setattr(wide_loss, "SHARDS_AT_ONCE", 1)  # with the host they are computed one by one
         patch.setattr(group, "with_room", lambda job, _: replace(job, kept_bytes=room))
         return trained(documents, data, out, "cuda", epochs=1, weights_in=place).fingerprint()
 

@@ -59,10 +59,6 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
 
 def common_peaks(terms: Terms) -> Tensor:
     """Return the largest of the terms' `peaks_of`."""
-    if triton_runs(terms[0].device):
-        from widenet.kernels.triton.fixed_point import common_peaks as launched
-
-        return launched(_stacked(terms))
     if terms[0].dim() < 2:  # few numbers: fewer operations are faster
         return _finite(_stacked(terms).abs()).amax(dim=0)
     return torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
@@ -70,10 +66,6 @@ def common_peaks(terms: Terms) -> Tensor:
 
 def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
     """Return the sum of equally shaped terms as multiples of 1 / `scales_for(peaks, num_terms)`, int64."""
-    if triton_runs(terms[0].device):
-        from widenet.kernels.triton.fixed_point import fixed_sum as launched
-
-        return launched(_stacked(terms), peaks, num_terms)
     scales = scales_for(peaks, num_terms)
     if terms[0].dim() < 2:
         return to_fixed(_stacked(terms), scales).sum(dim=0)
@@ -91,10 +83,6 @@ def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
 
 def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
     """Return the numbers that a total of `fixed_sum` represents; NaN where the peak is infinite."""
-    if triton_runs(total.device):
-        from widenet.kernels.triton.fixed_point import rounded as launched
-
-        return launched(total, peaks, num_terms, dtype)
     return from_fixed(total, scales_for(peaks, num_terms), peaks, dtype)
 
 

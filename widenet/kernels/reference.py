@@ -15,6 +15,17 @@ from widenet.spec.losses import CrossEntropy, PlainLoss, ScaledMarginalCrossEntr
 _TINY = 1e-300
 """The smallest divisor."""
 
+
+def rounded(values: Tensor) -> Tensor:
+    """Round float32 values to bfloat16, for a product.
+
+    CUDA gets bfloat16 numbers, which it multiplies faster. A CPU gets the same values as float32: torch has
+    no product on a CPU that takes bfloat16 and gives float32.
+    """
+    half = values.bfloat16()
+    return half.float() if values.device.type == "cpu" else half
+
+
 MAGNITUDE = 2**31 - 1
 """The bits of a float32 without its sign."""
 _LAST = 2**32 - 1
@@ -167,6 +178,32 @@ def _cells(loss: object, a: Tensor, t: Tensor, stored: Tensor) -> Tensor:
             distance = a - t.abs()
             return torch.where(t > 0, distance.clamp_max(0), distance.clamp_min(0)) ** 2 / 2
     raise AssertionError(f"no definition of {loss!r}")
+
+
+LOWEST_PEAK = -1e30
+"""What a tile's largest logit counts as at least: a sample may exclude all units, and inf - inf is NaN."""
+
+
+def tile_shares(logits_ET: Tensor, peak_E: Tensor, total_E: Tensor, hidden_EH: Tensor, half: bool) -> Tensor:
+    """Return the shares exp(logit - peak) of a tile of a softmax, for `peak` the largest logit so far.
+
+    All are of one shard, or of several along a first dimension.
+
+    Args:
+        logits_ET: float32; overwritten.
+        peak_E: The largest logit so far, float32, at least `LOWEST_PEAK`; updated in place.
+        total_E: The sum of the shares so far, float64; updated in place.
+        hidden_EH: Sums that have the shares so far as factors, float32; scaled to the new peak, in place.
+        half: Whether shares are rounded to bfloat16.
+    """
+    before_E = peak_E.clone()
+    torch.maximum(before_E, logits_ET.amax(dim=-1), out=peak_E)
+    share_ET = logits_ET.sub_(peak_E[..., None]).exp_()
+    if half:
+        share_ET = rounded(share_ET)
+    total_E.mul_(torch.exp((before_E - peak_E).double())).add_(share_ET.float().sum(dim=-1))
+    hidden_EH.mul_(torch.exp(before_E - peak_E)[..., None])
+    return share_ET
 
 
 def keys(logits: Tensor, units: Tensor) -> Tensor:

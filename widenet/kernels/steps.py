@@ -104,14 +104,15 @@ FORMULAS: dict[str, Callable[..., None]] = {
 def row_means(numbers_RH: Tensor) -> Tensor:
     """Return the mean of every row, [R, 1], of numbers added in one order, that of the library's `dot`.
 
-    Each of 16 lanes adds every 16th number. Then the lanes are folded in half until one is left.
+    Each of 16 lanes adds every 16th number. Then the lanes are folded in half until one is left. Rows of
+    several shards may come along a first dimension.
     """
-    total = numbers_RH.new_zeros(len(numbers_RH), 16)
-    for lanes in torch.split(numbers_RH, 16, dim=1):
-        total[:, : lanes.shape[1]] += lanes
-    while (half := total.shape[1] // 2) > 0:
-        total = total[:, :half] + total[:, half:]
-    return total / numbers_RH.shape[1]
+    total = numbers_RH.new_zeros(*numbers_RH.shape[:-1], 16)
+    for lanes in torch.split(numbers_RH, 16, dim=-1):
+        total[..., : lanes.shape[-1]] += lanes
+    while (half := total.shape[-1] // 2) > 0:
+        total = total[..., :half] + total[..., half:]
+    return total / numbers_RH.shape[-1]
 
 
 def multiply_rows(rows: Tensor, factor_U: Tensor) -> None:

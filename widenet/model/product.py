@@ -16,7 +16,8 @@ from torch.nn.functional import pad
 
 from widenet.kernels.best_units import Query, Units, logits
 from widenet.kernels.native import library_runs
-from widenet.model.operands import fill_product, filled, matrix_product, rounded, wide_enough
+from widenet.kernels.reference import rounded
+from widenet.model.operands import fill_product, filled, matrix_product, wide_enough
 from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.plan.layout import Layout

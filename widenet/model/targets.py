@@ -41,19 +41,26 @@ class ByUnit:
         units_Z: int64.
         values_Z: float32; None: ones.
         host_Z: The units in the host's memory.
+        rows_Z: Their examples, from a number for the first one on that differs between shards, int64.
+        order_Z: Their former places, by example, then storage order, int64; None: they are dense.
+        indptr: The first former place of each example, int64 [E + 1].
     """
 
     examples_Z: Tensor
     units_Z: Tensor
     values_Z: Tensor | None
     host_Z: Tensor = field(metadata=ON_HOST)
+    rows_Z: Tensor
+    order_Z: Tensor | None = None
+    indptr: Tensor | None = None
 
     @classmethod
-    def of(cls, part: SparseBatch) -> "ByUnit":
-        """Return the sorted entries of one shard's part of a batch."""
+    def of(cls, part: SparseBatch, first: int = 0) -> "ByUnit":
+        """Return the sorted entries of one shard's part of a batch, and rows from `first` on."""
         units_Z, order_Z = stable_sort(part.indices)
         values_Z = None if part.values is None else part.values[order_Z]
-        return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z)
+        examples_Z = part.example_of_entry()[order_Z]
+        return cls(examples_Z, units_Z, values_Z, units_Z, examples_Z + first, order_Z, part.indptr)
 
     def values_or_ones(self, span: slice = slice(None)) -> Tensor:
         """Return the values of a span of entries, float32."""
@@ -70,19 +77,20 @@ class ByUnit:
 
 @dataclass
 class Entries:
-    """The targets inside one tile, or all units.
+    """The targets inside a tile of one or several shards, or all units.
 
     Attributes:
-        span: Of a tile, their positions among the shard's entries in order of units.
-        examples_Z: int64.
+        rows_Z: `ByUnit.rows_Z`, or examples.
         places_Z: Positions in the flat tile, int64.
         values_Z: float32.
     """
 
-    span: slice
-    examples_Z: Tensor
+    rows_Z: Tensor
     places_Z: Tensor
     values_Z: Tensor
+
+
+_PLACES = "units_Z", "rows_Z"
 
 
 @dataclass
@@ -107,7 +115,7 @@ class Targets:
             total_E = batch.counts().to(torch.float32)
         else:
             total_E = sum_by(batch.values, batch.example_of_entry(), batch.num_examples)
-        return cls(total_E, [ByUnit.of(part) for part in parts])
+        return cls(total_E, [ByUnit.of(part, shard * len(total_E)) for shard, part in enumerate(parts)])
 
     @classmethod
     def of_dense(cls, targets_EL: Tensor, shards: Shards) -> "Targets":
@@ -118,26 +126,35 @@ class Targets:
             own_ER = targets_EL[:, as_slice(shards.units(shard))]
             examples_Z = torch.arange(num_examples).repeat(own_ER.shape[1])
             units_Z = torch.arange(own_ER.shape[1]).repeat_interleave(num_examples)
-            parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten().contiguous(), units_Z))
+            rows_Z = examples_Z + shard * num_examples
+            parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten().contiguous(), units_Z, rows_Z))
         return cls(targets_EL.sum(dim=1), parts)
 
-    def entries(self, shard: int, start: int, stop: int) -> Entries:
-        """Return the targets among the units [start, stop) of a shard."""
-        part = self.parts[shard]
-        span = slice(*part.edges([start, stop]))
-        examples_Z = part.examples_Z[span]
-        places_Z = examples_Z * (stop - start) + (part.units_Z[span] - start)
-        return Entries(span, examples_Z, places_Z, part.values_or_ones(span))
+    @property
+    def are_dense(self) -> bool:
+        """Whether every unit is a target."""
+        return self.parts[0].order_Z is None
+
+    def entries(self, shards: Sequence[int], start: int, stop: int) -> Entries:
+        """Return the targets among the units [start, stop) of some shards; places are in [S, E, T]."""
+        parts = [self.parts[shard] for shard in shards]
+        spans = [slice(*part.edges([start, stop])) for part in parts]
+        cut = [*zip(parts, spans, strict=True)]
+        units_Z, rows_Z = (torch.cat([getattr(part, name)[span] for part, span in cut]) for name in _PLACES)
+        if parts[0].values_Z is None:
+            values_Z = torch.ones(len(units_Z), device=units_Z.device)
+        else:
+            values_Z = torch.cat([part.values_or_ones(span) for part, span in cut])
+        first = shards[0] * len(self.total_E) * (stop - start) + start
+        return Entries(rows_Z, torch.add(units_Z, rows_Z, alpha=stop - start).sub_(first), values_Z)
 
     def of_all_units(self, shards: Shards) -> Entries:
         """Return the targets of all shards, with places in logits [E, L]."""
-        cut = [self.entries(shard, 0, shards.size(shard)) for shard in range(shards.count)]
-        examples_Z = torch.cat([own.examples_Z for own in cut])
-        units_Z = torch.cat(
-            [self.parts[shard].units_Z[own.span] * shards.count + shard for shard, own in enumerate(cut)]
-        )
-        values_Z = torch.cat([own.values_Z for own in cut])
-        return Entries(slice(0, len(values_Z)), examples_Z, examples_Z * shards.width + units_Z, values_Z)
+        size = shards.size(0)
+        own = self.entries(range(shards.count), 0, size)
+        units_Z = own.places_Z % size * shards.count + own.places_Z // (len(self.total_E) * size)
+        examples_Z = own.rows_Z % len(self.total_E)
+        return Entries(examples_Z, examples_Z * shards.width + units_Z, own.values_Z)
 
 
 @dataclass(frozen=True)

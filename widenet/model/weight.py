@@ -33,7 +33,7 @@ def shortening(length: Tensor, limit: float) -> Tensor:
 
 def shorten_rows(weight_RH: Tensor, limit: float) -> None:
     """Shorten the rows of a weight that exceed a limit, in place."""
-    weight_RH.mul_(shortening(weight_RH.norm(dim=1, keepdim=True), limit))
+    weight_RH.mul_(shortening(weight_RH.norm(dim=-1, keepdim=True), limit))
 
 
 @dataclass
@@ -281,29 +281,49 @@ class WideWeight:
         if self.whole is not None:
             self.lay_out(self.whole, [*self.parts])
 
+    def places(self, shards: int | range) -> int | slice:
+        """Return where some shards are among those of this process."""
+        first = next(iter(self.parts))
+        if isinstance(shards, int):
+            return shards - first
+        return slice(shards.start - first, shards.stop - first)
+
+    def rows(self, shards: int | range, start: int, stop: int) -> Part:
+        """Return the rows [start, stop) of a shard where they are computed, or of several [S, T, H]."""
+        if isinstance(shards, int):
+            return self.part(shards).rows(start, stop)
+        assert self.whole is not None
+        own = self.places(shards)
+
+        def view(tensor: Tensor) -> Tensor:
+            return tensor.view(-1, self.shards.room, *tensor.shape[1:])[own, start:stop]
+
+        return Part(view(self.whole.weight), {name: view(state) for name, state in self.whole.state.items()})
+
     def update_tile(
         self,
-        shard: int,
+        shards: int | range,
         start: int,
         stop: int,
         gradient: Tensor | RowGradient,
         rule: Optimizer,
         step: StepNumbers,
     ) -> None:
-        """Make a step of the rows [start, stop) of a shard, or of touched columns in all rows."""
+        """Make a step of the rows [start, stop) of a shard or several, or of touched columns in all rows."""
         if not self.trained:
             return
         if isinstance(gradient, RowGradient):
-            self.update_rows(shard, gradient, rule, step)
+            assert isinstance(shards, int)
+            self.update_rows(shards, gradient, rule, step)
             return
-        own = self.part(shard).rows(start, stop)
+        own = self.rows(shards, start, stop)
         rule.apply(own.weight, gradient, own.state, step, self.is_bias)
-        self.shorten(shard, start, stop)
+        self.shorten(shards, start, stop)
 
-    def shorten(self, shard: int, start: int, stop: int) -> None:
-        """Shorten the rows [start, stop) of a shard that exceed the limit, after their step."""
+    def shorten(self, shards: int | range, start: int, stop: int) -> None:
+        """Shorten the rows [start, stop) of a shard or several that exceed the limit, after their step."""
         if self.norm_limit is not None:
-            shorten_rows(self.part(shard).rows(start, stop).weight, self.norm_limit)
+            shorten_rows(self.rows(shards, start, stop).weight, self.norm_limit)
 
     def stepped(self, shard: int, rule: Optimizer, step: StepNumbers) -> Packed | None:
         """Return the step of a shard's rows for the native library; None if they are frozen."""

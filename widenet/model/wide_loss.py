@@ -2,23 +2,27 @@
 
 The native library makes the steps that it knows, torch all others.
 
-There are three ways to the slopes, the gradients to the logits. Under a softmax, cross-entropies have the
-closed form p * sum(pulls) - pull: a first pass over the tiles finds the divisors. Units that are activated
-one by one are differentiated tile by tile. What is left, activations that divide by a sum over the layer and
-have no closed form, is differentiated over all units at once, so such outputs should be small.
+Under a softmax, the slopes of cross-entropies, the gradients to the logits, have the closed form
+p * sum(pulls) - pull: `SoftmaxStep` takes one pass over the logits. Units that are activated one by one are
+differentiated tile by tile. What is left is differentiated over all units at once, so such outputs should be
+small: activations that divide by a sum over the layer and have no closed form, "delta_norm", dense targets,
+and a softmax over sparse inputs or without weights.
+
+On CUDA, the shards of a process lie in one allocation, and tiles of several are computed together.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels.bags import RowGradient
-from widenet.kernels.fixed_point import exact_sum, sum_by
+from widenet.kernels.bags import RowGradient, gather_sum
+from widenet.kernels.fixed_point import Terms, exact_sum, sum_by
 from widenet.kernels.native import library_runs
 from widenet.kernels.passes import (
     Gradients,
@@ -28,17 +32,20 @@ from widenet.kernels.passes import (
     add_slopes,
     finish,
     finish_hidden,
+    tile_shares,
 )
+from widenet.kernels.reference import LOWEST_PEAK
 from widenet.kernels.steps import KINDS
 from widenet.model import losses
 from widenet.model.activations import activate
 from widenet.model.layers.output import Tile, WideOutput
-from widenet.model.operands import filled_columns
+from widenet.model.operands import filled_columns, matrix_product
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.targets import Choice, Entries, Targets
 from widenet.model.weight import Part, WideWeight, shortening
 from widenet.parallel.exchange import Exchange
-from widenet.plan.tiles import GRADIENT_NUMBERS, are_kept, as_slice, tile_units
+from widenet.plan.tiles import GRADIENT_NUMBERS, SHARDS_AT_ONCE, are_kept, as_slice, tile_units
+from widenet.sparse import SparseBatch
 
 
 @dataclass
@@ -100,7 +107,7 @@ def divided(kind: str, logits: Tensor, total_E1: Tensor) -> Tensor:
 
 
 Slopes = Callable[[Tile], tuple[Tensor, Tensor]]
-"""Returns the loss of a tile of a step, float64 [], and its slopes [E, T].
+"""Returns the loss of a tile of a step, float64 [] or [S], and its slopes [E, T] or [S, E, T].
 
 What belongs to no single tile is in the loss of a shard's first one.
 """
@@ -124,9 +131,9 @@ class OutputStep:
         stands: For a sample, by shard, the number of units that each unit represents if it is no target,
             float32; None if all units take part.
         rows_at_once: For how many units `gradient` works at once, at most; 0: for a single tile.
-        slopes: The slopes, once they are known.
-        deltas: By shard and first unit, a tile's slopes as operands of products, and the gradient to its
-            biases, kept for `gradient`.
+        together: Whether tiles of several shards are computed together.
+        kept: By shards and first unit, what is kept of a tile for its gradients: of a softmax its shares,
+            otherwise its slopes, as operands of products.
     """
 
     output: WideOutput
@@ -138,8 +145,8 @@ class OutputStep:
     keeps: bool
     stands: dict[int, Tensor] | None = None
     rows_at_once: int = 0
-    slopes: Slopes | None = None
-    deltas: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    together: bool = False
+    kept: dict[tuple[int | range, int], Tensor] = field(default_factory=dict)
 
     @property
     def num_examples(self) -> int:
@@ -161,20 +168,55 @@ class OutputStep:
         """Yield the tiles of a shard in order, each with its weight in memory; see `spans`."""
         return (self.tile(shard, start, stop) for start, stop in self.spans(shard, 0, updates))
 
-    def tile(self, shard: int, start: int, stop: int) -> Tile:
+    def tile(self, shards: int | range, start: int, stop: int) -> Tile:
         """Return a tile's units, as operands of this step's products."""
-        return self.output.tile(shard, start, stop, half=self.output.half)
+        return self.output.tile(shards, start, stop, half=self.output.half)
+
+    def over(self, work: Callable[[Tile], None], updates: bool = False) -> None:
+        """Do some work for every tile.
+
+        Args:
+            work: What to do.
+            updates: Whether each tile is updated before the next one.
+        """
+
+        def of_shard(shard: int) -> None:
+            for tile in self.tiles(shard, updates):
+                work(tile)
+
+        if not self.together:
+            self.output.exchange.each(of_shard)
+            return
+        for start in range(0, max(self.sizes.values()), self.tile_units):
+            for shards, stop in self.alike(start, start + self.tile_units):
+                work(self.tile(shards, start, stop))
+
+    def alike(self, start: int, stop: int) -> Iterator[tuple[int | range, int]]:
+        """Yield the shards that have units from `start` on, and the end of these, `stop` at most.
+
+        Those that are computed together and have equally many come together.
+        """
+        at_once, first = SHARDS_AT_ONCE if self.together else 1, next(iter(self.sizes))
+        ends = {shard: min(stop, size) for shard, size in self.sizes.items()}
+        for (end, _), found in groupby(ends, lambda shard: (ends[shard], (shard - first) // at_once)):
+            shards = [*found]
+            if end > start:
+                yield shards[0] if len(shards) == 1 else range(shards[0], shards[-1] + 1), end
 
     def entries(self, tile: Tile) -> Entries:
         """Return the targets inside a tile."""
-        return self.targets.entries(tile.shard, tile.start, tile.stop)
+        shards = [tile.shards] if isinstance(tile.shards, int) else tile.shards
+        return self.targets.entries(shards, tile.start, tile.stop)
 
     def stands_of(self, tile: Tile) -> Tensor | None:
         """Return how many units each unit of a tile represents, float32 [T]; None without a sample."""
-        return None if self.stands is None else self.stands[tile.shard][tile.start : tile.stop]
+        if self.stands is None:
+            return None
+        assert isinstance(tile.shards, int)
+        return self.stands[tile.shards][tile.start : tile.stop]
 
     def logits(self, tile: Tile) -> Tensor:
-        """Return logits [E, T] of a tile.
+        """Return logits [E, T] or [S, E, T] of a tile.
 
         Under a softmax, the logarithm of the number of units that a unit represents is added to its own,
         unless it is a target.
@@ -212,6 +254,12 @@ class OutputStep:
         sums = sum_by(pull_Z.double(), groups_Z, len(sizes) * num, num_targets)
         coupling_E = exact_sum(output.exchange.gather([*sums.view(len(sizes), num)], output.where)).float()
         totals = [own_Z.sum(dtype=torch.float64) for own_Z in torch.split(value_Z, sizes)]
+        boost = output.spec.delta_boost
+        if boost is not None:
+            factor_Z = torch.where(values_Z > 0, boost.target, boost.other)
+            slope_Z = torch.exp(log_p_Z) * coupling_E[examples_Z]
+            pull_Z = boost.other * slope_Z - factor_Z * (slope_Z - pull_Z)
+            coupling_E = coupling_E * boost.other
         return totals, [*torch.split(pull_Z, sizes)], coupling_E
 
     def start(self, update: Update | None) -> Callable[[], list[Tensor]]:
@@ -222,67 +270,75 @@ class OutputStep:
         output = self.output
         return output.exchange.start_sum(*self.run(update), where=output.where)
 
-    def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
+    def run(self, update: Update | None) -> tuple[Terms, Terms]:
         """Return every shard's loss, float64 [], and gradient to the incoming vectors, float32 [E, H]."""
-        self.slopes = slopes_of(self)
-        results = self.output.exchange.each(lambda shard: self._sweep(shard, update))
-        return [loss for loss, _ in results], [gradient_EH for _, gradient_EH in results]
+        weight, loss_S, hidden_SEH = self.output.weight, self._zeros(dtype=torch.float64), self._begun()
+        is_plain = not self.output.spec.is_row_wise and self.output.spec.delta_norm is None
+        self._slopes = partial(_of_single_units, self) if is_plain else _of_all_units(self)
+
+        def sweep(tile: Tile) -> None:
+            places = weight.places(tile.shards)
+            loss, slope_ET = self._slopes(tile)
+            loss_S[places] += loss
+            self.bias_SR[places, tile.start : tile.stop] = slope_ET.sum(dim=-2)
+            delta_ET = self.output.operand(slope_ET)
+            tile.add_direct_gradient(hidden_SEH[places], delta_ET)
+            if update is not None or self.keeps:
+                self.keep(tile, delta_ET, apart=update is None)
+            if update is not None:
+                self._finish(update, tile)
+
+        self.over(sweep, updates=update is not None)
+        self.step_biases(update)
+        return loss_S, hidden_SEH
 
     def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor | RowGradient, Tensor]:
         """Return the gradients of weights [T, H] and biases [T] of some units, after `run`.
 
         The units are a span of `spans`. The gradient of a frozen weight is empty.
         """
-        tile = self.tile(shard, start, stop)
-        kept = self.deltas.pop((shard, start), None)
-        delta_ET, bias_T = kept or self._delta(tile)[1:]
+        return self.gradients(self.tile(shard, start, stop), self.kept.pop((shard, start), None))
+
+    def gradients(self, tile: Tile, kept_ET: Tensor | None) -> tuple[Tensor | RowGradient, Tensor]:
+        """Return the gradients of the weights and biases of a tile from what is kept of it, if anything."""
+        bias_T = self.bias_SR[self.output.weight.places(tile.shards), tile.start : tile.stop]
         if not self.output.weight.trained:
-            return delta_ET.new_zeros(0), bias_T
+            return bias_T.new_zeros(0), bias_T
+        delta_ET = self.output.operand(self._slopes(tile)[1]) if kept_ET is None else kept_ET
         return tile.weight_gradient(self.direct_EH, delta_ET), bias_T
 
-    def _delta(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
-        """Return a tile's loss, its slopes as an operand of products, and the gradient to its biases."""
-        assert self.slopes is not None
-        loss, slope_ET = self.slopes(tile)
-        return loss, self.output.operand(slope_ET), slope_ET.sum(dim=0)
+    def keep(self, tile: Tile, numbers: Tensor, apart: bool) -> None:
+        """Keep numbers of all logits of a tile, each shard apart if `gradient` takes one after the other."""
+        if isinstance(tile.shards, int) or not apart:
+            self.kept[tile.shards, tile.start] = numbers
+        else:
+            self.kept |= {(shard, tile.start): own for shard, own in zip(tile.shards, numbers, strict=True)}
 
-    def _sweep(self, shard: int, update: Update | None) -> tuple[Tensor, Tensor]:
-        """Make the last pass over a shard: return its loss and its gradient [E, H]."""
-        weight, bias = self.output.weight, self.output.bias
-        gradient_EH = torch.zeros_like(self.direct_EH, dtype=torch.float32)
-        loss = torch.zeros((), dtype=torch.float64, device=gradient_EH.device)
-        # One tensor for all tiles: small tensors that outlive their tile would keep the C library from
-        # reusing the tile's memory for the next one.
-        bias_R = torch.empty(self.sizes[shard], device=gradient_EH.device)
-        for tile in self.tiles(shard, updates=update is not None):
-            tile_loss, delta_ET, bias_T = self._delta(tile)
-            loss = loss + tile_loss
-            tile.add_direct_gradient(gradient_EH, delta_ET)
-            bias_R[tile.start : tile.stop] = bias_T
-            if update is not None and weight.trained:
-                gradient_TH = tile.weight_gradient(self.direct_EH, delta_ET)
-                weight.update_tile(shard, tile.start, tile.stop, gradient_TH, *update)
-            elif update is None and self.keeps:
-                self.deltas[shard, tile.start] = delta_ET, bias_T
-        if update is not None and bias is not None and len(bias_R):
-            bias.update_tile(shard, 0, len(bias_R), bias_R, *update)
-        return loss, gradient_EH
+    def _finish(self, update: Update, tile: Tile) -> None:
+        """Make the step of the weights of a tile."""
+        weight, start, stop = self.output.weight, tile.start, tile.stop
+        kept_ET = self.kept.pop((tile.shards, start), None)
+        gradient_TH, self.bias_SR[weight.places(tile.shards), start:stop] = self.gradients(tile, kept_ET)
+        weight.update_tile(tile.shards, start, stop, gradient_TH, *update)
+
+    def step_biases(self, update: Update | None) -> None:
+        """Make the step of all biases at once."""
+        bias = self.output.bias
+        for shards, stop in self.alike(0, max(self.sizes.values())):
+            if update is not None and bias is not None:
+                bias.update_tile(shards, 0, stop, self.bias_SR[bias.places(shards), :stop], *update)
+
+    def _begun(self) -> Tensor:
+        """Return zeros for the gradient to the incoming vectors, [S, E, H], and begin that of the biases."""
+        self.bias_SR = self._zeros(max(self.sizes.values()))
+        return self._zeros(*self.direct_EH.shape)
+
+    def _zeros(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.zeros(len(self.sizes), *shape, dtype=dtype, device=self.direct_EH.device)
 
 
 _NEVER = -math.inf
 """Added to a logit to exclude its unit from a softmax. Its exponential takes a third of that of -1e30."""
-
-
-def slopes_of(step: OutputStep) -> Slopes:
-    """Return the slopes of a step, after the passes over all tiles that they need."""
-    if step.output.is_closed:
-        slopes = _of_closed_softmax(step)
-    elif step.output.spec.is_row_wise:
-        slopes = _of_all_units(step)
-    else:
-        slopes = partial(_of_single_units, step)
-    limit = step.output.spec.delta_norm
-    return slopes if limit is None else _shortened(step, slopes, limit)
 
 
 def _of_single_units(step: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
@@ -291,7 +347,7 @@ def _of_single_units(step: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
 
 def _of_all_units(step: OutputStep) -> Slopes:
     """See above; every process computes the slopes of all units."""
-    output = step.output
+    output, limit = step.output, step.output.spec.delta_norm
     shards, exchange = output.known, output.exchange
 
     def of_shard(shard: int) -> Tensor:
@@ -301,10 +357,14 @@ def _of_all_units(step: OutputStep) -> Slopes:
     of_shards = exchange.gather(exchange.each(of_shard), output.where)
     logits_EL = torch.stack(of_shards, dim=2).flatten(1)[:, : shards.width].contiguous()
     loss, slope_EL = _differentiated(step, logits_EL, step.targets.of_all_units(shards))
+    if limit is not None:
+        length_E1 = slope_EL.double().square().sum(dim=1, keepdim=True).sqrt()
+        slope_EL = slope_EL * shortening(length_E1, limit / max(step.num_examples, 1)).float()
 
     def slopes(tile: Tile) -> tuple[Tensor, Tensor]:
-        units = as_slice(shards.units(tile.shard)[tile.start : tile.stop])
-        is_first = tile.shard == tile.start == 0
+        assert isinstance(tile.shards, int)
+        units = as_slice(shards.units(tile.shards)[tile.start : tile.stop])
+        is_first = tile.shards == tile.start == 0
         return loss if is_first else torch.zeros_like(loss), slope_EL[:, units].contiguous()
 
     return slopes
@@ -313,20 +373,26 @@ def _of_all_units(step: OutputStep) -> Slopes:
 def _differentiated(
     step: OutputStep, logits_EN: Tensor, entries: Entries, stands_N: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss float64 [] of some units, and its slopes by autograd."""
-    spec, places_Z = step.output.spec, entries.places_Z
+    """Return the loss float64 of some units, [] or [S], and its slopes by autograd."""
+    spec, places_Z, examples_Z = step.output.spec, entries.places_Z, entries.rows_Z % step.num_examples
     with torch.enable_grad():
         z_EN = logits_EN.requires_grad_()
         a_EN = activate(spec.activation, z_EN)
         z_Z, a_Z = z_EN.flatten()[places_Z], a_EN.flatten()[places_Z]
-        value = losses.of_targets(spec.loss, z_Z, a_Z, entries.values_Z) * step.weight_E[entries.examples_Z]
-        if spec.others == "use":
+        if step.output.is_closed:
+            log_p_Z = torch.log_softmax(z_EN, dim=1).flatten()[places_Z]
+            share_Z = entries.values_Z / step.targets.total_E[examples_Z].clamp_min(1e-30)
+            value_Z, _ = losses.pulls(spec.loss, log_p_Z, entries.values_Z, share_Z)
+        else:
+            value_Z = losses.of_targets(spec.loss, z_Z, a_Z, entries.values_Z)
+        value_Z, value_EN = value_Z * step.weight_E[examples_Z], torch.zeros_like(z_EN)
+        if spec.others == "use" and not step.output.is_closed:
             value_EN = losses.of_others(spec.loss, z_EN, a_EN) * step.weight_E[:, None]
             if stands_N is not None:
                 value_EN = value_EN * stands_N
-            value = value_EN.flatten().scatter(0, places_Z, value)
-        loss = value.sum(dtype=torch.float64)
-        (slope_EN,) = torch.autograd.grad(loss, z_EN)
+        value_EN = value_EN.flatten().scatter(0, places_Z, value_Z).view_as(z_EN)
+        loss = value_EN.flatten(-2).sum(dim=-1, dtype=torch.float64)
+        (slope_EN,) = torch.autograd.grad(loss.sum(), z_EN)
     return loss.detach(), _boosted(step, slope_EN, entries)
 
 
@@ -340,77 +406,90 @@ def _boosted(step: OutputStep, slope_EN: Tensor, entries: Entries) -> Tensor:
     return slope_EN * factor_EN
 
 
-def _of_closed_softmax(step: OutputStep) -> Slopes:
-    shares: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+class SoftmaxStep(OutputStep):
+    """A softmax with a cross-entropy, in one pass over the logits; see `kernels.passes`.
 
-    def of_shard(shard: int) -> tuple[RowSum, Tensor]:
-        """Return a shard's part of the divisors, and the logits of its targets."""
-        total = RowSum.empty("softmax", step.num_examples, step.direct_EH.device)
-        logits_Z = torch.zeros(len(step.targets.parts[shard].units_Z), device=step.direct_EH.device)
-        for tile in step.tiles(shard):
-            logits_ET, entries = step.logits(tile), step.entries(tile)
-            logits_Z[entries.span] = logits_ET.view(-1)[entries.places_Z]
-            share_ET, peak_E = _shares(logits_ET)
-            total.add_part(peak_E, share_ET.sum(dim=1))
-            if step.keeps:
-                shares[shard, tile.start] = share_ET, peak_E
-        return total, logits_Z
+    Each tile leaves shares exp(z - peak), where `peak` is the largest logit so far, and the sums of the
+    units' vectors times them. Once the divisors are known, these sums become the gradient to the incoming
+    vectors, but for sums of the targets' vectors. The gradient of the weights is the product of the shares,
+    less the pulls of the targets, with incoming vectors that are scaled.
+    """
 
-    output, found = step.output, step.output.exchange.each(of_shard)
-    total_E = over_shards([total for total, _ in found], output.exchange, output.where)
-    values, pulls, coupling_E = step.pulls(total_E, [logits_Z for _, logits_Z in found])
-    of_targets = dict(zip(output.weight.parts, zip(values, pulls, strict=True), strict=True))
+    def run(self, update: Update | None) -> tuple[Terms, Terms]:
+        """See `OutputStep.run`."""
+        output, weight, exchange = self.output, self.output.weight, self.output.exchange
+        hidden_SEH, total_SE = self._begun(), self._zeros(self.num_examples, dtype=torch.float64)
+        peak_SE = self._zeros(self.num_examples).fill_(LOWEST_PEAK)
+        num_tiles = -(-self.bias_SR.shape[1] // self.tile_units)
+        self._peak_NSE = torch.zeros(num_tiles, *peak_SE.shape, device=peak_SE.device)
+        logits = exchange.each(self._of_targets)
 
-    def slopes(tile: Tile) -> tuple[Tensor, Tensor]:
-        entries, (value, pull_Z) = step.entries(tile), of_targets[tile.shard]
-        kept = shares.pop((tile.shard, tile.start), None)
-        share_ET, peak_E = kept or _shares(step.logits(tile))
-        slope_ET = share_ET.mul_((torch.exp(peak_E - total_E) * coupling_E)[:, None])
-        slope_ET.view(-1)[entries.places_Z] -= pull_Z[entries.span]
-        return value if tile.start == 0 else torch.zeros_like(value), _boosted(step, slope_ET, entries)
+        def add_shares(tile: Tile) -> None:
+            places = weight.places(tile.shards)
+            own = peak_SE[places], total_SE[places], hidden_SEH[places]
+            share_ET = tile_shares(self.logits(tile), *own, output.half)
+            self._peak_NSE[tile.start // self.tile_units, places] = peak_SE[places]
+            tile.add_direct_gradient(hidden_SEH[places], share_ET)
+            if self.keeps:
+                self.keep(tile, share_ET, apart=update is None)
 
-    return slopes
+        self.over(add_shares)
+        sums = [RowSum("softmax", *own) for own in zip(peak_SE, total_SE, strict=True)]
+        total_E = over_shards(sums, exchange, output.where)
+        totals, pulls, coupling_E = self.pulls(total_E, logits)
+        self._factor_NSE1 = (torch.exp(self._peak_NSE - total_E) * coupling_E)[..., None].clamp_min_(1e-30)
+        hidden_SEH.mul_((torch.exp(peak_SE - total_E) * coupling_E)[..., None])
+        self.targets = replace(self.targets, parts=[*self.targets.parts])
+        self._pulls = pulls
+        exchange.each(lambda shard: self._add_pulls(shard, hidden_SEH[weight.places(shard)]))
+        if update is not None:
+            self.over(partial(self._finish, update), updates=True)
+            self.step_biases(update)
+        return totals, hidden_SEH
 
+    def gradients(self, tile: Tile, kept_ET: Tensor | None) -> tuple[Tensor | RowGradient, Tensor]:
+        """See `OutputStep.gradients`."""
+        places, operand = self.output.weight.places(tile.shards), self.output.operand
+        factor_E1 = self._factor_NSE1[tile.start // self.tile_units, places]
+        share_ET = kept_ET
+        if share_ET is None:
+            peak_E1 = self._peak_NSE[tile.start // self.tile_units, places][..., None]
+            share_ET = operand(self.logits(tile).sub_(peak_E1).exp_())
+        entries = self.entries(tile)
+        share_Z = share_ET.view(-1)[entries.places_Z].float() - entries.values_Z
+        share_ET.view(-1)[entries.places_Z] = operand(share_Z)
+        bias_T = self.bias_SR[places, tile.start : tile.stop]
+        if self.output.bias is not None:
+            bias_T = matrix_product(share_ET.mT, operand(factor_E1))[..., 0]
+        if not self.output.weight.trained:
+            return bias_T.new_zeros(0), bias_T
+        return tile.weight_gradient(operand(self.direct_EH * factor_E1), share_ET), bias_T
 
-def _shares(logits_ET: Tensor) -> tuple[Tensor, Tensor]:
-    """Return exp(z - largest of the tile) [E, T], in place of the logits, and the largest [E]."""
-    # A sample can exclude all units of a tile for an example: all logits are -inf, and inf - inf is NaN.
-    peak_E = logits_ET.amax(dim=1).clamp_(min=_LOWEST_PEAK)
-    return logits_ET.sub_(peak_E[:, None]).exp_(), peak_E
+    def _of_targets(self, shard: int) -> Tensor:
+        """Return the logits of a shard's targets."""
+        part, bias = self.targets.parts[shard], self.output.bias
+        vector_ZH = self.output.vectors(shard, part.units_Z)
+        logits_Z = (self.direct_EH[part.examples_Z].float() * vector_ZH).sum(dim=1)
+        return logits_Z if bias is None else logits_Z + bias.select(shard, part.units_Z)
 
-
-_LOWEST_PEAK = -1e30
-
-
-def _shortened(step: OutputStep, slopes: Slopes, limit: float) -> Slopes:
-    """Return slopes that are no longer than a limit over all units, for each example."""
-    kept: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-
-    def squares(shard: int) -> Tensor:
-        total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
-        for tile in step.tiles(shard):
-            found = slopes(tile)
-            total_E += found[1].double().square().sum(dim=1)
-            if step.keeps:
-                kept[shard, tile.start] = found
-        return total_E
-
-    exchange = step.output.exchange
-    length_E = exact_sum(exchange.gather(exchange.each(squares), step.output.where)).sqrt()
-    factor_E = shortening(length_E, limit / max(step.num_examples, 1)).float()
-
-    def shortened(tile: Tile) -> tuple[Tensor, Tensor]:
-        own = kept.pop((tile.shard, tile.start), None)
-        loss, slope_ET = own or slopes(tile)
-        return loss, slope_ET * factor_E[:, None]
-
-    return shortened
+    def _add_pulls(self, shard: int, hidden_EH: Tensor) -> None:
+        """Subtract the vectors of a shard's targets times their pulls; turn pulls into parts of shares."""
+        part, place = self.targets.parts[shard], shard - next(iter(self.sizes))
+        pull_Z = self._pulls[place]
+        assert part.order_Z is not None
+        assert part.indptr is not None
+        numbers_Z = torch.arange(len(pull_Z), device=pull_Z.device)
+        places_Z = torch.empty_like(part.order_Z).index_copy_(0, part.order_Z, numbers_Z)
+        bag = SparseBatch(part.indptr, places_Z, pull_Z[places_Z])
+        hidden_EH -= gather_sum(bag, self.output.vectors(shard, part.units_Z).float())
+        factor_Z = self._factor_NSE1[part.units_Z // self.tile_units, place, part.examples_Z, 0]
+        self.targets.parts[shard] = replace(part, values_Z=pull_Z / factor_Z)
 
 
 class NativeStep(OutputStep):
     """A step in which one call of the library is one pass over all units of this process."""
 
-    def run(self, update: Update | None) -> tuple[list[Tensor], list[Tensor]]:
+    def run(self, update: Update | None) -> tuple[Terms, Terms]:
         """See `OutputStep.run`."""
         output, device, num_threads = self.output, self.direct_EH.device, self.output.exchange.num_threads
         parts, is_softmax = output.weight.parts, output.is_closed
@@ -571,7 +650,11 @@ def output_step(
     is_plain &= spec.others == "use" and spec.delta_boost is None and spec.delta_norm is None
     is_known = output.is_closed or (spec.activation.kind, spec.loss.kind) == ("sigmoid", "cross_entropy")
     has_library = library_runs(device) and rule.spec.kind in KINDS
-    kind = NativeStep if is_plain and is_known and has_library else OutputStep
+    has_rows = output.features is None and not spec.weightless
+    is_softmax = output.is_closed and has_rows and spec.delta_norm is None and not targets.are_dense
+    lies_together = output.weight.whole is not None and output.weight.store is None and has_rows
+    kind = SoftmaxStep if is_softmax else OutputStep
+    kind = NativeStep if is_plain and is_known and has_library else kind
     return kind(
         output=output,
         direct_EH=output.operand(direct_EH),
@@ -580,9 +663,10 @@ def output_step(
         sizes=sizes,
         # A weight by columns is updated a whole column of a shard at a time.
         tile_units=tile_units(max(num, tiled_for), device.type) if output.features is None else output.width,
-        keeps=are_kept(num, sum(sizes.values()), device.type, output.kept_bytes),
+        keeps=are_kept(num, sum(sizes.values()), device.type, output.half, output.kept_bytes),
         stands=stands,
         rows_at_once=GRADIENT_NUMBERS // max(direct_EH.shape[1], 1) if kind is NativeStep else 0,
+        together=lies_together and (is_softmax or not (spec.is_row_wise or spec.delta_norm)),
     )
 
 

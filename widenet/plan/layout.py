@@ -384,9 +384,12 @@ class Job:
         own = self.rows(weight, process)
         if layer.sample is None:
             return own
-        targets = 1.0 if layer.predict == "next" else self.entries[layer.field]
-        chosen: float = layer.sample.units + self.vectors(layer.name) * targets
+        chosen: float = layer.sample.units + self.vectors(layer.name) * self.targets_of(layer)
         return min(own, round(chosen * own / weight.rows))
+
+    def targets_of(self, layer: OutputLayer) -> float:
+        """Return the mean number of sparse targets of a vector that enters an output."""
+        return 1.0 if layer.predict == "next" else self.entries.get(layer.field, 0.0)
 
     def held(self, process: int) -> range:
         """Return the shards that a process holds."""
@@ -395,6 +398,17 @@ class Job:
     def num_held(self, process: int) -> int:
         """Return the number of shards that a process holds; none has more than the first."""
         return len(self.held(process))
+
+    def takes_all(self, layer: OutputLayer) -> bool:
+        """Return whether a step takes all units of an output at once, whose logits are gathered.
+
+        On a CPU the native library knows more of them.
+        """
+        is_closed = layer.is_closed and not (layer.weightless or self.layout.of_output(layer.name).by_columns)
+        is_closed &= self.layout.fields[layer.field].kind != "dense" or self.device == "cpu"
+        return layer.sample is None and (
+            layer.delta_norm is not None or (layer.is_row_wise and not is_closed)
+        )
 
     def goes_twice(self, layer: OutputLayer) -> bool:
         """Return whether a step goes over an output's units more than once, and needs their logits again.
@@ -408,7 +422,12 @@ class Job:
     def keeps(self, layer: OutputLayer, process: int) -> bool:
         """Return whether a process keeps an output's logits between passes."""
         units = self.units_at_work(layer, process)
-        return are_kept(self.vectors(layer.name), units, self.device, self.kept_bytes)
+        return are_kept(self.vectors(layer.name), units, self.device, self.is_half, self.kept_bytes)
+
+    @property
+    def is_half(self) -> bool:
+        """Whether products take operands rounded to bfloat16."""
+        return self.training.precision == "bfloat16"
 
     @property
     def in_background(self) -> bool:

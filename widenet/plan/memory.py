@@ -209,17 +209,20 @@ def _of_output(job: Job, layer: OutputLayer, process: int, threads: int) -> int:
     """Bound the tiles of an output, the logits that it keeps, and its sample."""
     weight, num = job.layout.of_output(layer.name), job.vectors(layer.name)
     chosen = job.units_at_work(layer, process)
-    is_plain = layer.is_row_wise and not layer.is_closed and layer.sample is None
-    if is_plain:  # over all units at once
+    if job.takes_all(layer):
         return 30 * num * job.layout.units[layer.name]
     shard = job.layout.shards(weight.rows).size(0)
-    kept = (job.goes_twice(layer) and job.keeps(layer, process)) * 4 * num * chosen
+    kept = tiles.bytes_kept(num, chosen, job.device, job.is_half)
+    kept *= job.goes_twice(layer) and job.keeps(layer, process)
     if weight.by_columns:  # a tile is a whole shard
         return 100 * threads * num * shard + kept
     units = min(tiles.tile_units(num, job.device), shard, chosen)
     gradient = max(units * weight.incoming, tiles.GRADIENT_NUMBERS) * (4 + len(job.training.optimizer.state))
     sampled = 0 if layer.sample is None else 3 * (weight.row_bytes + 4 * _ENTRY_BYTES) * chosen
-    return 4 * threads * (4 * num * units + gradient) + sampled + kept
+    together = min(job.num_held(process), tiles.SHARDS_AT_ONCE) if job.device == "cuda" else threads
+    targets = 0 if job.device == "cpu" else round(job.targets_of(layer) / job.training.shards)
+    vectors = 3 * num * targets * weight.incoming  # of the targets of a shard
+    return 4 * (together * (4 * num * units + gradient) + vectors) + sampled + kept
 
 
 def window_bytes(job: Job, process: int) -> int:
@@ -310,6 +313,9 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
         is_limited = weight.norm_limit is not None and weight.rows_are_features
         is_described = bool(weight.described_by)  # the change of the vectors of attributes moves all rows
         read += whole * (is_limited + is_described + sum(map(job.goes_twice, users)))
+        if job.device == "cuda":  # the targets' rows, for their logits and for the gradient to what comes in
+            targets = sum(job.targets_of(user) for user in users if user.is_closed)
+            read += 2 * job.num_examples * round(targets * rows / weight.rows) * weight.row_bytes
         # Rows of inputs come from the host; a disk's file holds them in memory's own pages.
         read += with_state + touched * (job.weights_in == "host") if users else touched
         written += whole * is_described + (with_state if users else touched) * weight.trained
@@ -368,9 +374,9 @@ def exchanges(job: Job) -> Iterator[tuple[Literal["sum", "gather"], int]]:
     for end in ends_of(layout):
         yield "gather", 4 * layout.units[end] * job.vectors(end)
     for output in job.network.outputs:
-        if output.is_row_wise:  # statistics, or the logits themselves
+        if output.is_closed or job.takes_all(output):  # statistics, or the logits themselves
             units = layout.shards(layout.units[output.name]).size(0)
-            num_bytes = 24 if output.is_closed else 4 * units
+            num_bytes = 4 * units if job.takes_all(output) else 24
             yield "gather", num_bytes * job.vectors(output.name) * job.num_held(0)
 
 

@@ -46,13 +46,16 @@ def held(num_shards: int, process: int, num_processes: int) -> range:
 LEAST_UNITS = 256
 """Smallest number of units in a tile: smaller matrix products are slow."""
 
-TILE_CELLS = {"cpu": 2**17, "cuda": 2**26}
+TILE_CELLS = {"cpu": 2**17, "cuda": 2**23}
 """Logits in a tile, by kind of device.
 
 On a CPU a tile and its weights fit into a core's cache. On CUDA, launching a tile's kernels takes less time
 than running them; this is assumed, not measured. The bits depend on the number, so it must not depend on a
 device's memory.
 """
+
+SHARDS_AT_ONCE = 8
+"""On CUDA, shards of which a training step computes tiles together: their logits take much memory."""
 
 SEARCHED_CELLS = {"cpu": 2**19, "cuda": 2**26}
 """Logits in a tile of a search for the best units; on a CPU they fit into a core's cache."""
@@ -206,6 +209,14 @@ def _cut(number: int, most: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + most, number)) for start in range(0, number, most))
 
 
-def are_kept(num_examples: int, num_units: int, device: str, kept_bytes: int | None = None) -> bool:
-    """Return whether a batch's float32 logits over a process's units are kept between passes."""
-    return 4 * num_examples * num_units <= (KEPT_BYTES[device] if kept_bytes is None else kept_bytes)
+def bytes_kept(num_examples: int, num_units: int, device: str, half: bool) -> int:
+    """Return the bytes of what is kept of a batch's logits: the operands of products."""
+    return (2 if half and device == "cuda" else 4) * num_examples * num_units
+
+
+def are_kept(
+    num_examples: int, num_units: int, device: str, half: bool, kept_bytes: int | None = None
+) -> bool:
+    """Return whether numbers of a batch's logits over a process's units are kept between passes."""
+    most = KEPT_BYTES[device] if kept_bytes is None else kept_bytes
+    return bytes_kept(num_examples, num_units, device, half) <= most

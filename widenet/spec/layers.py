@@ -412,7 +412,8 @@ class OutputLayer(LayerBase):
     """Largest Euclidean length of the gradient of an example's own loss by its logits; a longer one is
     shortened.
 
-    Under "next" each position counts as an example. Costs another pass over the units.
+    Under "next" each position counts as an example. A step takes all units at once, so there should be few;
+    not beside "sample".
     """
     cosine: Cosine | None = None
     """Score by cosine instead of by product."""

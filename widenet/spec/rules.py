@@ -146,6 +146,7 @@ def _of_output(layer: OutputLayer, layers: Sequence[Layer]) -> Rules:
         ("others", layer.others == "ignore" and is_row_wise, f'"ignore" {single}', activation),
         ("sample", is_sampled and is_row_wise and not is_closed, "needs a cross-entropy"),
         ("others", is_sampled and layer.others == "ignore", '"ignore" leaves nothing to sample'),
+        ("delta_norm", is_sampled and layer.delta_norm is not None, "must be unset beside sample"),
         ("weight_norm", is_sampled and layer.weight_norm is not None, "must be unset beside sample"),
         ("source", own and len(sources) != 1, "of a weightless output must be one layer", list(sources)),
         ("bias", own and layer.bias, "of a weightless output must be false"),

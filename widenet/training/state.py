@@ -6,7 +6,7 @@ from typing import Any
 
 from widenet.spec.training import TrainingSpec
 
-ARITHMETIC = 9
+ARITHMETIC = 10
 """Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
 
 NORMS = "norms"

@@ -1,6 +1,4 @@
-"""Exact sums: all terms of a process in one launch, or in three between which processes add integers."""
-
-from typing import Any
+"""Exact sums of a process: all terms in one launch. Torch computes the integers that processes exchange."""
 
 import torch
 import triton
@@ -64,13 +62,6 @@ def _fixed_at(terms, num_terms, size, places, inside, peaks, exponent):
 
 
 @triton.jit
-def _rounded(total, peaks, exponent):
-    """Return the numbers that integers stand for, float64; NaN where the peak is infinite."""
-    sums = total.to(tl.float64) * _power_of_two(-exponent)[:, None]
-    return tl.where((peaks < float("inf"))[:, None], sums, float("nan"))
-
-
-@triton.jit
 def _exact_kernel(
     terms, sums, num_terms, headroom, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
@@ -79,106 +70,28 @@ def _exact_kernel(
     for start in range(0, row_length, COLUMNS):
         _, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
         total = _fixed_at(terms, num_terms, num_rows * row_length, places, inside, peaks, exponent)
-        tl.store(sums + places, _rounded(total, peaks, exponent).to(sums.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def _peaks_kernel(terms, peaks, num_terms, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    own = _peaks_of(terms, num_terms, num_rows, row_length, ROWS, COLUMNS)
-    tl.store(peaks + rows, own, mask=rows < num_rows)
-
-
-@triton.jit
-def _fixed_kernel(
-    terms, peaks, total, num_terms, headroom, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
-    for start in range(0, row_length, COLUMNS):
-        rows, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
-        peak = tl.load(peaks + rows, mask=rows < num_rows, other=0.0)
-        exponent = _exponent(peak, headroom)
-        own = _fixed_at(terms, num_terms, num_rows * row_length, places, inside, peak, exponent)
-        tl.store(total + places, own, mask=inside)
-
-
-@triton.jit
-def _rounded_kernel(
-    total, peaks, sums, headroom, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
-    for start in range(0, row_length, COLUMNS):
-        rows, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
-        peak = tl.load(peaks + rows, mask=rows < num_rows, other=0.0)
-        own = _rounded(tl.load(total + places, mask=inside, other=0), peak, _exponent(peak, headroom))
+        own = total.to(tl.float64) * _power_of_two(-exponent)[:, None]
+        own = tl.where((peaks < float("inf"))[:, None], own, float("nan"))
         tl.store(sums + places, own.to(sums.dtype.element_ty), mask=inside)
 
 
 def exact_sum(terms: Tensor) -> Tensor:
     """See `fixed_point.exact_sum`; the terms are stacked."""
     sums = torch.empty_like(terms[0], memory_format=torch.contiguous_format)
-    _launch(
-        _exact_kernel,
-        sums,
+    if not sums.numel():
+        return sums
+    columns = sums.shape[-1] if sums.dim() > 1 else 1
+    rows, at_once = sums.numel() // columns, min(triton.next_power_of_2(columns), _NUMBERS)
+    own_rows = min(triton.next_power_of_2(rows), _NUMBERS // at_once)
+    _exact_kernel[(triton.cdiv(rows, own_rows),)](
         terms.contiguous(),  # [K, R, C] float32 or float64
         sums,  # [R, C], out
         len(terms),
-        _headroom(len(terms)),
+        (len(terms) - 1).bit_length(),
+        rows,
+        columns,
+        ROWS=own_rows,
+        COLUMNS=at_once,
+        enable_fp_fusion=False,
     )
     return sums
-
-
-def common_peaks(terms: Tensor) -> Tensor:
-    """See `fixed_point.common_peaks`; the terms are stacked."""
-    shape = (*terms.shape[1:-1], 1) if terms.dim() > 2 else terms.shape[1:]
-    peaks = torch.zeros(shape, dtype=torch.float64, device=terms.device)
-    _launch(
-        _peaks_kernel,
-        terms[0],
-        terms.contiguous(),  # [K, R, C] float32 or float64
-        peaks,  # [R] float64, out
-        len(terms),
-    )
-    return peaks
-
-
-def fixed_sum(terms: Tensor, peaks: Tensor, num_terms: int) -> Tensor:
-    """See `fixed_point.fixed_sum`; the terms are stacked."""
-    total = torch.empty(terms.shape[1:], dtype=torch.int64, device=terms.device)
-    _launch(
-        _fixed_kernel,
-        total,
-        terms.contiguous(),  # [K, R, C] float32 or float64
-        peaks.contiguous(),  # [R] float64
-        total,  # [R, C] int64, out
-        len(terms),
-        _headroom(num_terms),
-    )
-    return total
-
-
-def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
-    """See `fixed_point.rounded`."""
-    sums = torch.empty(total.shape, dtype=dtype, device=total.device)
-    _launch(
-        _rounded_kernel,
-        sums,
-        total.contiguous(),  # [R, C] int64
-        peaks.contiguous(),  # [R] float64
-        sums,  # [R, C] float32 or float64, out
-        _headroom(num_terms),
-    )
-    return sums
-
-
-def _launch(kernel: Any, term: Tensor, *arguments: object) -> None:
-    """Run a kernel over the rows of a term; their number and length come after the other arguments."""
-    if not term.numel():
-        return
-    columns = term.shape[-1] if term.dim() > 1 else 1
-    rows, at_once = term.numel() // columns, min(triton.next_power_of_2(columns), _NUMBERS)
-    own_rows = min(triton.next_power_of_2(rows), _NUMBERS // at_once)
-    grid = (triton.cdiv(rows, own_rows),)
-    kernel[grid](*arguments, rows, columns, ROWS=own_rows, COLUMNS=at_once, enable_fp_fusion=False)
-
-
-def _headroom(num_terms: int) -> int:
-    return max(num_terms - 1, 0).bit_length()

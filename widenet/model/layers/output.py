@@ -11,7 +11,8 @@ from torch.nn.functional import pad
 from widenet.kernels.bags import RowGradient, Touched, gather_sum
 from widenet.kernels.best_units import Units
 from widenet.kernels.neighbour_means import NeighbourLists
-from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
+from widenet.kernels.reference import rounded
+from widenet.model.operands import SHORTEST, matrix_product
 from widenet.model.targets import Sampler
 from widenet.model.weight import Part, QuantizedPart, WideWeight
 from widenet.parallel.exchange import Exchange
@@ -132,26 +133,31 @@ class WideOutput:
             self.ranked = parts, units
         return self.ranked[1]
 
-    def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
-        """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
+    def tile(self, shards: int | range, start: int, stop: int, half: bool = False) -> "Tile":
+        """The units [start, stop) of a shard or several. half: for products of operands in bfloat16."""
         kind = FeatureTile if self.features is not None else WeightlessTile if self.spec.weightless else Tile
-        return kind(self, shard, start, stop, half)
+        return kind(self, shards, start, stop, half)
+
+    def vectors(self, shard: int, units_U: Tensor) -> Tensor:
+        """The vectors of some units of a shard as a step's products take them."""
+        vector_UH = self.weight.select(shard, units_U)
+        return self.operand(vector_UH if self.spec.cosine is None else vector_UH / lengths(vector_UH))
 
 
 def lengths(vectors: Tensor) -> Tensor:
     """The lengths [N, 1] that turn vectors [N, H] into directions, or into zeros where there is none."""
-    length_N1: Tensor = vectors.norm(dim=1, keepdim=True)
+    length_N1: Tensor = vectors.norm(dim=-1, keepdim=True)
     return torch.where(length_N1 <= SHORTEST, torch.inf, length_N1)
 
 
 class Tile:
-    """Some units of an output.
+    """Some units of an output, of one shard, or the same ones of several along a first dimension S.
 
     Attributes:
         output: The output.
-        shard: Their shard.
-        start: The first of them in the shard.
-        stop: The end of them in the shard.
+        shards: Their shard, or the shards.
+        start: The first of them in a shard.
+        stop: The end of them in a shard.
         half: Whether products take operands rounded to bfloat16. The incoming vectors and the deltas are
             rounded once for all products.
         vector_TH: Their vectors, float32 [T, H]; directions under "cosine".
@@ -160,14 +166,14 @@ class Tile:
         bias_T: Their biases, float32 [T].
     """
 
-    def __init__(self, output: WideOutput, shard: int, start: int, stop: int, half: bool) -> None:
-        self.output, self.shard, self.start, self.stop, self.half = output, shard, start, stop, half
-        self.vector_TH = output.weight.parts[shard].rows(start, stop).weight
+    def __init__(self, output: WideOutput, shards: int | range, start: int, stop: int, half: bool) -> None:
+        self.output, self.shards, self.start, self.stop, self.half = output, shards, start, stop, half
+        self.vector_TH = output.weight.rows(shards, start, stop).weight
         self.length_T1 = None if output.spec.cosine is None else lengths(self.vector_TH)
         if self.length_T1 is not None:
             self.vector_TH = self.vector_TH / self.length_T1
         self.operand = rounded(self.vector_TH) if half else self.vector_TH
-        self.bias_T = None if output.bias is None else output.bias.parts[shard].weight[start:stop]
+        self.bias_T = None if output.bias is None else output.bias.rows(shards, start, stop).weight
 
     def wide_enough(self) -> "Tile":
         """The tile with units of zeros after its own, if they are too few for a product outside training."""
@@ -179,25 +185,22 @@ class Tile:
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases, float32 [E, T]."""
-        return matrix_product(direct_EH, self.operand.T)
+        return matrix_product(direct_EH, self.operand.mT)
 
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
-        if self.bias_T is None:
-            return self.products(direct_EH)
-        if self.half or self.output.features is not None:
-            return self.products(direct_EH).add_(self.bias_T)
-        return torch.addmm(self.bias_T, direct_EH, self.operand.T)
+        logits_ET = self.products(direct_EH)
+        return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T[..., None, :])
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Add the gradient to the incoming vectors to a running total."""
-        add_product(total_EH, delta_ET, self.operand)
+        total_EH.add_(matrix_product(delta_ET, self.operand))
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor | RowGradient:
         """Return the gradient to the units' weights, float32 [T, H]; under "cosine", through their length."""
-        gradient_TH = matrix_product(delta_ET.T, direct_EH)
+        gradient_TH = matrix_product(delta_ET.mT, direct_EH)
         if self.length_T1 is not None:
-            along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
+            along_T1 = (gradient_TH * self.vector_TH).sum(dim=-1, keepdim=True)
             gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
         return gradient_TH
 
@@ -222,7 +225,8 @@ class FeatureTile(Tile):
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> RowGradient:
         """The gradient to the columns that the batch touches, as rows [T]."""
         assert self.output.touched is not None
-        return self.output.touched[self.shard].by(delta_ET)
+        assert isinstance(self.shards, int)
+        return self.output.touched[self.shards].by(delta_ET)
 
 
 class WeightlessTile(Tile):
@@ -231,7 +235,8 @@ class WeightlessTile(Tile):
     @property
     def units(self) -> slice:
         """Their places among the source's units."""
-        return as_slice(self.output.weight.shards.units(self.shard)[self.start : self.stop])
+        assert isinstance(self.shards, int)
+        return as_slice(self.output.weight.shards.units(self.shards)[self.start : self.stop])
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """Return the logits [E, T]: a copy, because slopes replace logits, and backward needs the source."""
