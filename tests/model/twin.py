@@ -317,17 +317,20 @@ def random_batch(generator, num_examples, width, most, values=None):
 
 
 class Real:
-    """The real network of a document, with lively biases, ready to step."""
+    """The real network of a document, with lively biases, ready to step.
 
-    def __init__(self, document, training, facts, counts=None, num_threads=1, seed=7):
+    attributes: those of the rows of every described weight.
+    """
+
+    def __init__(self, document, training, facts, counts=None, num_threads=1, seed=7, attributes=None):
         self.spec = NetworkSpec.of(document)
         self.training = TrainingSpec.of(
             {"epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.5}, "shards": 3, **training}
         )
+        layout, exchange = bind(self.spec, self.training, facts), Exchange(self.training.shards, num_threads)
+        vectors = [weight.describes for weight in layout.weights.values() if weight.describes]
         self.network = build(
-            bind(self.spec, self.training, facts),
-            Exchange(self.training.shards, num_threads),
-            counts=counts or {},
+            layout, exchange, counts=counts or {}, attributes=dict.fromkeys(vectors, attributes)
         )
         generator = torch.Generator().manual_seed(seed)
         biases = [
@@ -347,11 +350,11 @@ class Real:
         self.rates, self.place = rates(self.training, 100), (2, 3)
         self.random = StepRandom(self.training.seed, *self.place)
 
-    def step(self, batch, weights_E=None):
-        """The loss; the network has made its first step, idle rows included."""
+    def step(self, batch, weights_E=None, number=1):
+        """The loss; the network has made a step, its first one, idle rows included."""
         prepared = self.network.prepare(batch, self.place, weights_E)
-        loss = train_step(self.network, self.rule, prepared, StepNumbers(1, self.rates))
-        settle(self.network, self.rule, self.rates, 1)
+        loss = train_step(self.network, self.rule, prepared, StepNumbers(number, self.rates))
+        settle(self.network, self.rule, self.rates, number)
         return loss
 
     def bits(self):
