@@ -221,7 +221,7 @@ def is_late(node: ast.stmt) -> bool:
 
 def test_documents_splits_and_the_command_line_do_not_load_torch():
     modules = ("widenet.spec.network", "widenet.spec.training", "widenet.plan.binding", "widenet.cli")
-    code = f"import {', '.join(modules)}, widenet.data.held_users, sys; sys.exit('torch' in sys.modules)"
+    code = f"import {', '.join(modules)}, widenet.data.split, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 

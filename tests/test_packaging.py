@@ -33,7 +33,6 @@ EXTRAS = {
     "h5py": ("keras", "h5py"),
     "google.protobuf": ("caffe", "protobuf"),
     "optuna": ("tune", "optuna"),
-    "matplotlib": ("plot", "matplotlib"),
 }
 """The libraries that may be missing, each with its extra and what a message calls it."""
 
@@ -52,7 +51,6 @@ COMMANDS = {
     "onnx": ["export run --out OUT.onnx"],
     "h5py": ["import model.keras --out OUT"],
     "optuna": ["tune space.json --data data --out OUT"],
-    "matplotlib": ["data describe data --plot OUT.png"],
 }
 """Command lines that need a library. OUT is a path where nothing is. TensorBoard, which is always there,
 brings protobuf.

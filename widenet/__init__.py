@@ -6,12 +6,11 @@ from widenet.late_imports import late_names
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
+    from widenet.data.describe import describe
     from widenet.data.extreme import ingest_extreme
-    from widenet.data.held_users import split_users
     from widenet.data.ingest import ingest
     from widenet.data.lists import dataset_from_lists
-    from widenet.data.split import split
-    from widenet.data.statistics import describe
+    from widenet.data.split import split, split_users
     from widenet.errors import WidenetError
     from widenet.knn.neighbours import BatchedNeighbours, Neighbours
     from widenet.report.listing import list_runs
@@ -36,7 +35,7 @@ _HOME = {
     "WidenetError": "widenet.errors:WidenetError",
     "compare": "widenet.runs.model:compare",
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
-    "describe": "widenet.data.statistics:describe",
+    "describe": "widenet.data.describe:describe",
     "fit": "widenet.runs.training:fit",
     "fit_neighbourhood": "widenet.runs.made_of:fit_neighbourhood",
     "ingest": "widenet.data.ingest:ingest",
@@ -44,7 +43,7 @@ _HOME = {
     "list_runs": "widenet.report.listing:list_runs",
     "quantize": "widenet.runs.made_of:quantize",
     "split": "widenet.data.split:split",
-    "split_users": "widenet.data.held_users:split_users",
+    "split_users": "widenet.data.split:split_users",
     "train": "widenet.runs:train",
     "tune": "widenet.tuning.tune:tune",
     "write_report": "widenet.report.write:write_report",

@@ -165,7 +165,6 @@ LINES = [
     ("dsstne knn-search --data-files bad/none --input-files bad/v.txt", DataError, "bad/none"),
     ("dsstne knn-search --data-files bad/v.txt --input-files bad/word.txt --output-file OUT", DataError, "bad/word.txt", None, 1),
     ("data describe bad", DataError, "bad"),
-    ("data describe data --plot OUT.bmp", OptionError, None, "plot"),
     ("data split data --out OUT --heldout nan", OptionError, None, "heldout"),
     ("data split data --out OUT", OptionError),
     ("data split whole --out OUT --heldout 0.1 --seed -1", OptionError, None, "seed"),

@@ -10,9 +10,8 @@ from tests.mistakes import mistake
 from tests.rows import dense_rows
 from widenet.data.contents import verify
 from widenet.data.described import Described, described_file
-from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
-from widenet.data.split import split
+from widenet.data.split import split, split_users
 from widenet.errors import DataError, OptionError
 
 LOG = [(user, item) for user in "abcd" for item in "wxy" if (user, item) != ("a", "y")]

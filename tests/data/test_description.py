@@ -1,15 +1,14 @@
-"""Descriptions: numbers by hand, the same for every division into parts, and a plot."""
+"""Descriptions: numbers by hand, the same for every division into parts."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
 from tests.mistakes import mistake
+from widenet.data.describe import Spread, describe
 from widenet.data.lists import dataset_from_lists
-from widenet.data.statistics import Spread, describe
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError
 
 
 @pytest.fixture
@@ -72,20 +71,6 @@ def test_gini_and_top_shares_are_those_of_their_definitions():
     assert Spread.of(np.zeros(0, dtype=np.int64)).quantiles["max"] == 0
 
 
-@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_a_plot_is_written_and_the_same_each_time(dataset, tmp_path, suffix, begins):
-    for name in ("a", "b"):
-        describe(dataset, tmp_path / f"{name}{suffix}")
-    first, second = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("a", "b"))
-    assert first.startswith(begins)
-    assert first == second
-
-
-def test_a_wrong_plot_or_directory_is_refused(dataset, tmp_path, monkeypatch):
-    with mistake(OptionError, option="plot"):
-        describe(dataset, tmp_path / "a.pdf")
+def test_a_wrong_directory_is_refused(tmp_path):
     with mistake(DataError):
         describe(tmp_path / "none")
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with mistake(OptionError):
-        describe(dataset, tmp_path / "a.png")

@@ -11,9 +11,8 @@ import pytest
 from tests.mistakes import mistake
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
-from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
-from widenet.data.split import split
+from widenet.data.split import split, split_users
 from widenet.errors import DataError
 
 ITEMS = """item,title,genre,in_stock,year,price,added,seen,zip

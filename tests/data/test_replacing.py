@@ -6,10 +6,9 @@ import pytest
 
 from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
-from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.data.split import split
+from widenet.data.split import split, split_users
 from widenet.errors import DataError
 
 

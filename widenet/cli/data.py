@@ -262,7 +262,7 @@ def split(
     for name in ("heldout_last", "validation_last", "heldout_since", "validation_since"):
         if words.pop(name) is not None:
             raise OptionError(f"must not stand beside `{name}`", option="heldout_users")
-    from widenet.data.held_users import split_users
+    from widenet.data.split import split_users
 
     out = words.pop("out")
     both = split_users(words.pop("source"), out, users_out, users=heldout_users, **words)
@@ -273,15 +273,11 @@ def split(
 def describe(
     source: Annotated[Path, IN_STORES, typer.Argument(metavar="DIR", help="The dataset to describe.")],
     as_json: AsJson = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Plot the distributions into this .png or .svg file; needs matplotlib."),
-    ] = None,
 ) -> None:
     """Describe a dataset: its size, its density and the distribution of its interactions."""
-    from widenet.data.statistics import describe as run
+    from widenet.data.describe import describe as run
 
-    described = run(source, plot)
+    described = run(source)
     if as_json:
         print_json(described)
     else:

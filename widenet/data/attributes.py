@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
-from widenet.data.arrow_table import open_table, texts_array
+from widenet.data.vocabulary import open_table, texts_array
 from widenet.errors import DataError, OptionError, did_you_mean, nearest
 
 Kind = Literal["text", "list", "boolean", "number", "date"]

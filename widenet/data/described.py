@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from widenet.data.arrow_table import open_table
 from widenet.data.attributes import Attributes
+from widenet.data.vocabulary import open_table
 from widenet.errors import DataError, damage_of
 
 

@@ -5,21 +5,19 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec, Protocol
 
 from widenet.arguments import Location, declares
-from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.database import database
 from widenet.data.dataset import Dataset
-from widenet.data.items import ItemRows, OpenedItems, known_items
+from widenet.data.items import ItemRows, OpenedItems, OpenedTitles, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.messages import Note, ignore_message
 from widenet.data.options import Options, check
 from widenet.data.read import is_in_memory, open_sources
 from widenet.data.rules import FieldLayout
-from widenet.data.side_fields import OpenedUsers, SideTables
 from widenet.data.source import Source, Sources, check_columns, check_same_columns
 from widenet.data.tables import Tables
-from widenet.data.titles import OpenedTitles
-from widenet.data.writer import publication, write_contents
+from widenet.data.users import OpenedUsers, SideTables
+from widenet.data.writer import SortedEntries, assembled, publication, write_contents
 from widenet.errors import OptionError
 
 _P = ParamSpec("_P")

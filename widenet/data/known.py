@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from widenet.data.arrow_table import open_table
 from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file
 from widenet.data.manifest import FILE_NAME, Manifest
-from widenet.data.vocabulary import Vocabulary
+from widenet.data.vocabulary import Vocabulary, open_table
 from widenet.data.writer import vocabulary_file
 from widenet.errors import DataError, damage_of
 

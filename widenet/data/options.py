@@ -8,14 +8,12 @@ from typing import Any
 
 from widenet.data.database import Limits
 from widenet.data.ingest_arguments import IngestArguments
-from widenet.data.item_columns import Forms
-from widenet.data.items import Descriptions, Items
+from widenet.data.items import Descriptions, Forms, Items, Titles
 from widenet.data.known import KnownFeatures
 from widenet.data.rules import check_field_name
 from widenet.data.selection import Selection, ago, check_order, is_date, moment, set_aside
-from widenet.data.side_fields import SideFields
 from widenet.data.source import Reading, Roles
-from widenet.data.titles import Titles
+from widenet.data.users import SideFields
 from widenet.errors import OptionError
 from widenet.plan.machine import available_threads
 from widenet.stores.fetch import readable

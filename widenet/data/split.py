@@ -1,6 +1,7 @@
-"""Splits: set aside a random share of every example's entries, or the last ones, for evaluation."""
+"""Splits: set aside a random share of every example's entries, the last ones, or whole users."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,18 +11,23 @@ import numpy as np
 import pyarrow as pa
 
 from widenet import randomness
-from widenet.arguments import IN_STORES, Argument, check_bounds, with_fields_of
+from widenet.arguments import IN_STORES, Argument, check_bounds, typed, with_fields_of
 from widenet.data.buckets import Rows, ascending, in_order, owners_of
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import Moment
 from widenet.data.manifest import PARTS, Facts, Field, Part, column, time_column, value_column
 from widenet.data.rules import FieldLayout
 from widenet.data.selection import Selection, ago, is_date, moment, set_aside
-from widenet.data.writer import write_dataset
+from widenet.data.writer import check_free, publication, write_contents
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
 
 LARGEST_SEED = 2**63 - 1
+_ROWS_AT_ONCE = 1024
+"""Rows of a piece, few enough for the CPU's caches."""
+
+_MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True)
@@ -65,67 +71,29 @@ class SplitArguments:
         check_bounds(self)
 
 
-def selection_by_time(
-    dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]
-) -> Selection:
-    """Select the entries to move by time or by the order of a sequence.
+@dataclass(frozen=True)
+class _Division:
+    """How the train entries of a field are divided.
 
-    Raises:
-        DataError: The field has neither times nor an order, or has one of the parts already.
+    Attributes:
+        field: The field.
+        options: The new parts, those that take first before others, each with the option that makes it.
+        owners: Gives the part of each entry of a record batch, int64 [Z], from the number of its first row: 0
+            for train, 1 for the first of `options`, and so on.
+        facts: What the manifest says about it.
+        leaves_some: Whether the train part must keep an entry.
     """
-    if field.kind == "dense":
-        raise DataError(f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one.")
-    needs_times = [f"`{part}_since` or a duration as `{part}_last`" for part in start] or (
-        [] if field.kind == "sequence" else [f"`{part}_last`" for part in last]
-    )
-    if needs_times and not field.has_times:
-        raise DataError(f"{dataset.path}: {needs_times[0]} needs times; field {field.name!r} has none.")
-    relative = {
-        f"{part}_since": seconds for part, since in start.items() if (seconds := ago(since)) is not None
-    }
-    dates = [f"{part}_since" for part, since in start.items() if is_date(since)]
-    moments = {part: moment(f"{part}_since", since, 0) for part, since in start.items()}
-    is_sequence = field.kind == "sequence"
-    selection = Selection(last=last, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)
-    check_new(dataset.path, field, selection.divided)
-    if dates:
-        times = (
-            batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches()
-        )
-        latest = max((float(time.max()) for time in times if len(time)), default=0.0)
-        selection.check_seconds(latest, str(dataset.path))
-        return selection.resolved(latest)
-    return selection
 
+    field: Field
+    options: Mapping[Part, str]
+    owners: Callable[[int, pa.RecordBatch], np.ndarray]
+    facts: Facts
+    leaves_some: bool = True
 
-def owners_by_time(batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:
-    """The part of each entry, int64 [Z]: 0 for train, 1 for the first of `selection.divided`, and so on."""
-    entries = batch.column(field.name).flatten().to_numpy()
-    time = batch.column(time_column(field.name)).flatten().to_numpy() if field.has_times else None
-    key = examples_of(batch, field).astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
-    return owners_of(Rows(key, time=time), selection)
-
-
-def examples_of(batch: pa.RecordBatch, field: Field) -> np.ndarray:
-    """For each entry of the field's train part, its row in the batch, int64 [Z]."""
-    return np.repeat(np.arange(batch.num_rows), np.diff(batch.column(field.name).offsets.to_numpy()))
-
-
-def check_new(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
-    """Raise DataError if a field has one of these parts already."""
-    for part in parts:
-        if part in field.parts:
-            raise DataError(f"{source}: field {field.name!r} has a {part} part already.")
-
-
-Divide = Callable[[int, pa.RecordBatch], np.ndarray]
-"""Gives the part of each entry of a record batch, from the number of its first row and the batch."""
-
-_ROWS_AT_ONCE = 1024
-"""Rows of a piece, few enough for the CPU's caches."""
-
-_MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_SECOND = np.uint64(0x94D049BB133111EB)
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All parts, by their numbers."""
+        return ("train", *self.options)
 
 
 @with_fields_of(SplitArguments, Dataset)
@@ -150,138 +118,136 @@ def split(arguments: SplitArguments) -> Dataset:
         DataError: A part exists already or would be empty, or `out` may not be replaced.
         OptionError: A share, number, time or seed is invalid.
     """
-    source, field = arguments.source, arguments.field
-    requested: dict[Part, float] = {"heldout": arguments.heldout, "validation": arguments.validation}
-    shares = {part: share for part, share in requested.items() if share}
+    source, seed = arguments.source, arguments.seed
+    shares: dict[Part, float] = {"heldout": arguments.heldout, "validation": arguments.validation}
     last, start = set_aside(
         arguments.heldout_last,
         arguments.validation_last,
         arguments.heldout_since,
         arguments.validation_since,
     )
-    by_time = bool(start or last)
-    _check_shares(requested, by_time)
+    if not (last or start):
+        _check_shares(shares)
+    elif any(shares.values()):
+        raise OptionError("`heldout` and `validation` are shares, which exclude numbers and times.")
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
-    known = dataset.field(field)
-    if by_time:
-        moved, facts, divide = _by_time(dataset, known, last, start)
+    field = dataset.field(arguments.field)
+    if last or start:
+        division = _by_time(dataset, field, last, start, seed)
     else:
-        check_divisible(dataset.path, known, shares)
-        check_moves(dataset.path, dataset.entry_counts(field, slice(None)), shares)
-        moved, facts = tuple(shares), {part: shares.get(part, 0) for part in requested}
-        divide = partial(_random_owners, field=known, shares=shares, seed=arguments.seed)
-    facts = {"field": field, "seed": arguments.seed, **facts}
-    return _published(dataset, known, moved, divide, facts, arguments.out, arguments.overwrite)
+        division = _at_random(dataset, field, shares, seed)
+    with publication(Path(arguments.out), overwrite=arguments.overwrite) as folder:
+        _write(folder, dataset, {"split": division.facts}, division)
+    return Dataset.open(arguments.out)
 
 
-def set_all_aside(dataset: Dataset, field: str, out: Path | str, overwrite: bool) -> Dataset:
-    """Publish a dataset in which all train entries of a field have moved to its heldout part."""
-
-    def divide(first_row: int, batch: pa.RecordBatch) -> np.ndarray:  # noqa: ARG001
-        return np.ones(len(examples_of(batch, known)), dtype=np.int64)
-
-    known = dataset.field(field)
-    facts: Facts = {"field": field, "heldout": 1, "validation": 0}
-    return _published(dataset, known, ("heldout",), divide, facts, out, overwrite)
-
-
-def _published(
-    dataset: Dataset,
-    field: Field,
-    moved: Sequence[Part],
-    divide: Divide,
-    facts: Facts,
-    out: Path | str,
-    overwrite: bool,
-) -> Dataset:
-    """Write and open a dataset whose train entries of a field are divided; `facts` go into its manifest."""
-    counts = np.zeros(field.width, dtype=np.int64)
-    write_dataset(
-        Path(out),
-        layouts=_layouts(dataset, field, moved),
-        batches=_divided(dataset, field, moved, divide, counts),
-        vocabularies=_vocabularies(dataset, field.name, counts),
-        name=dataset.manifest.name,
-        has_weights=dataset.manifest.has_weights,
-        source={**dataset.manifest.source, "split": facts},
-        overwrite=overwrite,
-        beside=dataset.beside,
-    )
-    return Dataset.open(out)
+def _check_shares(shares: Mapping[Part, float]) -> None:
+    """Raise OptionError for invalid shares."""
+    for part, share in shares.items():
+        if not 0 <= share < 1:
+            raise OptionError("must be a share in [0, 1)", option=part, value=share)
+    total = sum(shares.values())
+    if not 0 < total < 1:
+        raise OptionError(
+            f"`heldout` and `validation` must add up to more than 0 and less than 1; got {total:g}."
+        )
 
 
-def _layouts(dataset: Dataset, field: Field, moved: Sequence[Part]) -> list[FieldLayout]:
-    """The layouts of all fields; that of the split field has the new parts too."""
-    parts = tuple(part for part in PARTS if part in field.parts or part in moved)
-    layouts = [FieldLayout.of(existing) for existing in dataset.fields.values()]
-    return [replace(layout, parts=parts) if layout.name == field.name else layout for layout in layouts]
+def _check_new(dataset: Dataset, field: Field, parts: Iterable[Part]) -> None:
+    """Raise DataError if a field has one of these parts already."""
+    for part in parts:
+        if part in field.parts:
+            raise DataError(f"{dataset.path}: field {field.name!r} has a {part} part already.")
 
 
-def _vocabularies(dataset: Dataset, field: str, counts: np.ndarray) -> dict[str, Iterator[pa.RecordBatch]]:
-    """The vocabularies of all fields; that of the split field with `counts`, read after they are filled."""
-    named = [name for name, other in dataset.fields.items() if other.vocabulary]
-    return {
-        name: dataset.vocabulary(name).record_batches(counts if name == field else None) for name in named
-    }
-
-
-def check_divisible(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
-    """Raise DataError unless a field is sparse and has none of the new parts."""
+def _at_random(dataset: Dataset, field: Field, shares: Mapping[Part, float], seed: int) -> _Division:
+    """Divide a sparse field by shares, which are 0 for a part that is not made."""
     if field.kind != "sparse":
         rule = f"`heldout` and `validation` can only divide a sparse field; {field.name!r} is {field.kind}"
-        raise DataError(f"{source}: {rule}.")
-    check_new(source, field, parts)
-
-
-def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, float]) -> None:
-    """Raise DataError if a part would get no entry; `lengths` are the examples' entry counts, int64 [N]."""
-    left = lengths
-    for part, share in shares.items():
-        moving = num_moving(lengths, left, share)
-        if not moving.any():
-            raise _nothing_moves(source, f"`{part}={share:g}`", lengths)
-        left = left - moving
-
-
-def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray) -> DataError:
-    reason = f"no user has enough items: the most is {lengths.max(initial=0):,}, and one must stay"
-    return DataError(f"{source}: {option} must set something aside; {reason}.")
+        raise DataError(f"{dataset.path}: {rule}.")
+    made = {part: share for part, share in shares.items() if share}
+    _check_new(dataset, field, made)
+    facts: Facts = {"field": field.name, "seed": seed}
+    facts |= {str(part): share for part, share in shares.items()}
+    owners = partial(_random_owners, field=field, shares=made, seed=seed)
+    return _Division(field, {part: part for part in made}, owners, facts)
 
 
 def _by_time(
-    dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]
-) -> tuple[tuple[Part, ...], Facts, Divide]:
-    """The new parts of a split by time, its facts for the manifest, and the function that divides a batch.
-
-    Raises what `split` raises.
-    """
-    selection = selection_by_time(dataset, field, last, start)
-    facts: Facts = {f"{part}_since": at for part, at in selection.from_time.items()}
+    dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment], seed: int
+) -> _Division:
+    """Divide a field by times, or by the order of a sequence; raises what `split` raises."""
+    if field.kind == "dense":
+        raise DataError(f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one.")
+    options: dict[Part, str] = {
+        part: f"{part}_{'last' if part in last else 'since'}" for part in (*last, *start)
+    }
+    timed = [options[part] for part in (start if field.kind == "sequence" else options)]
+    if timed and not field.has_times:
+        place = f"{dataset.path}: fields.{field.name}"
+        raise DataError("or a duration needs times; it has none", place=place, option=timed[0])
+    since = {f"{part}_since": value for part, value in start.items()}
+    selection = Selection(
+        last=last,
+        from_time={part: moment(f"{part}_since", value, 0) for part, value in start.items()},
+        sequence=field.kind == "sequence",
+        dates=[option for option, value in since.items() if is_date(value)],
+        ago={option: seconds for option, value in since.items() if (seconds := ago(value)) is not None},
+    )
+    _check_new(dataset, field, selection.divided)
+    if selection.dates:
+        times = (
+            batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches()
+        )
+        latest = max((float(time.max()) for time in times if len(time)), default=0.0)
+        selection.check_seconds(latest, str(dataset.path))
+        selection = selection.resolved(latest)
+    facts: Facts = {"field": field.name, "seed": seed}
+    facts |= {f"{part}_since": at for part, at in selection.from_time.items()}
     facts |= {str(part): number for part, number in selection.last.items()}
-
-    def divide(first_row: int, batch: pa.RecordBatch) -> np.ndarray:  # noqa: ARG001
-        return owners_by_time(batch, field, selection)
-
-    _check_moves_by_time(dataset, field, selection, start, divide)
-    return selection.divided, facts, divide
+    owners = partial(_owners_by_time, field=field, selection=selection)
+    return _Division(field, {part: options[part] for part in selection.divided}, owners, facts)
 
 
-def _check_moves_by_time(
-    dataset: Dataset, field: Field, selection: Selection, start: Mapping[Part, Moment], divide: "Divide"
-) -> None:
-    """Raise DataError if a part would get no entry, or training would keep none."""
-    counts = np.zeros(len(selection.divided) + 1, dtype=np.int64)
-    for first_row, piece in _pieces(dataset.record_batches()):
-        counts += np.bincount(divide(first_row, piece), minlength=len(counts))
-    for part, count in zip(selection.divided, counts[1:], strict=True):
-        if not count and part in selection.last:
-            lengths = dataset.entry_counts(field.name, slice(None))
-            raise _nothing_moves(dataset.path, f"`{part}_last={selection.last[part]}`", lengths)
-        if not count:
-            rule = f"`{part}_since={start[part]!r}` must set something aside"
-            raise DataError(f"{dataset.path}: {rule}; no remaining interaction is that late.")
-    if not counts[0]:
-        raise DataError(f"{dataset.path}: at least one interaction must be left for training.")
+def _owners_by_time(first_row: int, batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:
+    """See `_Division.owners`."""
+    del first_row
+    entries = batch.column(field.name).flatten().to_numpy()
+    time = batch.column(time_column(field.name)).flatten().to_numpy() if field.has_times else None
+    key = _examples_of(batch, field).astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
+    return owners_of(Rows(key, time=time), selection)
+
+
+def _random_owners(
+    first_row: int, batch: pa.RecordBatch, field: Field, shares: Mapping[Part, float], seed: int
+) -> np.ndarray:
+    """See `_Division.owners`."""
+    examples = _examples_of(batch, field)
+    entries = batch.column(field.name).flatten().to_numpy()
+    lengths = np.bincount(examples, minlength=batch.num_rows)
+    owners, left = np.zeros(len(entries), dtype=np.int64), lengths.copy()
+    for number, (part, share) in enumerate(shares.items(), start=1):
+        moves = num_moving(lengths, left, share)
+        candidates = np.flatnonzero(owners == 0)
+        owner = examples[candidates]
+        keys = _random_keys(seed, f"split/{part}", first_row + owner, entries[candidates])
+        by_key = ascending(keys)
+        order = by_key[ascending(owner[by_key].astype(np.uint64))]
+        rank = np.arange(len(candidates)) - np.repeat(np.cumsum(left) - left, left)
+        owners[candidates[order[rank < np.repeat(moves, left)]]] = number
+        left = left - moves
+    return owners
+
+
+def _all_heldout(first_row: int, batch: pa.RecordBatch, field: Field) -> np.ndarray:
+    """See `_Division.owners`."""
+    del first_row
+    return np.ones(len(_examples_of(batch, field)), dtype=np.int64)
+
+
+def _examples_of(batch: pa.RecordBatch, field: Field) -> np.ndarray:
+    """For each entry of the field's train part, its row in the batch, int64 [Z]."""
+    return np.repeat(np.arange(batch.num_rows), np.diff(batch.column(field.name).offsets.to_numpy()))
 
 
 def num_moving(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
@@ -294,105 +260,6 @@ def num_moving(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarra
     """
     moves: np.ndarray = np.minimum(np.rint(share * lengths).astype(np.int64), np.maximum(left - 1, 0))
     return moves
-
-
-def _check_shares(shares: Mapping[Part, float], by_time: bool) -> None:
-    """Raise OptionError for invalid shares, or for shares and times together."""
-    if by_time:
-        if any(shares.values()):
-            raise OptionError("`heldout` and `validation` are shares, which exclude numbers and times.")
-        return
-    for part, share in shares.items():
-        if not 0 <= share < 1:
-            raise OptionError("must be a share in [0, 1)", option=part, value=share)
-    total = sum(shares.values())
-    if not 0 < total < 1:
-        raise OptionError(
-            f"`heldout` and `validation` must add up to more than 0 and less than 1; got {total:g}."
-        )
-
-
-def _divided(
-    dataset: Dataset, field: Field, parts: Sequence[Part], divide: Divide, counts: np.ndarray
-) -> Iterator[pa.RecordBatch]:
-    """Yield the dataset's batches with the field's train part split; counts the entries that stay."""
-
-    def work(piece: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
-        return _divided_batch(piece[1], divide(*piece), field, parts)
-
-    for batch in in_order(work, _pieces(dataset.record_batches()), available_threads()):
-        np.add.at(counts, batch.column(field.name).flatten().to_numpy(), 1)
-        yield batch
-
-
-def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield pieces of the batches, each with the number of its first row."""
-    first_row = 0
-    for batch in batches:
-        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            piece = batch.slice(start, _ROWS_AT_ONCE)
-            yield first_row, piece
-            first_row += piece.num_rows
-
-
-def _divided_batch(
-    batch: pa.RecordBatch, owners: np.ndarray, field: Field, parts: Sequence[Part]
-) -> pa.RecordBatch:
-    """Split the field's train part in a record batch.
-
-    Args:
-        batch: The batch.
-        owners: The part of each entry, int64 [Z]: 0 for train, 1 for the first of `parts`, and so on.
-        field: The field.
-        parts: The new parts.
-    """
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    column_names = [column]
-    column_names += [value_column] if field.has_values else []
-    column_names += [time_column] if field.has_times else []
-    entries = {name_of: columns[name_of(field.name)].flatten().to_numpy() for name_of in column_names}
-    examples = examples_of(batch, field)
-    for number, part in enumerate(("train", *parts)):
-        chosen = owners == number
-        offsets = np.zeros(batch.num_rows + 1, dtype=np.int32)
-        np.cumsum(np.bincount(examples[chosen], minlength=batch.num_rows), out=offsets[1:])
-        for name_of, values in entries.items():
-            lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[chosen]))
-            columns[name_of(field.name, part)] = lists
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-
-def _random_owners(
-    first_row: int, batch: pa.RecordBatch, field: Field, shares: Mapping[Part, float], seed: int
-) -> np.ndarray:
-    """As `owners_by_time`, at random."""
-    examples = examples_of(batch, field)
-    lengths = np.bincount(examples, minlength=batch.num_rows)
-    entries = batch.column(field.name).flatten().to_numpy()
-    return _owners(examples, lengths, first_row + examples, entries, shares, seed)
-
-
-def _owners(
-    examples: np.ndarray,
-    lengths: np.ndarray,
-    rows: np.ndarray,
-    entries: np.ndarray,
-    shares: Mapping[Part, float],
-    seed: int,
-) -> np.ndarray:
-    """The part of each entry, int64 [Z]: 0 for train, 1 for the first of `shares`, and so on."""
-    owners = np.zeros(len(entries), dtype=np.int64)
-    left = lengths.copy()
-    for number, (part, share) in enumerate(shares.items(), start=1):
-        moves = num_moving(lengths, left, share)
-        candidates = np.flatnonzero(owners == 0)
-        keys = _random_keys(seed, f"split/{part}", rows[candidates], entries[candidates])
-        by_key = ascending(keys)
-        order = by_key[ascending(examples[candidates[by_key]].astype(np.uint64))]
-        rank = np.arange(len(candidates)) - np.repeat(np.cumsum(left) - left, left)
-        owners[candidates[order[rank < np.repeat(moves, left)]]] = number
-        left = left - moves
-    return owners
 
 
 def _random_keys(seed: int, purpose: str, rows: np.ndarray, entries: np.ndarray) -> np.ndarray:
@@ -410,3 +277,183 @@ def _mixed(numbers: np.ndarray) -> np.ndarray:
     numbers = (numbers ^ (numbers >> np.uint64(27))) * _MIX_SECOND
     mixed: np.ndarray = numbers ^ (numbers >> np.uint64(31))
     return mixed
+
+
+def _write(
+    folder: Path,
+    dataset: Dataset,
+    facts: Facts,
+    division: _Division | None = None,
+    chosen: np.ndarray | None = None,
+) -> None:
+    """Write a dataset's examples into a folder, with counts of what is left in the train parts.
+
+    Args:
+        folder: The folder.
+        dataset: The dataset.
+        facts: Further facts about its origin.
+        division: How a field is divided.
+        chosen: The examples to write, bool [N]. Default: all.
+
+    Raises:
+        DataError: A part would be empty.
+    """
+    layouts = [FieldLayout.of(field) for field in dataset.fields.values()]
+    if division is not None:
+        field = division.field
+        parts = tuple(part for part in PARTS if part in (*field.parts, *division.options))
+        layouts = [replace(each, parts=parts) if each.name == field.name else each for each in layouts]
+    named = [name for name, field in dataset.fields.items() if field.vocabulary]
+    recounted = named if chosen is not None or division is None else [division.field.name]
+    counts = {name: np.zeros(dataset.fields[name].width, dtype=np.int64) for name in recounted}
+    write_contents(
+        folder,
+        name=dataset.manifest.name,
+        layouts=layouts,
+        batches=_divided(dataset, division, chosen, counts),
+        vocabularies={name: dataset.vocabulary(name).record_batches(counts.get(name)) for name in named},
+        has_weights=dataset.manifest.has_weights,
+        source={**dataset.manifest.source, **facts},
+        beside=dataset.beside,
+    )
+
+
+def _divided(
+    dataset: Dataset, division: _Division | None, chosen: np.ndarray | None, counts: Mapping[str, np.ndarray]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches to write; counts the entries that stay in the train parts."""
+    moved = Counter[int]()
+
+    def work(piece: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, np.ndarray]:
+        first_row, batch = piece
+        if division is None:
+            return batch, np.zeros(0, dtype=np.int64)
+        owners = division.owners(first_row, batch)
+        return _divided_batch(batch, owners, division), np.bincount(owners)
+
+    for batch, numbers in in_order(work, _pieces(dataset, chosen), available_threads()):
+        for name, count in counts.items():
+            np.add.at(count, batch.column(name).flatten().to_numpy(), 1)
+        moved.update(dict(enumerate(numbers.tolist())))
+        yield batch
+    if division is not None:
+        for number, option in enumerate(division.options.values(), start=1):
+            if not moved[number]:
+                rule = "must set something aside, and leave an item of each user; it moves nothing"
+                raise DataError(rule, place=dataset.path, option=option)
+        if division.leaves_some and not moved[0]:
+            raise DataError("at least one interaction must be left for training", place=dataset.path)
+
+
+def _pieces(dataset: Dataset, chosen: np.ndarray | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield pieces of the chosen examples, each with the number of its first row among them."""
+    first, first_row = 0, 0
+    for batch in dataset.record_batches():
+        kept = batch if chosen is None else batch.filter(pa.array(chosen[first : first + batch.num_rows]))
+        first += batch.num_rows
+        for start in range(0, kept.num_rows, _ROWS_AT_ONCE):
+            piece = kept.slice(start, _ROWS_AT_ONCE)
+            yield first_row, piece
+            first_row += piece.num_rows
+
+
+def _divided_batch(batch: pa.RecordBatch, owners: np.ndarray, division: _Division) -> pa.RecordBatch:
+    """Split the field's train part in a record batch, given the part of each entry."""
+    field = division.field
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    kinds = [column, *([value_column] * field.has_values), *([time_column] * field.has_times)]
+    entries = {name_of: columns[name_of(field.name)].flatten().to_numpy() for name_of in kinds}
+    examples = _examples_of(batch, field)
+    for number, part in enumerate(division.parts):
+        is_own = owners == number
+        offsets = np.zeros(batch.num_rows + 1, dtype=np.int32)
+        np.cumsum(np.bincount(examples[is_own], minlength=batch.num_rows), out=offsets[1:])
+        for name_of, values in entries.items():
+            lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values[is_own]))
+            columns[name_of(field.name, part)] = lists
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+@typed
+def split_users(
+    source: Dataset | Path | str,
+    out: Path | str,
+    users_out: Path | str,
+    *,
+    users: float,
+    heldout: float = 0.2,
+    validation: float = 0.0,
+    seed: int = 0,
+    field: str = "items",
+    overwrite: bool = False,
+) -> tuple[Dataset, Dataset]:
+    """Split a dataset by users: one dataset for training, and one of users that are set aside entirely.
+
+    Both datasets have the same features in the same order, each with its own counts.
+
+    Args:
+        source: The dataset, or its directory.
+        out: The dataset directory to make, without the users that are set aside.
+        users_out: The dataset directory to make with these users alone.
+        users: Share of the users to set aside, in (0, 1). Of the n users with at least two train entries, or
+            with one if `heldout` is 1, round(users * n) are chosen at random.
+        heldout: Share of the entries of each user in `users_out` that become the heldout part, as in `split`.
+            An evaluation gives the network the rest, which is the train part. 1 leaves no rest: for labels,
+            which the network does not read.
+        validation: Share of the entries of each user in `out` that become the validation part, as in `split`.
+        seed: Seed of the random choice.
+        field: The field to split.
+        overwrite: Whether to replace earlier datasets at `out` and `users_out`, each once the new one is
+            whole.
+
+    Returns:
+        Both datasets, opened: `out` and `users_out`.
+
+    Raises:
+        DataError: A directory exists already, or a part would be empty.
+        OptionError: A share or the seed is invalid.
+    """
+    out, users_out = Path(out), Path(users_out)
+    if not 0 < users < 1:
+        raise OptionError("must be a share above 0 and below 1", option="users", value=users)
+    if not 0 < heldout <= 1:
+        raise OptionError("must be a share above 0 and at most 1", option="heldout", value=heldout)
+    if not 0 <= validation < 1:
+        raise OptionError("must be a share in [0, 1)", option="validation", value=validation)
+    if not 0 <= seed <= LARGEST_SEED:
+        raise OptionError(f"must be 0 to {LARGEST_SEED:,}", option="seed", value=seed)
+    for path, other in ((out, users_out), (users_out, out)):
+        if path.resolve().is_relative_to(other.resolve()):
+            raise DataError(f"{path}: `out` and `users_out` must be two directories, neither in the other.")
+        check_free(path, overwrite)
+    dataset = source if isinstance(source, Dataset) else Dataset.open(source)
+    known = dataset.field(field)
+    aside = _at_random(dataset, known, {"heldout": heldout, "validation": 0.0}, seed)
+    if heldout == 1:
+        facts: Facts = {"field": field, "heldout": 1, "validation": 0}
+        aside = replace(aside, owners=partial(_all_heldout, field=known), facts=facts, leaves_some=False)
+    shares: dict[Part, float] = {"heldout": 0.0, "validation": validation}
+    kept = _at_random(dataset, known, shares, seed) if validation else None
+    lengths = dataset.entry_counts(field, slice(None))
+    held = _choose_users(dataset, lengths, 1 if heldout == 1 else 2, users, seed)
+    chosen: Facts = {"split_users": {"users": users, "seed": seed}}
+    with (
+        publication(users_out, overwrite=overwrite) as users_folder,
+        publication(out, overwrite=overwrite) as folder,
+    ):
+        _write(folder, dataset, chosen | ({} if kept is None else {"split": kept.facts}), kept, ~held)
+        _write(users_folder, dataset, chosen | {"split": aside.facts}, aside, held)
+    return Dataset.open(out), Dataset.open(users_out)
+
+
+def _choose_users(dataset: Dataset, lengths: np.ndarray, least: int, share: float, seed: int) -> np.ndarray:
+    """Choose the users to set aside, bool [N], among those with at least `least` of their `lengths` [N]."""
+    eligible = np.flatnonzero(lengths >= least)
+    number = round(share * len(eligible))
+    if not 0 < number < dataset.num_examples:
+        items = "an item" if least == 1 else "two items"
+        rule = f"`users={share:g}` of {len(eligible):,} users with {items} is {number}"
+        raise DataError(f"{dataset.path}: {rule}.")
+    held = np.zeros(dataset.num_examples, dtype=bool)
+    held[eligible[randomness.shuffled(seed, "split/users", 0, len(eligible), np.arange(number))]] = True
+    return held

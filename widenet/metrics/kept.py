@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from widenet.data.arrow_table import open_table
 from widenet.data.manifest import sha256_of
+from widenet.data.vocabulary import open_table
 from widenet.errors import DataError
 from widenet.metrics.ranking import Metrics, UserMetrics
 from widenet.stores.durable import appearing_together

@@ -11,8 +11,8 @@ from widenet.arguments import check_choice, method_with_fields_of, typed, with_f
 from widenet.baselines.evaluate import check_part, evaluate, output_name
 from widenet.baselines.measure import measured
 from widenet.data.dataset import Dataset
+from widenet.data.describe import known_before, trained_on
 from widenet.data.manifest import Part
-from widenet.data.overlap import known_before, trained_on
 from widenet.errors import FitError, OptionError, WidenetError, warn_user
 from widenet.knn.neighbours import Measure
 from widenet.metrics.comparison import Comparison, compared

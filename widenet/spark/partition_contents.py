@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.buckets import ROWS_PER_BUCKET, Rows, entries
 from widenet.data.ingest_arguments import Duplicates
 from widenet.data.manifest import Facts
 from widenet.data.rules import FieldLayout
-from widenet.data.writer import VOCABULARY_SCHEMA, write_contents
+from widenet.data.writer import VOCABULARY_SCHEMA, SortedEntries, assembled, write_contents
 from widenet.errors import DataError
 from widenet.spark.interactions import PLACE
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.compute as pc
 
 from widenet.data.dataset import Dataset
+from widenet.data.describe import Spread, counts
 from widenet.data.manifest import PARTS, Manifest, Part
-from widenet.data.statistics import Spread, counts
 from widenet.data.words import Words
 from widenet.errors import DataError
 from widenet.pictures.curves import bars

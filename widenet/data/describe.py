@@ -1,26 +1,25 @@
-"""Statistics of a dataset: counts, density, and how evenly interactions are spread; does not load torch."""
+"""Describes datasets: counts, density, the spread of interactions, and what other datasets train on."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from widenet.arguments import Location, typed
 from widenet.data.attributes import Attributes, attributes_file
+from widenet.data.dataset import Dataset
 from widenet.data.described import Described, described_file
 from widenet.data.manifest import Field, Manifest, Part, column
 from widenet.data.mapped import MappedFile, batches_with, damaged
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import OptionError
-from widenet.late_imports import optional
 from widenet.stores.fetch import readable
 
 QUANTILES = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "90%": 0.9, "99%": 0.99, "max": 1.0}
-PLOTS = (".png", ".svg")
 
 
 @dataclass(frozen=True)
@@ -106,25 +105,20 @@ def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
 
 
 @typed
-def describe(folder: Location, plot: Path | str | None = None) -> dict[str, Any]:
+def describe(folder: Location) -> dict[str, Any]:
     """Describe a dataset as JSON values; docs/data.md explains each number.
 
     Args:
         folder: The dataset directory.
-        plot: A .png or .svg file to draw the distributions of the train parts into; needs matplotlib.
 
     Raises:
         DataError: The directory is not a dataset, or is damaged.
-        OptionError: `plot` has another extension, or matplotlib is missing.
     """
-    folder, plot = readable(folder, "dataset"), None if plot is None else Path(plot)
-    if plot is not None and plot.suffix not in PLOTS:
-        raise OptionError(f"`plot` must end in {' or '.join(PLOTS)}; got {plot.name}.")
+    folder = readable(folder, "dataset")
     manifest = Manifest.read(folder)
     fields: dict[str, Any] = {
         name: _field(folder, manifest, field) for name, field in manifest.fields.items()
     }
-    to_draw = []
     for part in counts(folder, manifest):
         cells = manifest.num_examples * manifest.fields[part.field].width
         num_entries = int(part.features.sum())
@@ -136,10 +130,6 @@ def describe(folder: Location, plot: Path | str | None = None) -> dict[str, Any]
             "activity": asdict(Spread.of(part.examples)),
             "popularity": asdict(Spread.of(part.features)),
         }
-        if part.part == "train" and plot is not None:
-            to_draw.append(part)
-    if plot is not None:
-        _draw(to_draw, manifest, plot)
     return {
         "name": manifest.name,
         "num_examples": manifest.num_examples,
@@ -161,27 +151,76 @@ def _field(folder: Path, manifest: Manifest, field: Field) -> dict[str, Any]:
     return known
 
 
-def _draw(fields: list[Counts], manifest: Manifest, path: Path) -> None:
-    """Draw the counts of each field's examples and features in falling order, on logarithmic axes."""
-    with optional("matplotlib", "plot"):
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    with mpl.rc_context({"svg.hashsalt": "widenet"}):
-        words = manifest.words
-        names = words.example, words.feature(*(field.field for field in fields))
-        figure = Figure(figsize=(9, 4), layout="constrained")
-        panels = figure.subplots(1, 2)
-        for panel, axis, said in zip(panels, ("examples", "features"), names, strict=True):
-            for field in fields:
-                ranked = np.sort(getattr(field, axis))[::-1]
-                ranked = ranked[ranked > 0]
-                panel.plot(np.arange(1, len(ranked) + 1), ranked, label=field.field)
-            panel.set(
-                xscale="log",
-                yscale="log",
-                xlabel=f"{said}s, from the most entries to the fewest",
-                ylabel="entries",
-                title=f"{manifest.name}: entries of each {said}",
-            )
-            panel.legend()
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})
+_ROWS_AT_ONCE = 16_384
+
+
+def trained_on(dataset: Dataset, field: str, part: Part, training: Dataset) -> int:
+    """Count the entries of a part that are in the train part of the same example in another dataset.
+
+    Examples are the same if they have the same id. Features are the same if they have the same name or, if
+    the field of a dataset has no names, the same index. A feature of a sequence that its example has in the
+    train part, too, does not count: to come again is no secret.
+
+    Memory holds a table of all ids of the other dataset, four bytes for each example of this one, and the
+    entries of some examples.
+    """
+    num_common, other_index = 0, _other_index(dataset, field, training)
+    comes_again = dataset.field(field).kind == "sequence" and part != "train"
+    width = max(each.field(field).width for each in (dataset, training))
+    other_row = pc.fill_null(pc.index_in(_ids(dataset), value_set=_ids(training)), -1).to_numpy()
+    for start in range(0, dataset.num_examples, _ROWS_AT_ONCE):
+        rows = other_row[start : start + _ROWS_AT_ONCE].astype(np.int64)
+        common = np.flatnonzero(rows >= 0)
+        entries = _entries(dataset, field, part, start + common, width, other_index)
+        if comes_again:
+            known = _entries(dataset, field, "train", start + common, width, other_index)
+            entries = entries[~np.isin(entries, known)]
+        trained = _entries(training, field, "train", rows[common], width)
+        num_common += int(np.isin(entries, trained).sum())
+    return num_common
+
+
+def known_before(dataset: Dataset, field: str, part: Part, earlier: Sequence[Part]) -> int:
+    """Count the distinct entries of a part that the same example has in earlier parts too."""
+    num_known, width = 0, dataset.field(field).width
+    for start in range(0, dataset.num_examples, _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, dataset.num_examples))
+        entries = np.unique(_entries(dataset, field, part, rows, width))
+        for each in earlier:
+            is_known = np.isin(entries, _entries(dataset, field, each, rows, width))
+            num_known += int(is_known.sum())
+            entries = entries[~is_known]
+    return num_known
+
+
+def _other_index(dataset: Dataset, field: str, training: Dataset) -> np.ndarray | None:
+    """The index of each feature in the other dataset, int64 [width]; -1 if it has none.
+
+    None if a dataset has no names, so that indices are compared.
+    """
+    if None in (dataset.field(field).vocabulary, training.field(field).vocabulary):
+        return None
+    return training.vocabulary(field).indices_of(dataset.vocabulary(field))
+
+
+def _ids(dataset: Dataset) -> pa.ChunkedArray:
+    """The ids of all examples, in the chunks in which they are stored.
+
+    A single chunk might be too large for Arrow's strings.
+    """
+    return pa.chunked_array([batch.column("id") for batch in dataset.record_batches()], pa.string())
+
+
+def _entries(
+    dataset: Dataset,
+    field: str,
+    part: Part,
+    rows: np.ndarray,
+    width: int,
+    other_index: np.ndarray | None = None,
+) -> np.ndarray:
+    """Number the entries of some examples, int64 [Z]: position of the example * `width` + feature."""
+    entries = dataset.sparse(field, rows, part)
+    features = entries.indices.long().numpy() if other_index is None else other_index[entries.indices.numpy()]
+    numbers: np.ndarray = entries.example_of_entry().numpy() * width + features
+    return numbers[features >= 0]

@@ -7,15 +7,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from widenet.data.assemble import SortedEntries
 from widenet.data.columns import listed, number, quoted
-from widenet.data.item_columns import id_column
+from widenet.data.items import id_column
 from widenet.data.read import open_source
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Selection
 from widenet.data.source import Reading, Source, Sources, Table, mistake
 from widenet.data.tables import ROWS_PER_STREAM, Tables
-from widenet.data.writer import ROWS_PER_BATCH
+from widenet.data.writer import ROWS_PER_BATCH, SortedEntries
 from widenet.errors import DataError, OptionError, reason_of
 
 _ENTRIES = (
