@@ -81,7 +81,8 @@ class Bucket:
             try:
                 facts = self._store.head(self.uri.key)
             except FileNotFoundError:
-                return self._check_bucket()
+                self._check_bucket()
+                return None
             return f"{facts['size']} {facts['e_tag']} {facts['version']} {facts['last_modified']}"
 
     def sizes(self) -> dict[str, int]:
@@ -190,9 +191,8 @@ def _store(uri: Uri) -> Any:
         parts = _connection()
         names = {"account_name": "accountname", "account_key": "accountkey", "endpoint": "blobendpoint"}
         names["sas_key"] = "sharedaccesssignature"
-        return AzureStore(
-            uri.bucket, **{name: parts[own] for name, own in names.items() if own in parts}, **options
-        )
+        options |= {name: parts[own] for name, own in names.items() if own in parts}
+        return AzureStore(uri.bucket, **options)
     if os.environ.get("AWS_PROFILE"):
         with installed("boto3"):
             from obstore.auth.boto3 import Boto3CredentialProvider

@@ -128,7 +128,7 @@ class _Tracked(Report):
                 if facts.network is not None:
                     self.client.log_artifact(self.run_id, str(self.run.path / FITTED))
                     fitted = {f"fitted.{name}": value for name, value in (facts.metrics or {}).items()}
-                    self._log(facts.epochs, fitted)
+                    self._log(facts.epochs or 0, fitted)
                 if facts.fingerprint is not None:
                     self.client.set_tag(self.run_id, "widenet.fingerprint", facts.fingerprint)
             for operation in self.pending:
