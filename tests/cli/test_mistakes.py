@@ -432,6 +432,27 @@ def test_an_option_is_written_as_the_command_has_it(widenet):
         assert "secret" not in ended.err
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "predict run --data data --out likes.csv",
+        "predict run --data data --out likes.csv --overwrite",
+        "predict run --data data --out new.txt",
+        "export run --out taken.onnx",
+        "export run --out taken.onnx --overwrite",
+        "quantize run --out run2",
+        "neighbourhood run --out run2",
+    ],
+)
+def test_a_place_that_is_taken_is_refused_before_the_model_is_loaded(line, refused, desk, monkeypatch):
+    (desk / "taken.onnx").write_text("mine")
+    (desk / "run2").mkdir()
+    (desk / "run2" / "mine").touch()
+    monkeypatch.setattr("widenet.runs.Model.load", None)
+    with pytest.raises((CheckpointError, OptionError)):
+        raise refused(line)
+
+
 @pytest.mark.usefixtures("inside")
 def test_other_options_in_a_sentence_are_written_as_the_command_has_them(widenet):
     lines = {

@@ -123,7 +123,8 @@ class Onnx:
     ) -> list[Path]:
         """See `NetworkWriter.export_model`."""
         with optional("onnx", "onnx"):
-            from widenet.frameworks.onnx_export import export_onnx
+            from widenet.frameworks.onnx_export import check_out, export_onnx
         from widenet.runs import Model
 
+        check_out(out, overwrite)
         return export_onnx(Model.load(run, "cpu"), out, top_k, exclude_seen, overwrite)

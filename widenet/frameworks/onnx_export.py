@@ -83,8 +83,7 @@ def export_onnx(
                 '"repeats" cannot be written to ONNX', place=f'{model.run.path}: output "{output.name}"'
             )
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
-    if out.suffix != ".onnx":
-        raise OptionError("must be a path that ends in .onnx", option="out", value=str(out))
+    check_out(out, overwrite)
     names = {names_path(out): _vocabularies(model)}
     large = sum(weight.num_bytes for weight in _weights(model.network)) > LARGEST_INSIDE
     files = [
@@ -113,6 +112,14 @@ def export_onnx(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return files
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Raise OptionError unless a model may be written to a path."""
+    OptionError.require(
+        out.suffix == ".onnx", "must be a path that ends in .onnx", option="out", value=str(out)
+    )
+    check_new(out, overwrite, "a model", lambda path: path in _files_of(path))
 
 
 def _files_of(out: Path) -> list[Path]:

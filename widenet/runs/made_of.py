@@ -41,6 +41,7 @@ from widenet.stores.uri import is_uri
 from widenet.training.loop import Evaluate
 from widenet.training.run_directory import RunDirectory, WeightsFacts, saved_fit, with_network_of
 from widenet.training.run_path import DATA, FITTED, START, VECTORS, WHOLE, begun, write_whole
+from widenet.training.run_path import check as check_path
 from widenet.training.state import Report
 
 _COPIED = (
@@ -92,6 +93,7 @@ def saved_made_of(
         raise OptionError(
             f"must not lie in {source.path}, which it is made of", option="out", value=str(path)
         )
+    check_path(path, [source.path], overwrite)
     model = Model.load(source.path, device="cpu")
     check(model)
     exchange, network = model.network.exchange, model.network
