@@ -22,7 +22,7 @@ def scalars(folder):
 
 
 def written(folder, epoch, *losses, say=no_word):
-    board = Board(folder, epoch, {}, say)
+    board = Board(folder, epoch, say)
     for number, loss in enumerate(losses):
         board.add({"epoch": epoch + number, "loss": loss, "arithmetic": 3})
 
@@ -36,17 +36,6 @@ def test_tensorboard_reads_every_number_by_epoch_and_drops_those_that_were_train
     }
     written(folder, 3, 0.125)
     assert scalars(folder)["loss"] == [(1, 0.5), (2, 0.25), (3, 0.125)]
-
-
-def test_tensorboard_shows_the_documents_as_text(tmp_path):
-    documents = {"network.json": '{"name": "\u00fc"}', "training.json": "{}"}
-    Board(tmp_path / "tensorboard", 1, documents, no_word)
-    found = EventAccumulator(str(tmp_path / "tensorboard"))
-    found.Reload()
-    names = found.PluginTagToContent("text")
-    assert sorted(names) == ["network.json", "training.json"]
-    (event,) = found.Tensors("network.json")
-    assert event.tensor_proto.string_val[0].decode() == '```json\n{"name": "\u00fc"}\n```'
 
 
 @pytest.mark.parametrize("limit", [0, 40, 200])

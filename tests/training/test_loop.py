@@ -251,14 +251,6 @@ def test_a_training_that_ends_far_above_its_start_says_so(data, tmp_path):
         assert (diverged(model.run.training, model.run.records()) is not None) == says
 
 
-def test_the_documents_are_written_for_tensorboard_with_the_first_epoch_alone(data, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train(NETWORK, training(2), data, tmp_path / "run", after_epoch=lambda *_: True)
-    train(NETWORK, training(2), data, tmp_path / "run", resume=True)
-    files = sorted((tmp_path / "run" / "tensorboard").iterdir())
-    assert [b"network.json" in file.read_bytes() for file in files] == [True, False]
-
-
 def test_a_training_that_is_stopped_after_an_epoch_resumes_to_the_same_bits(data, tmp_path):
     """It saves there although no checkpoint is due, and its schedule is that of all epochs."""
     plan = training(4, schedule="cosine", checkpoints={"every_epochs": 3})

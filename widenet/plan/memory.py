@@ -235,12 +235,10 @@ def window_bytes(job: Job, process: int) -> int:
     for name, weight in job.layout.weights.items():
         if is_elsewhere(job, weight):
             limited = 0 if weight.norm_limit is None else tiles.LIMITED_ROWS
-            searched, shard = (
-                tiles.predicted_units(weight.row_length, job.device),
-                job.layout.shards(weight.rows),
-            )
+            searched = tiles.predicted_units(weight.row_length, job.device)
             units = max(limited, searched, tiles.tile_units(job.num_examples, job.device))
-            at_once = min(max(tiles.BLOCK_BYTES, units * weight.row_bytes), shard.size(0) * weight.row_bytes)
+            shard_bytes = job.layout.shards(weight.rows).size(0) * weight.row_bytes
+            at_once = min(max(tiles.BLOCK_BYTES, units * weight.row_bytes), shard_bytes)
             num_tensors = _row_bytes(job, weight)[0] // weight.row_bytes if weight.by_tiles else 1
             most = max(most, num_tensors * (in_memory(at_once) if job.weights_in == "disk" else at_once))
             touched += _touched_bytes(job, name, process)

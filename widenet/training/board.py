@@ -1,4 +1,4 @@
-"""Writes the numbers of log.jsonl, and the documents, into a file for TensorBoard."""
+"""Writes the numbers of log.jsonl into a file for TensorBoard."""
 
 import os
 import socket
@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-from tensorboard.compat.proto.tensor_pb2 import TensorProto
-from tensorboard.compat.proto.types_pb2 import DT_STRING
+from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from widenet.errors import unwritten
@@ -24,31 +22,19 @@ class Board:
     and writes nothing more.
     """
 
-    def __init__(
-        self, folder: Path, epoch: int, documents: Mapping[str, str], say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, folder: Path, epoch: int, say: Callable[[str], None]) -> None:
         """Begin a file.
 
         Args:
             folder: Folder of the file; made if it is missing.
             epoch: The first epoch to be written; TensorBoard drops it and later ones from earlier files.
-            documents: JSON of documents by name, for the page of texts.
             say: Called with a sentence if the file cannot be written.
         """
         name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
         self.say, self.path = say, folder / name
         self.is_whole = True
-        texts = [
-            Summary.Value(
-                tag=name,
-                metadata=SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text")),
-                tensor=TensorProto(dtype=DT_STRING, string_val=[f"```json\n{text}\n```".encode()]),
-            )
-            for name, text in documents.items()
-        ]
         self._write(file_version="brain.Event:2")
         self._write(step=epoch, session_log=SessionLog(status=SessionLog.START))
-        self._write(step=epoch, summary=Summary(value=texts))
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Write the numbers of an epoch, by name; "epoch" is its number."""

@@ -123,10 +123,9 @@ class Training:
         """
         state, saving, exchange = self.state, self.saving, self.network.exchange
         self.report.start(state, self.spec.epochs, self.stream.num_examples)
-        folder, first = self.run.path / "tensorboard", state.epoch + 1
-        documents = {spec.usual_name: spec.to_json() for spec in (self.run.network, self.spec) if first == 1}
+        folder = self.run.path / "tensorboard"
         with closing(saving):
-            board = Board(folder, first, documents, self.report.say) if exchange.leads else None
+            board = Board(folder, state.epoch + 1, self.report.say) if exchange.leads else None
             while not state.has_ended(self.spec):
                 if not self._train_epoch(interrupted):
                     return False

@@ -130,12 +130,8 @@ def _output_step(
     numbers: StepNumbers,
 ) -> OutputStep:
     """Return the step of an output before its first pass."""
-    prepared, output, direct_EH = (
-        activity.prepared,
-        network.output_for(name, activity),
-        vectors[name].detach(),
-    )
-    targets, weight_E = prepared.targets[name], prepared.weights_E
+    prepared, output = activity.prepared, network.output_for(name, activity)
+    direct_EH, targets, weight_E = vectors[name].detach(), prepared.targets[name], prepared.weights_E
     share = output.spec.loss_weight / max(len(direct_EH), 1)
     if weight_E is None:
         weight_E = torch.full((len(direct_EH),), share, device=direct_EH.device)
