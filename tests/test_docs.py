@@ -152,6 +152,17 @@ def test_every_command_in_a_sentence_exists_with_its_options(page):
     assert {shlex.join(words): complaint(words) for words in shown if complaint(words)} == {}
 
 
+def test_every_figure_of_a_table_of_benchmarks_is_published():
+    """The tables of benchmarks, and widenet's rows of quality, hold what commands have printed."""
+    printed = " ".join(path.read_text("utf-8") for path in (ROOT / "benchmarks/results").glob("*.md"))
+    known = set(re.findall(r"[\d,]+\.\d+", printed))
+    quality = (PAGES["quality.md"], (ROOT / "README.md").read_text("utf-8"))
+    rows = re.findall(r"^\|.*\d.*$", PAGES["benchmarks.md"], re.MULTILINE)
+    rows += [row for page in quality for row in re.findall(r"^\| widenet.*$", page, re.MULTILINE)]
+    assert len(rows) > 40
+    assert [row for row in rows if not known.issuperset(re.findall(r"[\d,]+\.\d+", row))] == []
+
+
 def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     *_, example, documents_example = blocks(PAGES["python.md"], "python")
