@@ -15,6 +15,13 @@ def part():
     return Part(weight)
 
 
+def test_rows_are_near_those_of_the_weight(part):
+    made = QuantizedPart.of(part)
+    rows = made.rows(10, 20).weight
+    assert bool(((rows - part.weight[10:20]).abs() <= 0.501 * made.scale_R[10:20, None]).all())
+    assert torch.equal(torch.cat([*made.blocks(64)]), made.rows(0, 300).weight)
+
+
 @pytest.mark.parametrize("columns", [7, 8, 33])
 def test_bytes_of_rows_are_those_of_the_stored_tensors(columns):
     made = QuantizedPart.of(Part(torch.ones(10, columns)))
