@@ -88,7 +88,7 @@ DIVIDED = (
 
 
 SIZES = [
-    *((1, slice(0, None, 4)), (2, slice(1, None, 2)), (3, slice(0, None, 2))),
+    *((2, slice(1, None, 2)), (3, slice(0, None, 2))),
     *(pytest.param(size, slice(None), marks=pytest.mark.long) for size in (1, 2, 3, 4, 8)),
 ]
 """Numbers of processes, each with the changes that it trains under: two processes or three under each."""

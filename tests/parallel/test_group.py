@@ -122,7 +122,7 @@ def trained(name, data, out, resume=False, stop=0):
     return model.fingerprint(), log(out)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", [*SETTINGS][1:])
 def test_a_training_may_change_its_number_of_processes_within_an_epoch(
     name, data, undisturbed, groups, tmp_path
 ):

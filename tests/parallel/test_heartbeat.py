@@ -254,7 +254,7 @@ def test_a_process_whose_device_waits_for_a_stopped_one_names_it_and_ends(data, 
 
 
 def test_a_process_that_is_slow_is_waited_for(data, undisturbed, tmp_path):
-    group = processes(2, data, tmp_path / "run", "time.sleep(8) if rank == 0 else None", timeout=4)
+    group = processes(2, data, tmp_path / "run", "time.sleep(6) if rank == 0 else None", timeout=4)
     assert_ended_well(group, undisturbed)
 
 
