@@ -45,7 +45,6 @@ def answer(
     listening: socket.socket,
     seconds_to_end: int,
     ready: Callable[[str], None],
-    at_end: Callable[[], None] = lambda: None,
 ) -> None:
     """Answer requests until SIGTERM or Ctrl-C.
 
@@ -54,7 +53,6 @@ def answer(
         listening: A bound port.
         seconds_to_end: Seconds that accepted requests have to be answered after the signal.
         ready: Called with the address before the first request is accepted.
-        at_end: Called after the signal, before accepted requests are waited for.
     """
     config = uvicorn.Config(
         app,
@@ -74,17 +72,4 @@ def answer(
     listening.listen(_BACKLOG)
     ready(address_of(listening))
     with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
-        _Server(config, at_end).run(sockets=[listening])
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server with something to do as soon as it ends."""
-
-    def __init__(self, config: uvicorn.Config, at_end: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._at_end = at_end
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was accepted."""
-        self._at_end()
-        await super().shutdown(sockets)
+        uvicorn.Server(config).run(sockets=[listening])

@@ -4,7 +4,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -40,14 +40,12 @@ class KnownRun:
         values: Loss and metrics of the epoch whose weights it keeps; none if they were changed since.
         documents: What may differ between runs.
         differences: Its values where the documents of the runs differ.
-        signature: Changes when its files do.
     """
 
     listed: ListedRun
     values: dict[str, float]
     documents: dict[str, Any]
-    differences: dict[str, Any]
-    signature: _Signature
+    differences: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,77 +73,56 @@ class KnownRuns:
     """
 
     def __init__(self, folder: Path) -> None:
-        start = time.time_ns() // 1_000_000
-        self.now = Known(folder, start, {}, {})
-        self._paths: dict[str, Path] = {}
-        self._strangers: dict[str, str] = {}
-        self._damaged: dict[str, tuple[_Signature, str]] = {}
-        self._documents: dict[str, dict[str, Any]] = {}
-        self._differences: dict[str, dict[str, Any]] = {}
+        self.now = Known(folder, time.time_ns() // 1_000_000, {}, {})
+        self._read: dict[str, tuple[_Signature, KnownRun | str]] = {}
+        """What was read of each run, or why it cannot be, with the signature of its files."""
         self._looking = Lock()
 
-    def look(self, everywhere: bool = True) -> Known:
-        """Read what has changed: in the whole folder, or only in runs that have not finished."""
+    def look(self) -> Known:
+        """Read what has changed."""
         with self._looking:
-            self._look(everywhere)
+            before, folder = self._read, self.now.folder
+            try:
+                paths, strangers = found(folder)
+            except OptionError as error:
+                paths, strangers = {}, {folder: str(error)}
+            self._read = {name: _again(name, path, before.get(name)) for name, path in paths.items()}
+            problems = {_name(path, folder): why for path, why in strangers.items()}
+            problems |= {name: why for name, (_, why) in self._read.items() if isinstance(why, str)}
+            if _signatures(self._read) != _signatures(before) or problems != self.now.problems:
+                self.now = Known(folder, self.now.version + 1, self._compared(), problems)
             return self.now
 
-    def _look(self, everywhere: bool) -> None:
-        if everywhere:
-            self._paths, self._strangers = self._found()
-        else:
-            there = ((name, path) for name, path in self._paths.items() if (path / "network.json").is_file())
-            self._paths = dict(there)
-        known = self.now
-        runs = {name: run for name, run in known.runs.items() if name in self._paths}
-        self._damaged = {name: why for name, why in self._damaged.items() if name in self._paths}
-        for name, path in self._paths.items():
-            run = runs.get(name)
-            if everywhere or run is None or run.listed.state != "finished":
-                self._read(name, path, runs)
-        runs = {name: runs[name] for name in self._paths if name in runs}
-        self._compare(runs)
-        problems = {**self._strangers, **{name: why for name, (_, why) in self._damaged.items()}}
-        if runs != known.runs or problems != known.problems:
-            self.now = Known(known.folder, known.version + 1, runs, problems)
+    def _compared(self) -> dict[str, KnownRun]:
+        """Return the runs with what differs between their documents; the others stay the objects they were."""
+        runs = {name: run for name, (_, run) in self._read.items() if isinstance(run, KnownRun)}
+        differences = differing([run.documents for run in runs.values()])
+        for (name, run), own in zip(runs.items(), differences, strict=True):
+            if run.differences != own:
+                runs[name] = replace(run, differences=own)
+                self._read[name] = self._read[name][0], runs[name]
+        return runs
 
-    def _found(self) -> tuple[dict[str, Path], dict[str, str]]:
-        folder = self.now.folder
-        try:
-            paths, strangers = found(folder)
-        except OptionError as error:
-            return {}, {folder.name: str(error)}
-        return paths, {_name(path, folder): why for path, why in strangers.items()}
 
-    def _read(self, name: str, path: Path, runs: dict[str, KnownRun]) -> None:
-        """Read a run whose files have changed."""
-        signature = _signature(path)
-        known, damaged = runs.get(name), self._damaged.get(name)
-        if signature in (known and known.signature, damaged and damaged[0]):
-            return
-        try:
-            subject = Subject(name, RunDirectory.open(path))
-            run = listed(subject)
-            measured = subject.measured
-            names = ("loss", *metric_names(subject.records))
-            values = {key: measured[key] for key in names if _is_number(measured.get(key))}
-            runs[name] = KnownRun(
-                run, values, documents_of(subject), self._differences.get(name, {}), signature
-            )
-            self._damaged.pop(name, None)
-        except (WidenetError, OSError) as error:
-            runs.pop(name, None)
-            self._damaged[name] = signature, str(error)
+def _again(
+    name: str, path: Path, before: tuple[_Signature, KnownRun | str] | None
+) -> tuple[_Signature, KnownRun | str]:
+    """Read a run, or why it cannot be read, if its files have changed."""
+    signature = _signature(path)
+    if before is not None and before[0] == signature:
+        return before
+    try:
+        subject = Subject(name, RunDirectory.open(path))
+        measured = subject.measured
+        names = ("loss", *metric_names(subject.records))
+        values = {key: measured[key] for key in names if _is_number(measured.get(key))}
+        return signature, KnownRun(listed(subject), values, documents_of(subject))
+    except (WidenetError, OSError) as error:
+        return signature, str(error)
 
-    def _compare(self, runs: dict[str, KnownRun]) -> None:
-        """Note where the documents of runs differ, which may change with any of them."""
-        documents = {name: run.documents for name, run in runs.items()}
-        if documents != self._documents:
-            self._documents = documents
-            self._differences = dict(zip(documents, differing(list(documents.values())), strict=True))
-        for name, differences in self._differences.items():
-            if runs[name].differences != differences:
-                runs[name] = replace(runs[name], differences=differences)
+
+def _signatures(read: Mapping[str, tuple[_Signature, KnownRun | str]]) -> dict[str, _Signature]:
+    return {name: signature for name, (signature, _) in read.items()}
 
 
 def _name(path: Path, folder: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 import widenet.serve.page as shared
@@ -18,7 +18,6 @@ from widenet.serve.requests import RefusedError
 from widenet.training.run_directory import RunDirectory
 from widenet.ui.answers import Session, always, html, refusal
 from widenet.ui.data_page import data_page, datasets_page
-from widenet.ui.events import Following
 from widenet.ui.known_runs import Known, KnownRuns
 from widenet.ui.run_page import compare_page, run_page
 from widenet.ui.runs_page import runs_page
@@ -47,7 +46,6 @@ class Pages:
         self._runs, self._session, self._dataset = runs, session, dataset
         self._trainings = trainings
         self._reading = asyncio.Lock()  # of a dataset, which takes memory and time
-        self.following = Following(runs)
         theirs, own = Path(shared.__file__).parent, Path(__file__).parent / "page"
         files = [theirs / "page.css", theirs / "icon.svg", *own.rglob("*.css"), *own.rglob("*.js")]
         self._files = {f"/page/{path.name}": path.read_bytes() for path in files}
@@ -59,7 +57,7 @@ class Pages:
             self._route("/run", self.run),
             self._route("/compare", self.compare),
             self._route("/data", self.data),
-            self._route("/events", self.events),
+            self._route("/version", self.version),
             self._route("/session", self._session.begin, method="POST"),
             *(self._route(place, self.file, is_open=True) for place in self._files),
             *(self._route(*each) for each in (self._trainings.all() if self._trainings else ())),
@@ -132,16 +130,13 @@ class Pages:
             return html(await asyncio.to_thread(data_page, dataset, run, search, user))
 
     async def _look(self) -> Known:
-        return await asyncio.to_thread(self._runs.look, not self.following.is_looking)
+        return await asyncio.to_thread(self._runs.look)
 
-    async def events(self, request: Request) -> Response:
-        """Changes of runs, as server-sent events."""
-        given = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        since = int(given) if given.isascii() and given.isdigit() and len(given) < 20 else 0
-        headers = {**shared.HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(
-            self.following.events(since), headers=headers, media_type="text/event-stream"
-        )
+    async def version(self, request: Request) -> Response:
+        """The version of the runs, which open pages ask for again and again."""
+        known = await self._look()
+        headers = {**shared.HEADERS, "Cache-Control": "no-store"}
+        return Response(str(known.version), headers=headers, media_type="text/plain")
 
     async def file(self, request: Request) -> Response:
         """A stylesheet, a script or the icon."""

@@ -41,7 +41,7 @@ def serve(arguments: UiArguments, url: Callable[[str], None], train: TrainComman
             own = None if dataset is None else dataset.path
             trainings = TrainingRoutes(runs, Trainings(folder, train), guard, own, further)
         pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset, trainings)
-        answer(pages.app(), listening, _SECONDS_TO_END, url, pages.following.end)
+        answer(pages.app(), listening, _SECONDS_TO_END, url)
 
 
 def _check_folders(folder: Path, arguments: UiArguments) -> None:

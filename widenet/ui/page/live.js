@@ -5,9 +5,8 @@ import { read } from "./pages.js";
 const FOCUSABLE = "a, button, input, select, summary, [tabindex]";
 const lost = document.getElementById("lost");
 const sent = new Map([...document.querySelectorAll("[data-live]")].map(part => [part, part.innerHTML]));
+const WAIT = 1500; // milliseconds between two questions
 let version = document.body.dataset.version;
-let stream;
-let reading = Promise.resolve();
 
 /** Replaces the live parts of this page that differ in another. */
 export function take(other) {
@@ -45,35 +44,24 @@ function takeContent(part, fresh) {
   if (place >= 0) part.querySelectorAll(FOCUSABLE)[place]?.focus();
 }
 
-/** Reads the page anew, one change after the other. */
+/** Reads the page anew if the runs have changed; a refusal, such as of a new process with a token, reloads it. */
 async function follow() {
+  if (document.hidden) return;
+  const answer = await fetch("version", { cache: "no-store" }).catch(() => undefined);
+  if (answer?.status === 401) location.reload();
+  lost.hidden = Boolean(answer?.ok);
+  if (!answer?.ok) lost.textContent = "The pages are not kept up to date: widenet ui does not answer.";
+  const now = answer?.ok ? await answer.text() : version;
+  if (now === version) return;
   take(await read(location));
+  version = now;
   document.dispatchEvent(new Event("taken"));
 }
 
-/** Asks for the token if a process that began later wants it. */
-async function askWhoMayLook() {
-  const answer = await fetch(location, { cache: "no-store" }).catch(() => undefined);
-  if (answer?.status === 401) location.reload();
+async function followAlways() {
+  await follow().catch(() => undefined);
+  setTimeout(followAlways, WAIT);
 }
 
-function listen() {
-  stream = new EventSource(`events?since=${version}`);
-  stream.onopen = () => { lost.hidden = true; };
-  stream.onerror = () => {
-    if (stream.readyState === EventSource.CLOSED) askWhoMayLook(); // a refusal closes the stream
-    lost.textContent = "The pages are not kept up to date: widenet ui does not answer.";
-    lost.hidden = false;
-  };
-  stream.onmessage = ({ data }) => {
-    version = data;
-    reading = reading.then(follow).catch(() => undefined);
-  };
-}
-
-// A browser opens few connections to a host: hidden pages hold none.
-document.addEventListener("visibilitychange", () => {
-  stream?.close();
-  if (!document.hidden) listen();
-});
-if (!document.hidden) listen();
+document.addEventListener("visibilitychange", follow);
+setTimeout(followAlways, WAIT);
