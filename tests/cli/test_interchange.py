@@ -27,7 +27,7 @@ def model(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("model")
 def test_export_writes_a_model_and_its_names(widenet):
-    ended = widenet("export", "run", "--out", "all.onnx", "--format", "onnx")
+    ended = widenet("export", "run", "--out", "all.onnx")
     assert (ended.status, ended.err) == (0, "")
     assert [line.split(":")[0] for line in ended.out.splitlines()] == ["all.onnx.json", "all.onnx"]
     session = onnxruntime.InferenceSession("all.onnx")

@@ -135,7 +135,6 @@ LINES = [
     ("knn like run Hobbit --layer taste", FitError),
     ("export bad --out OUT.onnx", CheckpointError, "bad"),
     ("export run --out OUT.txt", OptionError, None, "out"),
-    ("export run --out OUT.onnx --format caffe", OptionError),
     ("export run --out likes.csv/x.onnx", OptionError, "likes.csv/x.onnx"),
     ("import bad/none.keras --out OUT", DataError, "bad/none.keras"),
     ("import bad --out OUT", DataError, "bad"),

@@ -10,7 +10,7 @@ from tests.mistakes import mistake
 from tests.rows import dense_rows
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
-from widenet.dsstne import data_set
+from widenet.dsstne import data
 from widenet.dsstne.data import import_data, is_listed_only
 from widenet.errors import DataError
 
@@ -139,8 +139,8 @@ def test_rows_may_lie_anywhere_in_a_file_and_blocks_do_not_show(netcdf, tmp_path
     }
     path = netcdf("x.nc", (attributes, dimensions, variables))
     whole = import_data([path], tmp_path / "whole")
-    monkeypatch.setattr(data_set, "NUMBERS_PER_BLOCK", 50)
-    monkeypatch.setattr(data_set, "_NARROW_GAP", 3)
+    monkeypatch.setattr(data, "NUMBERS_PER_BLOCK", 50)
+    monkeypatch.setattr(data, "_NARROW_GAP", 3)
     pieces = import_data([path], tmp_path / "pieces")
     assert whole.files == pieces.files
     assert dense_of(Dataset.open(tmp_path / "pieces"), "items").sum() == sum(map(len, rows))

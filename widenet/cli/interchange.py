@@ -13,9 +13,6 @@ from widenet.errors import OptionError
 def export(
     run: Run,
     out: Annotated[Path, typer.Option(help="The file to write: .onnx.")],
-    file_format: Annotated[
-        str | None, typer.Option("--format", help="onnx. Default: recognized by the suffix.")
-    ] = None,
     top_k: Annotated[
         int | None, typer.Option(help="Return the best units and their scores instead of all scores.", min=1)
     ] = None,
@@ -31,7 +28,7 @@ def export(
     from widenet.interop.formats import writer_of
 
     OptionError.require(top_k is not None or not include_seen, "needs `top_k`", option="include_seen")
-    written = writer_of(out, file_format).export_model(run, out, top_k, not include_seen, overwrite)
+    written = writer_of(out).export_model(run, out, top_k, not include_seen, overwrite)
     sizes = {path: path.stat().st_size for path in written}
     facts = [{"path": path, "num_bytes": size} for path, size in sizes.items()]
     print_result(as_json, facts, *(f"{path}: {size:,} bytes" for path, size in sizes.items()))

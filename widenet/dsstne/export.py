@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field, Part, column, value_column
-from widenet.dsstne.data import FACTS
-from widenet.dsstne.data_set import KINDS, NUMPY_TYPES, TYPES, Attribute, create_set, scale_of, stored_as
+from widenet.dsstne.data import FACTS, KINDS, NUMPY_TYPES, TYPES, Attribute, create_set, scale_of, stored_as
 from widenet.dsstne.netcdf import check_places, writing
 from widenet.errors import DataError, FitError, OptionError, nearest
 

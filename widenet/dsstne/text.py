@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.data.messages import ignore_message
-from widenet.dsstne.data_set import Attribute, create_set
+from widenet.dsstne.data import Attribute, create_set
 from widenet.dsstne.netcdf import check_places, numbered_lines, read_names, writing
 from widenet.errors import DataError, OptionError
 from widenet.plan.numbers import decimal

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from widenet.data.messages import ignore_message
-from widenet.errors import OptionError, shown
+from widenet.errors import OptionError
 from widenet.extensions import NETWORKS, loaded
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -92,10 +92,10 @@ def format_of(path: Path) -> NetworkFormat:
 
 
 class NetworkWriter(Protocol):
-    """A network format that is written, also or only; the name of its entry point chooses it."""
+    """A network format that is written, also or only."""
 
     SUFFIXES: tuple[str, ...]
-    """Suffixes, such as ".onnx", that choose it if no name does."""
+    """Suffixes, such as ".onnx", that choose it."""
 
     def export_model(
         self, run: Path, out: Path, top_k: int | None, exclude_seen: bool, overwrite: bool
@@ -111,22 +111,16 @@ class NetworkWriter(Protocol):
         """
 
 
-def writer_of(out: Path, name: str | None) -> NetworkWriter:
-    """Return the writer of a name; None: that of the file's suffix, or the first.
-
-    Raises:
-        OptionError: There is no such writer.
-    """
-    writers: dict[str, NetworkWriter] = {
-        key: each for key, each in loaded(NETWORKS).items() if hasattr(each, "export_model")
-    }
-    if name is not None and name not in writers:
-        names = " or ".join(f'"{key}"' for key in writers)
-        raise OptionError(f"must be {names}; got {shown(name)}", option="format")
-    if name is not None:
-        return writers[name]
-    by_suffix = (each for each in writers.values() if out.suffix.lower() in each.SUFFIXES)
-    return next(by_suffix, next(iter(writers.values())))
+def writer_of(out: Path) -> NetworkWriter:
+    """Return the writer of a file's suffix; raises OptionError if there is none."""
+    writers: list[NetworkWriter] = [
+        each for each in loaded(NETWORKS).values() if hasattr(each, "export_model")
+    ]
+    found = next((each for each in writers if out.suffix.lower() in each.SUFFIXES), None)
+    if found is None:
+        suffixes = " or ".join(suffix for each in writers for suffix in each.SUFFIXES)
+        raise OptionError(f"must end in {suffixes}", option="out", value=str(out))
+    return found
 
 
 def begins_as_hdf5(path: Path) -> bool:
