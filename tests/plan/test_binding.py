@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from widenet.plan.binding import bind, check_evaluation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -43,6 +45,32 @@ def test_sparse_inputs_are_told_from_everything_else():
     dense, sparse = (NetworkSpec.of({"layers": layers(source)}) for source in ({"field": "age"}, None))
     assert bind(dense, TrainingSpec(), FIELDS).features == set()
     assert bind(sparse, TrainingSpec(), FIELDS).features == {"in"}
+
+
+TIED = {"weights": {"layer": "mid", "transposed": True}}
+LINEAR = {"activation": "linear", "loss": "l2"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        layers(out=TIED),
+        layers(out={"field": "rated", "values": "ignore"}),
+        layers(out={"field": "rated", "activation": "sigmoid", "values": "ignore"}),
+        layers(out={"field": "rated", **LINEAR}),
+        layers(out={"sample": {"kind": "uniform", "units": 30}}),
+        layers({"field": "age", "dropout": 0.5}, out={"field": "age", **LINEAR}),
+        layers({"units": 30}, out={"units": 30}),
+        layers({"field": "age", "units": 3}),
+        layers({"denoise": 0.5, "popularity_damping": 1.0, "units": 35}, out={**TIED, "units": 35}),
+        layers(
+            more=[{"name": "also", "units": 5, "source": "in", "weights": {"layer": "mid"}}],
+            out={"source": ["mid", "also"]},
+        ),
+    ],
+)
+def test_what_goes_together_is_bound(document):
+    assert bound(document)["mid"] == 5
 
 
 def test_the_output_that_is_ranked():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.pages import Page
+from widenet.report.differences import differing
 from widenet.report.several_runs import curves_over_each_other, differences, final_numbers, lines_of
 from widenet.report.subject import Subject
 from widenet.training.run_directory import RunDirectory
@@ -33,6 +34,11 @@ def test_only_places_that_differ_are_listed(subjects):
     assert not {"batch_size", "seed", "layers[taste].units"} & set(page.texts["td"])
     assert {"2", "0.01"} <= set(page.texts["mark"])
     assert Page(differences([subjects[0], subjects[0]])).texts["p"] == ["No difference."] * 3
+
+
+def test_a_place_that_one_document_lacks_or_has_in_another_kind_differs():
+    assert differing([{"a": None, "b": [1, 2]}, {"b": [1, 2]}]) == [{"a": None}, {}]
+    assert differing([{"a": 1}, {"a": True}]) == [{"a": 1}, {"a": True}]
 
 
 def test_every_metric_has_its_figure_with_a_line_a_run(subjects):
