@@ -416,7 +416,7 @@ class RunDirectory:
         return [record for record in values(self.path / "log.jsonl") if isinstance(record.get("epoch"), int)]
 
     def note_machine(self, facts: Mapping[str, Any]) -> None:
-        """Write machine.json: where the training, or its latest part, runs; see `environment.machine`."""
+        """Write machine.json: where the training, or its latest part, runs; see `facts.machine`."""
         write_whole(self.path / "machine.json", f"{json.dumps(facts)}\n".encode())
 
     @property
