@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest_with
@@ -23,11 +23,10 @@ from widenet.data.messages import Note
 from widenet.data.options import Options
 from widenet.data.writer import check_free
 from widenet.errors import DataError, OptionError, did_you_mean
-from widenet.stores.durable import appearing, force_to_disk
+from widenet.stores.durable import appearing
 
 _BLOCK_BYTES = 2**20
 _TIMEOUT_SECONDS = 60
-_PARTIAL, _BAD_RANGE = 206, 416
 
 OnBytes = Callable[[int, int | None], None]
 
@@ -39,8 +38,6 @@ def place_of(url: str, folder: Path) -> Path:
 
 def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBytes | None = None) -> Path:
     """Download a file to a folder, unless it is there already.
-
-    An interrupted download resumes on the next call if the server confirms that the file has not changed.
 
     Args:
         url: URL of the file.
@@ -54,104 +51,56 @@ def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBy
     """
     path = place_of(url, folder)
     recorded = path.with_name(f"{path.name}.sha256")
-    if path.exists():
-        _check_file(path, checksum, recorded)
-        return path
-    folder.mkdir(parents=True, exist_ok=True)
-    partial, tag = path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.tag")
-    try:
-        _fetch(url, partial, tag, on_bytes)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise DataError(
-            f"{url}: the server answers {error.code} {error.reason}. Try later, or put the file at {path}."
-        ) from None
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-        have = f"; {partial.stat().st_size:,} bytes are kept" if partial.exists() else ""
-        raise DataError(
-            f"{url}: cannot be read: {reason}{have}. Run the command again, or put the file at {path}."
-        ) from None
-    if checksum is not None and (actual := _checksum(partial, checksum)) != checksum:
-        partial.unlink()
-        raise DataError(
-            f"{url}: must have the checksum {checksum}; got {actual}, which is another file. It was removed;"
-            " try again."
-        )
-    force_to_disk(partial)
-    partial.rename(path)
-    tag.unlink(missing_ok=True)
-    if checksum is None:
-        _check_file(path, None, recorded)
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        recorded.unlink(missing_ok=True)
+        try:
+            with appearing(path) as file:
+                _fetch(url, file, on_bytes)
+                if checksum is not None:
+                    file.flush()
+                    _compare(Path(file.name), checksum, url)
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+            reason = str(error) or type(error).__name__
+            rule = f"cannot be read: {reason}. Run the command again, or put the file at {path}"
+            raise DataError(rule, place=url) from None
+    if checksum is not None:
+        _compare(path, checksum, path)
+    elif recorded.exists():
+        _compare(path, recorded.read_text(encoding="utf-8", errors="replace").strip(), path)
+    else:
+        with appearing(recorded) as file:
+            file.write(f"{_checksum(path, 'sha256')}\n".encode())
     return path
 
 
-def _fetch(url: str, partial: Path, tag: Path, on_bytes: OnBytes | None) -> None:
-    """Complete the partial file; raises OSError if the answer ends before its length."""
-    with _request(url, partial, tag) as answer:
-        is_resumed = answer.status == _PARTIAL
-        if is_resumed and not (answer.headers.get("Content-Range") or "").startswith(
-            f"bytes {partial.stat().st_size}-"
-        ):
-            partial.unlink()
-            raise OSError("the server sent another part of the file than requested")
-        done = partial.stat().st_size if is_resumed else 0
+def _fetch(url: str, file: BinaryIO, on_bytes: OnBytes | None) -> None:
+    """Write what a server sends into a file; raises OSError if that ends before its length."""
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
         length = answer.headers.get("Content-Length")
-        total = done + int(length) if length is not None and length.isdecimal() else None
-        tag.write_text(answer.headers.get("ETag") or "", encoding="utf-8")
-        with partial.open("ab" if is_resumed else "wb") as file:
-            while block := answer.read(_BLOCK_BYTES):
-                file.write(block)
-                done += len(block)
-                if on_bytes is not None:
-                    on_bytes(done, total)
-        if total is not None and done < total:
-            raise OSError(f"the connection ended after {done:,} of {total:,} bytes")
+        total = int(length) if length is not None and length.isdecimal() else None
+        done = 0
+        while block := answer.read(_BLOCK_BYTES):
+            file.write(block)
+            done += len(block)
+            if on_bytes is not None:
+                on_bytes(done, total)
+    if total is not None and done < total:
+        raise OSError(f"the connection ended after {done:,} of {total:,} bytes")
 
 
-def _request(url: str, partial: Path, tag: Path) -> Any:
-    """Request the file, or the rest of it if the server can tell that it has not changed."""
-    known = tag.read_text(encoding="utf-8", errors="replace") if tag.exists() else ""
-    if partial.exists() and known and not known.startswith("W/"):
-        headers = {"Range": f"bytes={partial.stat().st_size}-", "If-Range": known}
-        try:
-            return _opened(urllib.request.Request(url, headers=headers))  # noqa: S310
-        except urllib.error.HTTPError as error:
-            if error.code != _BAD_RANGE:
-                raise
-            error.close()
-    return _opened(urllib.request.Request(url))  # noqa: S310
+def _compare(path: Path, checksum: str, place: object) -> None:
+    """Raise DataError if a file has another checksum."""
+    actual = _checksum(path, checksum.partition(":")[0])
+    if actual != checksum:
+        rule = f"must have the checksum {checksum}; got {actual}, which is another file: remove it"
+        raise DataError(rule, place=place)
 
 
-def _opened(request: urllib.request.Request) -> Any:
-    return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
-
-
-def _check_file(path: Path, checksum: str | None, recorded: Path) -> None:
-    """Compare a file with its checksum, or with the recorded one; records it if there is neither.
-
-    Raises:
-        DataError: The checksum differs.
-    """
-    known = (
-        checksum
-        or (recorded.read_text(encoding="utf-8", errors="replace").strip() if recorded.exists() else "")
-        or None
-    )
-    actual = _checksum(path, known or "sha256:")
-    if known is None:
-        with appearing(recorded) as file:
-            file.write(f"{actual}\n".encode())
-    elif actual != known:
-        raise DataError(
-            f"{path}: must have the checksum {known}; got {actual}, which is another file. Remove it, and run"
-            " the command again."
-        )
-
-
-def _checksum(path: Path, like: str) -> str:
-    """The checksum of a file, of the same kind as `like`."""
-    kind = like.partition(":")[0]
+def _checksum(path: Path, kind: str) -> str:
+    """The checksum of a file, of a kind such as "md5"."""
     with path.open("rb") as file:
         return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
 
