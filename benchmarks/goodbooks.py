@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from benchmarks.both_presets import both_presets
 from benchmarks.places import DATA, workplace
 from widenet import Dataset, ingest, split
-from widenet.baselines.popularity import evaluate_popularity
+from widenet.baselines.methods import evaluate_popularity
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.metrics.ranking import RankingMetrics

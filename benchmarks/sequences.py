@@ -15,7 +15,7 @@ from benchmarks.results import processor
 from benchmarks.usual import default_documents
 from widenet import Dataset, ingest, split, train
 from widenet.baselines.evaluated_lists import evaluate_lists
-from widenet.baselines.successors import successors
+from widenet.baselines.methods import successors
 from widenet.metrics.ranking import Metrics
 
 _NEWEST = 15_000

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from widenet.baselines.evaluate import evaluate
-from widenet.baselines.popularity import evaluate_popularity
+from widenet.baselines.methods import evaluate_popularity
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError, OptionError
 from widenet.model.build import build

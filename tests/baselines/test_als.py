@@ -7,7 +7,7 @@ import pytest
 
 from tests.baselines.conftest import HISTORY, WIDTH
 from tests.mistakes import mistake
-from widenet.baselines import als as module
+from widenet.baselines import methods as module
 from widenet.errors import OptionError
 from widenet.sparse import SparseBatch
 

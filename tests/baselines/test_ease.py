@@ -5,8 +5,8 @@ import pytest
 
 from tests.baselines.conftest import HISTORY, WIDTH
 from tests.mistakes import mistake
-from widenet.baselines import ease as module
-from widenet.baselines.ease import ease
+from widenet.baselines import methods as module
+from widenet.baselines.methods import ease
 from widenet.errors import CapacityError
 from widenet.sparse import SparseBatch
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.baselines.conftest import HISTORY, WIDTH
-from widenet.baselines.item_knn import item_knn
+from widenet.baselines.methods import item_knn
 from widenet.sparse import SparseBatch
 
 
@@ -29,7 +29,7 @@ def by_brute_force(matrix, num_neighbours, k):
 @pytest.mark.parametrize(("num_neighbours", "k"), [(2, 5), (4, 3), (100, 17)])
 @pytest.mark.parametrize("share", [0, 10**9])
 def test_lists_are_those_of_brute_force(num_neighbours, k, share, matrix, monkeypatch):
-    monkeypatch.setattr("widenet.baselines.cooccurrence._DENSE_SHARE", share)
+    monkeypatch.setattr("widenet.baselines.methods._DENSE_SHARE", share)
     history = SparseBatch.from_lists(HISTORY)
     found = item_knn(history, WIDTH, num_neighbours)(history, history, k)
     np.testing.assert_array_equal(found, by_brute_force(matrix, num_neighbours, k))

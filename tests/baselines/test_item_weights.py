@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from widenet.baselines.item_weights import ONE, ItemWeights
+from widenet.baselines.methods import ONE, ItemWeights
 from widenet.sparse import SparseBatch
 
 

@@ -10,7 +10,7 @@ from tests.baselines.conftest import HELDOUT, HISTORY, WIDTH
 from widenet.baselines import measure
 from widenet.baselines.evaluated_lists import evaluate_lists
 from widenet.baselines.measure import measured
-from widenet.baselines.popularity import evaluate_popularity
+from widenet.baselines.methods import evaluate_popularity
 from widenet.metrics.ranking import RankingMetrics
 
 LAYERS = [

@@ -6,10 +6,8 @@ from scipy.optimize import lsq_linear
 
 from tests.baselines.conftest import HISTORY, WIDTH
 from tests.mistakes import mistake
-from widenet.baselines import slim as module
-from widenet.baselines.ease import ease
-from widenet.baselines.item_weights import nearest
-from widenet.baselines.slim import slim
+from widenet.baselines import methods as module
+from widenet.baselines.methods import ease, nearest, slim
 from widenet.errors import CapacityError
 from widenet.sparse import SparseBatch
 

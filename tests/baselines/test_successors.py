@@ -7,7 +7,7 @@ import numpy as np
 
 import widenet
 from widenet.baselines import measure
-from widenet.baselines.successors import successors
+from widenet.baselines.methods import successors
 from widenet.sparse import SparseBatch
 
 TRAINED = [[0, 1, 2], [0, 1], [], [3], [0, 2, 1, 2], [4, 0, 1]]

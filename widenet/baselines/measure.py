@@ -3,13 +3,18 @@
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
-from widenet.baselines.als import als
-from widenet.baselines.ease import MOST_ITEMS, ease
 from widenet.baselines.evaluated_lists import Lists, evaluate_lists, training_entries
-from widenet.baselines.item_knn import item_knn
-from widenet.baselines.popularity import popularity
-from widenet.baselines.slim import MOST_PAIRS, most_pairs, slim
-from widenet.baselines.successors import successors
+from widenet.baselines.methods import (
+    MOST_ITEMS,
+    MOST_PAIRS,
+    als,
+    ease,
+    item_knn,
+    most_pairs,
+    popularity,
+    slim,
+    successors,
+)
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.messages import ignore_message

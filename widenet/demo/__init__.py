@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from widenet.baselines.popularity import evaluate_popularity
+from widenet.baselines.methods import evaluate_popularity
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.invented_books import write_catalogue_csv

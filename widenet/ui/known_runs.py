@@ -94,7 +94,7 @@ class KnownRuns:
             return self.now
 
     def _compared(self) -> dict[str, KnownRun]:
-        """Return the runs with what differs between their documents; the others stay the objects they were."""
+        """Return the runs with what differs between their documents; unchanged ones are the same objects."""
         runs = {name: run for name, (_, run) in self._read.items() if isinstance(run, KnownRun)}
         differences = differing([run.documents for run in runs.values()])
         for (name, run), own in zip(runs.items(), differences, strict=True):
