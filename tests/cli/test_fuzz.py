@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from widenet.data.ingest import ingest
 from widenet.data.read import open_file
-from widenet.data.source import Reading, Roles, Table
+from widenet.data.source import Reading, Roles
 from widenet.dsstne.spec.network import is_dsstne, translation
 from widenet.errors import WidenetError
 from widenet.plan.binding import bind
@@ -234,7 +234,7 @@ def the_first_mistake_of_any_lines_is_found(folder, lines, has_header, form):
     path.write_text(f"user,item\n{lines}" if has_header else lines, newline="")
     with suppress(WidenetError):
         source = open_file(path, "lines", Reading(format=form), Path(mkdtemp(dir=folder)))
-        Table(source, Roles().columns(source)).first_fault()
+        Roles().table(source).first_fault()
 
 
 def any_lines_are_a_source_or_refused(folder, lines, has_header, form):

@@ -205,6 +205,13 @@ class IngestArguments:
     decimal: Annotated[
         str | None, Argument("Decimal separator of CSV: a point, which is the default, or a comma.")
     ] = None
+    item_separator: Annotated[
+        str | None,
+        Argument(
+            "Separator of several items in a cell, such as | in a|b. An empty text: each holds one.",
+            form="TEXT",
+        ),
+    ] = None
     quote: Annotated[
         str | None,
         Argument(

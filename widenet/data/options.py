@@ -64,6 +64,7 @@ class Options(IngestArguments):
             self.time,
             self.min_value is not None and not self._counts_rows,
             (self.time_format,) if isinstance(self.time_format, str) else tuple(self.time_format or ()),
+            self.item_separator,
         )
 
     @cached_property

@@ -197,15 +197,21 @@ def _parquet(path: Path, name: str) -> Source:
     return Source(name=name, kind="Parquet", table=table, row="row", **_columns_of(schema))
 
 
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
 def _columns_of(schema: pa.Schema) -> dict[str, Any]:
     """The columns of a schema by their types, without those of objects and of lists of lists."""
     types = {
         each.name: each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema
     }
-    is_list = {
-        name: pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-        for name, kind in types.items()
-    }
+    is_list = {name: any(is_such(kind) for is_such in _LISTS) for name, kind in types.items()}
     entries = {name: kind.value_type if is_list[name] else kind for name, kind in types.items()}
     entries = {name: kind for name, kind in entries.items() if not pa.types.is_nested(kind)}
     return {

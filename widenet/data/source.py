@@ -1,7 +1,7 @@
 """Sources of interactions as SQL: columns of roles, their rules, and the first row that breaks one."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from widenet.data.columns import (
     finite,
     identifier,
     listed,
+    literal,
     number,
     quoted,
     seconds,
@@ -24,6 +25,8 @@ from widenet.errors import DataError, OptionError, nearest, reason_of
 ROW_NUMBER = '"number of the row"'
 
 BLOCK_BYTES = 2**20
+SIGNS = frozenset('"|[{#%')
+"""Signs by which a cell or a line may mean something else."""
 SPACES = "space"
 """The delimiter for any run of spaces and tabs."""
 
@@ -108,11 +111,17 @@ class Scan(NamedTuple):
 
 @dataclass(frozen=True)
 class Text:
-    """A text file without compression, all of whose lines end in LF, or all in CRLF."""
+    """A text file without compression, all of whose lines end in LF, or all in CRLF.
+
+    Attributes:
+        path: The file.
+        num_lines: Number of lines.
+        signs: Those of `SIGNS` that the text holds.
+    """
 
     path: Path
     num_lines: int
-    has_quotes: bool
+    signs: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +136,7 @@ class Source:
         cell: Returns the SQL of a column's cells in that table.
         faults: Rules of the format, each with the SQL condition of rows that break it and maybe an option.
         lists: Columns of lists, whose entries are interactions.
+        splits: Columns of text that become lists, each with the separator of the entries.
         floats: Columns of floating-point numbers.
         integers: Columns whose type is a whole number; texts have none.
         is_json: Whether cells are JSON.
@@ -145,6 +155,7 @@ class Source:
     cell: Callable[[str], str] = quoted
     faults: Sequence[tuple[str, str, str | None]] = ()
     lists: frozenset[str] = frozenset()
+    splits: Mapping[str, str] = field(default_factory=dict)
     floats: frozenset[str] = frozenset()
     integers: frozenset[str] = frozenset()
     is_json: bool = False
@@ -180,6 +191,11 @@ class Source:
     def entries(self, column: str) -> str:
         """The SQL of a cell, or of the list of its entries in a column of lists."""
         cell = self.cell(column)
+        if column in self.splits:
+            text = _text_of_json(cell) if self.is_json else f"CAST({cell} AS VARCHAR)"
+            pieces = f"string_split({text}, {literal(self.splits[column])})"
+            entries = f"list_transform({pieces}, lambda x: trim(x))"
+            return f"list_filter(coalesce({entries}, []), lambda x: x <> '')"
         if not self.is_json or column not in self.lists:
             return cell
         several = f"WHEN 'ARRAY' THEN json_extract({cell}, '$[*]') WHEN 'NULL' THEN NULL"
@@ -218,6 +234,7 @@ class Roles:
         time: Column with the time.
         needs_value: Whether to read a value even if its column was not named.
         time_formats: Formats of the times; without any, numbers and ISO times.
+        item_separator: Separates several items in a cell; "" if a cell holds one.
 
     Raises:
         OptionError: The format of times is invalid, or has no `time`.
@@ -229,6 +246,7 @@ class Roles:
     time: str | None = None
     needs_value: bool = False
     time_formats: tuple[str, ...] = ()
+    item_separator: str | None = None
 
     def __post_init__(self) -> None:
         if self.time_formats and self.time is None:
@@ -241,8 +259,12 @@ class Roles:
         """The columns that are read, of `value` and `time`."""
         return [*(["value"] if self.value or self.needs_value else []), *(["time"] if self.time else [])]
 
-    def columns(self, source: Source) -> dict[str, str]:
+    def table(self, source: Source, beside: Sequence[str] = ()) -> "Table":
         """Choose the column of each role that is read.
+
+        Args:
+            source: The source.
+            beside: Further columns to read.
 
         Raises:
             DataError: A column does not exist, has two roles, or has lists where none can be.
@@ -257,7 +279,26 @@ class Roles:
                 raise DataError(f"cannot be both {first} and {role}", place=source.name, column=column)
             if column in source.lists and (role == "user" or columns["item"] not in source.lists):
                 raise DataError("must not hold lists", place=source.name, column=column, option=role)
-        return columns
+        item = columns["item"]
+        if self.item_separator:
+            splits = {item: self.item_separator}
+            source = replace(source, splits=splits, lists=source.lists | {item})
+        elif self.item_separator is None and item not in source.lists | source.integers | source.floats:
+            several = _several_in(source, f"CAST({source.cell(item)} AS VARCHAR)")
+            rule = 'must say what separates items, or "" if each cell holds one; a cell looks like a list'
+            fault = [(rule, several, "item_separator")] if several else []
+            source = replace(source, faults=[*source.faults, *fault])
+        return Table(source, columns, self.time_formats, beside)
+
+
+def _several_in(source: Source, cell: str) -> str:
+    """The SQL condition of a cell that may hold several texts; "" if the source has no such cell."""
+    signs = source.text_file.signs if source.text_file is not None else SIGNS
+    conditions = [f"contains({cell}, '|')"] if "|" in signs else []
+    for begin, end in ("[]", "{}"):
+        if begin in signs:
+            conditions.append(f"starts_with({cell}, '{begin}') AND ends_with({cell}, '{end}')")
+    return f"coalesce({' OR '.join(conditions)}, false)" if conditions else ""
 
 
 @dataclass(frozen=True)
@@ -437,7 +478,7 @@ class Sources:
         self, sources: Sequence[Source], roles: Roles, skipping: bool = False, beside: Sequence[str] = ()
     ) -> None:
         self.numbers = roles.numbers
-        self.tables = [Table(each, roles.columns(each), roles.time_formats, beside) for each in sources]
+        self.tables = [roles.table(each, beside) for each in sources]
         self.skipping = skipping or any(source.comment for source in sources)
 
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:

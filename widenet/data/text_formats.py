@@ -26,7 +26,7 @@ from widenet.data.columns import (
     find_column,
     literal,
 )
-from widenet.data.source import BLOCK_BYTES, ROW_NUMBER, SPACES, Reading, Scan, Source, Text, line_at
+from widenet.data.source import BLOCK_BYTES, ROW_NUMBER, SIGNS, SPACES, Reading, Scan, Source, Text, line_at
 from widenet.errors import DataError, reason_of
 from widenet.regular_files import LONGEST_LINE_BYTES
 
@@ -47,8 +47,13 @@ _BUFFER_BYTES = 2**23
 
 _WORDS = "list_filter(string_split_regex({line}, {delimiter}), lambda word: word <> '')"
 
-_OTHER_LAYOUT = r"[,:]|(^|\s)[0-9]{4}-[0-9]{2}-[0-9]{2}"
-"""What lines of words do not hold, unless an option says how words are separated."""
+_OTHER_LAYOUT = (
+    r"[,:]|(^|\s)[0-9]{4}-[0-9]{2}-[0-9]{2}|"
+    r"^(\S+\s+)?(\S+\s+(9[0-9]{8}|1[0-9]{9}|1[0-9]{12}|[0-9]+\.[0-9]+)\s*)+$"
+)
+"""What lines of words do not hold, unless an option says how words are separated: signs of other layouts,
+dates, and a time or a fraction after each item.
+"""
 
 
 def prepared(path: Path, name: str, folder: Path) -> Text:
@@ -57,26 +62,29 @@ def prepared(path: Path, name: str, folder: Path) -> Text:
     DuckDB takes zeros after a gzip stream for damage, drops rows where line ends are mixed, and skips a last
     line that is longer than its buffer.
     """
-    counts = dict.fromkeys((b"\n", b"\r", b"\r\n", b'"'), 0)
-    last = b""
+    num_lf = num_cr = num_crlf = 0
+    signs, last = set[str](), b""
     compression = _compression_of(path)
     copy = folder / f"{len(list(folder.iterdir()))}.text"
-    with decompressed(path, name) as file, copy.open("wb") if compression else io.BytesIO() as plain:
+    with (
+        decompressed(path, name) as file,
+        copy.open("wb") if compression else io.BytesIO() as plain,
+    ):
         for block in _blocks(file):
             if b"\0" in block:
-                line = counts[b"\n"] + block[: block.index(b"\0")].count(b"\n") + 1
+                line = num_lf + block[: block.index(b"\0")].count(b"\n") + 1
                 raise DataError("must be text in UTF-8; it holds the character NUL", place=name, line=line)
-            for sign in counts:
-                counts[sign] += block.count(sign)
+            signs |= {sign for sign in SIGNS - signs if sign.encode() in block}
+            num_lf += block.count(b"\n")
+            if b"\r" in block:
+                num_cr += block.count(b"\r")
+                num_crlf += block.count(b"\r\n")
             last = block or last
             if compression:
                 plain.write(block)
-    text = Text(
-        copy if compression else path,
-        max(counts[b"\n"], counts[b"\r"]) + (not last.endswith((b"\n", b"\r"))),
-        counts[b'"'] > 0,
-    )
-    if counts[b"\r"] and not counts[b"\r"] == counts[b"\r\n"] == counts[b"\n"]:
+    num_lines = max(num_lf, num_cr) + (not last.endswith((b"\n", b"\r")))
+    text = Text(copy if compression else path, num_lines, frozenset(signs))
+    if num_cr and not num_cr == num_crlf == num_lf:
         even = folder / f"{copy.name}.even"
         with text.path.open("rb") as file, even.open("wb") as target:
             for block in _blocks(file):
@@ -261,7 +269,7 @@ def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sour
     words = DELIMITERS.get(delimiter, "runs of spaces" if delimiter == SPACES else f'delimiter "{delimiter}"')
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
     place_of = {column: f"c{place}" for place, column in enumerate(columns)}
-    faults = [_comment_fault("c0", reading)]
+    faults = _comment_faults(text, "c0", reading)
     if has_header:
         repeated = " AND ".join(
             f"coalesce(c{place}, '') = {literal(cell)}" for place, cell in enumerate(first[:2])
@@ -304,7 +312,7 @@ def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sour
         line_of=partial(_line_of, text, delimiter, reading, skip, len(columns)),
         **common,
     )
-    if text.has_quotes and quote:
+    if '"' in text.signs and quote:
         _check_quotes(source, options, delimiter, is_sure=reading.quote is not None)
     return source
 
@@ -328,11 +336,13 @@ def _column_names(name: str, first: Sequence[str], has_header: bool, reading: Re
     return names
 
 
-def _comment_fault(cell: str, reading: Reading) -> tuple[str, str, str | None]:
-    """The fault of a line that may be a comment or a row."""
+def _comment_faults(text: Text, cell: str, reading: Reading) -> list[tuple[str, str, str | None]]:
+    """The fault of a line that may be a comment or a row, if the text may have one."""
+    if reading.comment is not None or not text.signs & {"#", "%"}:
+        return []
     rule = 'must say what begins a comment, or "" if nothing does; a line begins with # or %'
-    condition = "false" if reading.comment is not None else f"coalesce(left({cell}, 1) IN ('#', '%'), false)"
-    return rule, condition, reading.option("comment")
+    begins = f"coalesce(starts_with({cell}, '#') OR starts_with({cell}, '%'), false)"
+    return [(rule, begins, reading.option("comment"))]
 
 
 def _check_quotes(source: Source, options: str, delimiter: str, is_sure: bool) -> None:
@@ -406,13 +416,13 @@ def _words(text: Text, reading: Reading, scan: Scan, skip: int = 0, keeps_empty:
     return f"(SELECT * FROM ({lines}) WHERE {stays})"
 
 
-def _faults_of_words(reading: Reading) -> list[tuple[str, str, str | None]]:
+def _faults_of_words(text: Text, reading: Reading) -> list[tuple[str, str, str | None]]:
     """The faults of lines of words, unless an option says how words are separated."""
-    rule = 'must say what separates words, such as "space": a line holds a comma, a colon or a date'
+    rule = 'must say what separates words, such as "space": a line holds a comma, a colon, dates or times'
     layout = (
         "false" if reading.delimiter else f"coalesce(regexp_matches(line, {literal(_OTHER_LAYOUT)}), false)"
     )
-    return [(rule, layout, reading.option("delimiter")), _comment_fault("words[1]", reading)]
+    return [(rule, layout, reading.option("delimiter")), *_comment_faults(text, "words[1]", reading)]
 
 
 def _adjacency(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Source:
@@ -425,7 +435,7 @@ def _adjacency(text: Text, name: str, reading: Reading, sample: Sequence[str]) -
         columns=["user", "item"],
         table=lambda _, scan: _words(text, reading, scan),
         cell={"user": "words[1]", "item": "words[2:]"}.__getitem__,
-        faults=_faults_of_words(reading),
+        faults=_faults_of_words(text, reading),
         lists=frozenset({"item"}),
         has_own_columns=True,
         text_file=text,
@@ -450,7 +460,7 @@ def _sessions(text: Text, name: str, reading: Reading, sample: Sequence[str]) ->
         columns=["user", "item"],
         table=table,
         cell={"user": f"CAST({user} AS BIGINT)", "item": "words"}.__getitem__,
-        faults=_faults_of_words(reading),
+        faults=_faults_of_words(text, reading),
         lists=frozenset({"item"}),
         has_own_columns=True,
         text_file=text,
@@ -524,14 +534,17 @@ def _json(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sou
     if not keys:
         raise DataError("must be JSON objects; it has none", place=name)
     lists = frozenset(key for key, is_list in keys.items() if is_list)
-    kind = "a JSON array" if is_array else "JSON lines"
+    kind, names = "a JSON array" if is_array else "JSON lines", "json_keys(object)"
     return Source(
         name=name,
         kind=kind + (f" ({min(lists)} holds lists)" if lists else ""),
         columns=list(keys),
         table=table,
         cell=lambda key: f"json_extract(object, {literal('/' + key.replace('~', '~0').replace('/', '~1'))})",
-        faults=[("must be a JSON object", "coalesce(json_type(object) <> 'OBJECT', true)", None)],
+        faults=[
+            ("must be a JSON object", "coalesce(json_type(object) <> 'OBJECT', true)", None),
+            ("must have each key once", f"len({names}) > len(list_distinct({names}))", None),
+        ],
         lists=lists,
         is_json=True,
         row=word,
