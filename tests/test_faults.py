@@ -13,19 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.mistakes import mistake
+from tests.trainings import UNTIED as NETWORK
+from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError
-from widenet.runs import Model, Silence, train
+from widenet.runs import Model, train
 
 ROOT = Path(__file__).parent.parent
 WIDTH, EXAMPLES, STEPS = 400, 12, 3
-NETWORK = {
-    "layers": [
-        {"name": "history", "kind": "input", "field": "items", "denoise": 0.3},
-        {"name": "taste", "units": 6, "activation": "tanh", "dropout": 0.3},
-        {"name": "next", "kind": "output", "field": "items"},
-    ]
-}
 TRAINING = {
     "epochs": 3,
     "batch_size": EXAMPLES // STEPS,
@@ -49,14 +44,12 @@ def undisturbed(data, tmp_path_factory):
     return train(NETWORK, TRAINING, data, tmp_path_factory.mktemp("undisturbed") / "run").fingerprint()
 
 
-class Heard(Silence):
+class Acting(Heard):
     """A report that remembers what it was told, and does something after every epoch."""
 
-    def __init__(self, after_epoch=lambda: None):
-        self.said, self.after_epoch = [], after_epoch
-
-    def say(self, text):
-        self.said.append(text)
+    def __init__(self, after_epoch):
+        super().__init__()
+        self.after_epoch = after_epoch
 
     def epoch(self, _):
         self.after_epoch()
@@ -180,5 +173,5 @@ def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, 
             train(NETWORK, TRAINING, data, tmp_path / "run", resume=resume, interrupted=lambda: False)
         refused.append(caught.value)
 
-    found = train(NETWORK, TRAINING, data, tmp_path / "run", report=Heard(after_epoch))
+    found = train(NETWORK, TRAINING, data, tmp_path / "run", report=Acting(after_epoch))
     assert (len(refused), found.fingerprint()) == (TRAINING["epochs"], undisturbed)

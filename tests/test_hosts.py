@@ -15,18 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.parallel.test_heartbeat import NETWORK
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import train
 
 ROOT = Path(__file__).parent.parent
 WIDTH, EXAMPLES = 60, 12
-NETWORK = {
-    "layers": [
-        {"name": "history", "kind": "input", "field": "items", "denoise": 0.3},
-        {"name": "taste", "units": 6, "activation": "tanh"},
-        {"name": "next", "kind": "output", "field": "items"},
-    ]
-}
 TRAINING = {
     "epochs": 30,
     "batch_size": 4,

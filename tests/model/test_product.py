@@ -28,27 +28,16 @@ def found(values, weight, gradient, num_threads=1, half=False):
     return result.detach(), values.grad, weight.grad
 
 
+@pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_product_and_its_gradients_are_the_true_ones(shape, transposed):
-    values, weight, gradient = operands(*shape, transposed)
-    true = (
-        values.double() @ weight.double().T,
-        gradient.double() @ weight.double(),
-        gradient.double().T @ values.double(),
-    )
-    for result, expected in zip(found(values, weight, gradient), true, strict=True):
-        assert result.dtype == torch.float32
-        torch.testing.assert_close(result, expected.float(), rtol=1e-5, atol=1e-3)
-
-
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_in_bfloat16_they_are_the_true_ones_of_rounded_operands(shape, transposed):
-    exact = operands(*shape, transposed)
-    values, weight, gradient = (operand.bfloat16().double() for operand in exact)
+def test_a_product_and_its_gradients_are_the_true_ones_of_operands_as_they_are_rounded(
+    shape, transposed, half
+):
+    given = operands(*shape, transposed)
+    values, weight, gradient = ((each.bfloat16() if half else each).double() for each in given)
     true = values @ weight.T, gradient @ weight, gradient.T @ values
-    for result, expected in zip(found(*exact, half=True), true, strict=True):
+    for result, expected in zip(found(*given, half=half), true, strict=True):
         assert result.dtype == torch.float32
         torch.testing.assert_close(result, expected.float(), rtol=1e-5, atol=1e-3)
 

@@ -38,8 +38,8 @@ def _one_thread():
         yield
 
 
-def both_ways(monkeypatch, built, k, **rules):
-    """Scores and units by sweeps, and tile by tile."""
+def check_both_ways(monkeypatch, built, k, **rules):
+    """Scores and units have the same bits by sweeps and tile by tile."""
     fields, ways, logits = batch("deep", range(NUM)), [], Tiles.logits
     monkeypatch.setattr(Tiles, "logits", lambda *arguments: ways.append(1) or logits(*arguments))
     swept = top_k.top_k(built, fields, "out", k, **rules)
@@ -47,41 +47,33 @@ def both_ways(monkeypatch, built, k, **rules):
     nobody = Only(SparseBatch.from_lists([[]] * NUM), torch.zeros(NUM, dtype=torch.bool))
     by_tiles = top_k.top_k(built, fields, "out", k, **rules, only=nobody)
     assert ways
-    return swept, by_tiles
+    assert all(map(torch.equal, swept, by_tiles))
 
 
 @pytest.mark.parametrize(("layers", "rules"), CASES)
 @pytest.mark.parametrize("shards", [1, 3])
 def test_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules, shards):
     built = network(NETWORKS[layers], shards)
-    swept, by_tiles = both_ways(monkeypatch, built, 9, **RULES[rules])
-    assert torch.equal(swept[0], by_tiles[0])
-    assert torch.equal(swept[1], by_tiles[1])
+    check_both_ways(monkeypatch, built, 9, **RULES[rules])
 
 
 @pytest.mark.parametrize(("layers", "rules"), CASES)
 def test_in_8_bits_too_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules):
     built = network(NETWORKS[layers], shards=3)
     put_in_8_bits(built)
-    swept, by_tiles = both_ways(monkeypatch, built, 9, **RULES[rules])
-    assert torch.equal(swept[0], by_tiles[0])
-    assert torch.equal(swept[1], by_tiles[1])
+    check_both_ways(monkeypatch, built, 9, **RULES[rules])
 
 
 @pytest.mark.parametrize("k", [1, 200, WIDTH])
 def test_k_may_be_one_or_the_width(monkeypatch, k):
-    swept, by_tiles = both_ways(monkeypatch, network(NETWORKS["softmax"]), k, **RULES["both"])
-    assert torch.equal(swept[0], by_tiles[0])
-    assert torch.equal(swept[1], by_tiles[1])
+    check_both_ways(monkeypatch, network(NETWORKS["softmax"]), k, **RULES["both"])
 
 
 @pytest.mark.parametrize("width", [5, 50, 3 * 2048 + 5])
 def test_narrow_tiles_and_empty_shards_are_filled_up(monkeypatch, width):
     built = network(NETWORKS["softmax"], 3 if width > 50 else 8, width)
     monkeypatch.setattr("tests.predict.test_swept_shards.batch", lambda *_: {"items": EXCLUDED_OF[width]})
-    swept, by_tiles = both_ways(monkeypatch, built, 4)
-    assert torch.equal(swept[0], by_tiles[0])
-    assert torch.equal(swept[1], by_tiles[1])
+    check_both_ways(monkeypatch, built, 4)
 
 
 EXCLUDED_OF = {
@@ -95,8 +87,7 @@ def test_threads_share_the_shards_and_give_the_same(monkeypatch, threads):
     one = top_k.top_k(built, batch("deep", range(NUM)), "out", 9, EXCLUDED)
     monkeypatch.setattr(built.exchange, "workers", Exchange(8, threads).workers)
     several = top_k.top_k(built, batch("deep", range(NUM)), "out", 9, EXCLUDED)
-    assert torch.equal(one[0], several[0])
-    assert torch.equal(one[1], several[1])
+    assert all(map(torch.equal, one, several))
 
 
 @pytest.mark.parametrize(
