@@ -134,3 +134,18 @@ def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, 
         rule.apply_to_rows(found[-1][0], touched, found[-1][1], None, step)
     assert torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][0].cpu(), numbers(31, 7))
+
+
+@pytest.mark.parametrize("shape", [(5, 7), (5,)], ids=["weight", "biases"])
+def test_rows_of_several_shards_are_stepped_where_they_lie(shape, device, triton):
+    rule, step = rule_of("adam"), StepNumbers(3, RATES)
+    weight, state = started(rule, numbers(3, *shape).to(device))
+    gradient = numbers(3, 4, *shape[1:], seed=1).to(device)
+    expected = {name: own.clone() for name, own in {"weight": weight, **state}.items()}
+    triton()
+    for place in range(3):
+        own = {name: tensor[place, 1:] for name, tensor in expected.items()}
+        rule.apply(own.pop("weight"), gradient[place].clone(), own, step)
+    rule.apply(weight[:, 1:], gradient, {name: own[:, 1:] for name, own in state.items()}, step)
+    assert torch.equal(weight, expected.pop("weight"))
+    assert all(torch.equal(state[name], own) for name, own in expected.items())

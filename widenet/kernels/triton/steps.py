@@ -19,15 +19,21 @@ Numbers = tuple[tuple[float, ...], tuple[float, ...]]
 def step_tile(
     kind: str, numbers: Numbers, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]
 ) -> None:
-    """See `OptimizerStep.tile`; all states have the weight's shape."""
+    """See `OptimizerStep.tile`; all states have the weight's shape.
+
+    The rows of several shards are contiguous in each.
+    """
     if not weight.numel():
         return
-    _tile_kernel[(triton.cdiv(weight.numel(), _BLOCK),)](
-        weight,  # [N] float32, in and out
-        *_two(states),  # each [N] float32, in and out, or None
-        gradient.contiguous(),  # [N] float32
+    num_shards = 1 if weight.is_contiguous() else len(weight)
+    num = weight.numel() // num_shards
+    _tile_kernel[triton.cdiv(num, _BLOCK), num_shards](
+        weight,  # [S, N] float32, in and out
+        *_two(states),  # each [S, N] float32, in and out, or None
+        gradient.contiguous(),  # [S, N] float32
         *numbers,
-        weight.numel(),
+        num,
+        weight.stride(0),
         KIND=kind,
         BLOCK=_BLOCK,
         enable_fp_fusion=False,
@@ -72,12 +78,21 @@ def _two(states: Sequence[Tensor]) -> Sequence[Tensor | None]:
 
 @triton.jit
 def _tile_kernel(
-    weight, first, second, gradient, penalties, constants, num, KIND: tl.constexpr, BLOCK: tl.constexpr
+    weight,
+    first,
+    second,
+    gradient,
+    penalties,
+    constants,
+    num,
+    stride,
+    KIND: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < num
-    g = tl.load(gradient + place, mask=inside, other=0.0)
-    _advance(weight, first, second, place, inside, g, 1.0, penalties, constants, KIND)
+    number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside, shard = number < num, tl.program_id(1).to(tl.int64)
+    g = tl.load(gradient + shard * num + number, mask=inside, other=0.0)
+    _advance(weight, first, second, shard * stride + number, inside, g, 1.0, penalties, constants, KIND)
 
 
 @triton.jit
