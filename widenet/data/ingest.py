@@ -7,7 +7,7 @@ from typing import Any, Literal, ParamSpec, Protocol
 from widenet.arguments import Location, declares
 from widenet.data.database import database
 from widenet.data.dataset import Dataset
-from widenet.data.items import ItemRows, OpenedItems, OpenedTitles, known_items
+from widenet.data.items import ItemRows, Items, Titles, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.messages import Note, ignore_message
@@ -16,7 +16,7 @@ from widenet.data.read import is_in_memory, open_sources
 from widenet.data.rules import FieldLayout
 from widenet.data.source import Source, Sources, check_columns, check_same_columns
 from widenet.data.tables import Tables
-from widenet.data.users import OpenedUsers, SideTables
+from widenet.data.users import SideTables
 from widenet.data.writer import SortedEntries, assembled, publication, write_contents
 from widenet.errors import OptionError
 
@@ -99,14 +99,14 @@ class _Work:
         names = {"train", *selection.divided, *(part for part, inputs in self._inputs.items() if inputs)}
         parts = tuple(part for part in PARTS if part in names)
         # Opened first, so that mistakes in these files are found before the long work.
-        titles, users = options.naming.opened(scratch), options.side.opened(scratch)
-        items = options.catalogue.opened(scratch)
-        read = self._read(tables, scratch, options.side.of_interactions(users, selection), users)
+        titles, fields = options.open_titles(scratch), options.open_users(scratch)
+        items = options.open_items(scratch)
+        read = self._read(tables, scratch, fields.of_interactions(selection), fields.source)
         self._report("numbering users and items")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         self._read_titles(tables, titles)
         beside, described = self._attributes(tables, items, scratch)
-        side = SideTables(tables, options.side, users, read["train"], selection.known_only)
+        side = SideTables(tables, fields, read["train"], selection.known_only)
         self._report("writing")
         entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
         kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"
@@ -137,7 +137,7 @@ class _Work:
                 merging.num_examples,
             ),
             vocabularies={options.field: tables.vocabulary(), **side.vocabularies()},
-            has_weights=options.side.weight is not None,
+            has_weights=options.weight is not None,
             beside=beside,
             source={
                 "sources": list(read["train"].short_names),
@@ -147,14 +147,14 @@ class _Work:
             },
         )
 
-    def _read_titles(self, tables: Tables, titles: OpenedTitles | None) -> None:
+    def _read_titles(self, tables: Tables, titles: Titles | None) -> None:
         """Make the table `titles`."""
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
             self._report(titles.read(tables))
 
     def _attributes(
-        self, tables: Tables, items: OpenedItems | None, scratch: Path
+        self, tables: Tables, items: Items | None, scratch: Path
     ) -> tuple[list[Path], dict[str, int]]:
         """Write the attributes of the items, or those of the earlier dataset, into files.
 
@@ -177,7 +177,7 @@ class _Work:
         return [*paths, found.path], found.widths
 
     def _read(
-        self, tables: Tables, scratch: Path, beside: list[str], users: OpenedUsers | None
+        self, tables: Tables, scratch: Path, beside: list[str], users: Source | None
     ) -> dict[Part, Sources]:
         """Open the sources of each part, read their names and check every row.
 
@@ -194,14 +194,14 @@ class _Work:
         most = options.skip_bad_lines
         if most and not any(source.text_file for sources in sources_of.values() for source in sources):
             raise OptionError("is for lines of text, and no source has lines", option="skip_bad_lines")
-        check_columns(sources_of["train"], beside, None if users is None else users.source)
+        check_columns(sources_of["train"], beside, users)
         read = {
             part: Sources(each, options.roles, most > 0, beside if part == "train" else ())
             for part, each in sources_of.items()
         }
         check_same_columns(read.values())
         for part, sources in read.items():
-            for line in sources.described(options.side.sparse.values()):
+            for line in sources.described((options.sparse or {}).values()):
                 self._report(line)
             num_wrong = tables.read(part, sources)
             if num_wrong:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,8 +13,7 @@ from widenet.data.attributes import Attributes, aside_file, aside_schema, attrib
 from widenet.data.columns import choose_column, find_column, literal, quoted
 from widenet.data.described import Described, described_file, write_descriptions
 from widenet.data.known import KnownFeatures
-from widenet.data.read import open_source
-from widenet.data.source import Reading, Source, Table, mistake
+from widenet.data.source import Source, Table, mistake
 from widenet.data.tables import Tables
 from widenet.data.writer import ROWS_PER_BATCH, rebatched
 from widenet.errors import DataError, OptionError, did_you_mean, reason_of
@@ -113,11 +111,6 @@ class Forms:
     def __post_init__(self) -> None:
         if self.separator == "":
             raise OptionError("`items_separator` must not be empty.")
-
-    @property
-    def options(self) -> dict[str, object]:
-        """The options that are given, for messages."""
-        return {"`items_separator`": self.separator, "`items_booleans`": self.booleans}
 
 
 def columns_of(
@@ -331,47 +324,6 @@ def _without_nulls(texts: str) -> str:
 
 @dataclass(frozen=True)
 class Titles:
-    """A source of titles, if there is one.
-
-    Attributes:
-        titles: A file or a table; None if there is none.
-        item: Column with the ids of the items.
-        title: Column with the titles.
-        reading: How to read the source.
-
-    Raises:
-        OptionError: An option needs `titles`.
-    """
-
-    titles: Any = None
-    item: str | None = None
-    title: str | None = None
-    reading: Reading = field(default_factory=Reading)
-
-    def __post_init__(self) -> None:
-        options = {"`title_id`": self.item, "`title`": self.title}
-        for option in [*(name for name, value in options.items() if value), *self.reading.given]:
-            if self.titles is None:
-                raise OptionError(f"{option} needs `titles`.")
-
-    def opened(self, folder: Path) -> "OpenedTitles | None":
-        """Open the source, if there is one.
-
-        Args:
-            folder: Folder for standard input.
-
-        Raises:
-            DataError: The file or a column does not exist.
-        """
-        if self.titles is None:
-            return None
-        source = open_source(self.titles, self.reading, folder)
-        text = choose_column(source.name, source.columns, "title", self.title)
-        return OpenedTitles(source, self.item, text)
-
-
-@dataclass(frozen=True)
-class OpenedTitles:
     """A source of titles, with its column of titles, and that of ids if it was named."""
 
     source: Source
@@ -412,6 +364,9 @@ class Descriptions:
         sparse: Names of descriptions by categories, each with its column.
         dense: Names of descriptions by numbers, each with its columns.
         normalize: Whether to normalize numbers over the items of training.
+
+    Raises:
+        OptionError: A description has no column or no valid name, or two have the same name.
     """
 
     sparse: Mapping[str, str] = field(default_factory=dict)
@@ -421,11 +376,8 @@ class Descriptions:
     def __bool__(self) -> bool:
         return bool(self.sparse or self.dense)
 
-    def check(self, items: object) -> None:
-        """Raise OptionError for descriptions without a source of items or a column, or two of one name."""
+    def __post_init__(self) -> None:
         for option, named in (("items_sparse", self.sparse), ("items_dense", self.dense)):
-            if named and items is None:
-                raise OptionError(f"`{option}` needs `items`.")
             for name in named:
                 if len(name) > LONGEST_NAME or not re.fullmatch(NAME_PATTERN, name):
                     rule = f'text without "/", "\\" and control characters, of 1 to {LONGEST_NAME} characters'
@@ -462,62 +414,28 @@ class Descriptions:
 
 @dataclass(frozen=True)
 class Items:
-    """A source of items with their attributes, if there is one.
+    """A source of items with their attributes.
 
     Attributes:
-        items: A file or a table; None if there is none.
-        item: Column with the ids of the items.
-        title: Column with the titles.
-        reading: How to read the source.
+        source: A file or a table.
+        item: Column with the ids of the items, if it was named.
+        title: Column with the titles, if it was named.
         has_titles: Whether titles come from elsewhere, so that this source has none.
         forms: How cells are written.
         descriptions: What to describe items by.
-
-    Raises:
-        OptionError: An option needs `items`, or descriptions do not go together.
     """
 
-    items: Any = None
-    item: str | None = None
-    title: str | None = None
-    reading: Reading = field(default_factory=Reading)
-    has_titles: bool = False
-    forms: Forms = field(default_factory=Forms)
-    descriptions: Descriptions = field(default_factory=Descriptions)
+    source: Source
+    item: str | None
+    title: str | None
+    has_titles: bool
+    forms: Forms
+    descriptions: Descriptions
 
     def __post_init__(self) -> None:
-        self.descriptions.check(self.items)
-        options = {"`items_id`": self.item, "`items_title`": self.title, **self.forms.options}
-        for option in [*(name for name, value in options.items() if value), *self.reading.given]:
-            if self.items is None:
-                raise OptionError(f"{option} needs `items`.")
-        if self.has_titles and self.title is not None:
-            raise OptionError("`items_title` does not go with `titles`, which has them.")
-
-    def opened(self, folder: Path) -> "OpenedItems | None":
-        """Open the source, if there is one.
-
-        Args:
-            folder: Folder for standard input.
-
-        Raises:
-            DataError: The file or a column does not exist.
-        """
-        if self.items is None:
-            return None
-        source = open_source(self.items, self.reading, folder)
         for role, column in (("items_id", self.item), ("items_title", self.title)):
             if column is not None:
-                choose_column(source.name, source.columns, role, column)
-        return OpenedItems(source, self)
-
-
-@dataclass(frozen=True)
-class OpenedItems:
-    """A source of items."""
-
-    source: Source
-    options: Items
+                choose_column(self.source.name, self.source.columns, role, column)
 
     def read(self, tables: Tables, known_only: bool) -> tuple["ItemRows", str]:
         """Read all rows, and add their titles to the table `titles`; described items become features.
@@ -533,12 +451,12 @@ class OpenedItems:
             DataError: No column is that of the ids, a row has no id, an id repeats, or a column holds what no
                 attribute can have.
         """
-        source, options = self.source, self.options
-        key = id_column(tables, source, "items_id", options.item, ITEMS_OF_SOURCES)
+        source = self.source
+        key = id_column(tables, source, "items_id", self.item, ITEMS_OF_SOURCES)
         title = self._title(key)
         try:
-            columns = columns_of(source, {key, title or key}, options.forms, tables.connection)
-            options.descriptions.check_columns(
+            columns = columns_of(source, {key, title or key}, self.forms, tables.connection)
+            self.descriptions.check_columns(
                 source.name, [column.name for column in columns], {key: "id", title: "title"}
             )
             titles = "NULL" if title is None else text_of(source, title)
@@ -550,7 +468,7 @@ class OpenedItems:
         except duckdb.Error as error:
             raise mistake([Table(source, {"item": key})], reason_of(error)) from error
         self._check(tables, key)
-        if options.descriptions and not known_only:
+        if self.descriptions and not known_only:
             _add_features(tables)
         titled = f"SELECT name, title FROM {_ROWS} WHERE title IS NOT NULL"
         tables.connection.execute(f"INSERT INTO titles {titled}")
@@ -565,17 +483,16 @@ class OpenedItems:
             f"reading items in {short_name}: items-id = {key}{'' if title is None else f', title = {title}'}"
         )
         kinds = ", ".join(f"{name} ({kind})" for name, kind in kinds_of(schema).items())
-        rows = ItemRows(tables, schema, options.descriptions, short_name)
+        rows = ItemRows(tables, schema, self.descriptions, short_name)
         return rows, f"{line}; attributes: {kinds or 'none'}"
 
     def _title(self, key: str) -> str | None:
         """The column of titles, if there is one."""
-        source, options = self.source, self.options
-        if options.title is not None:
-            return choose_column(source.name, source.columns, "items_title", options.title)
-        if options.has_titles:
+        if self.title is not None:
+            return choose_column(self.source.name, self.source.columns, "items_title", self.title)
+        if self.has_titles:
             return None
-        return find_column([each for each in source.columns if each != key], "items_title", None)
+        return find_column([each for each in self.source.columns if each != key], "items_title", None)
 
     def _check(self, tables: Tables, key: str) -> None:
         if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):

@@ -1,15 +1,18 @@
 """The options of an ingest: their parts for each step of the work, and the checks between them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from widenet.data.columns import choose_column
 from widenet.data.database import Limits
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.items import Descriptions, Forms, Items, Titles
 from widenet.data.known import KnownFeatures
+from widenet.data.read import open_source
 from widenet.data.rules import check_field_name
 from widenet.data.selection import Selection, ago, check_order, is_date, moment, set_aside
 from widenet.data.source import Reading, Roles
@@ -19,6 +22,21 @@ from widenet.plan.machine import available_threads
 from widenet.stores.fetch import readable
 
 _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t"}
+
+
+_NEEDING = {
+    "users": ("dense", "weight", "users_id"),
+    "titles": ("title_id", "title"),
+    "items": (
+        "items_id",
+        "items_title",
+        "items_separator",
+        "items_booleans",
+        "items_sparse",
+        "items_dense",
+    ),
+}
+"""The options that need a source, beside those of how it is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,52 +88,65 @@ class Options(IngestArguments):
     @cached_property
     def reading(self) -> Reading:
         """Reading options of the files of interactions."""
-        return self._reading("", {"user": self.user, "item": self.item})
+        return self.readings[""]
 
     @cached_property
-    def side(self) -> SideFields:
-        """The further fields of users."""
-        sparse, dense = self.sparse or {}, self.dense or {}
-        named = [self.weight, *sparse.values(), *(column for columns in dense.values() for column in columns)]
-        reading = self._reading("users_", {"users_id": self.users_id}, named)
-        return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
+    def readings(self) -> dict[str, Reading]:
+        """Reading options by their prefixes."""
+        dense = [column for columns in (self.dense or {}).values() for column in columns]
+        described = [column for columns in (self.items_dense or {}).values() for column in columns]
+        named: dict[str, tuple[tuple[str, ...], list[str | None]]] = {
+            "": (("user", "item"), []),
+            "users_": (("users_id",), [self.weight, *(self.sparse or {}).values(), *dense]),
+            "titles_": (("title_id", "title"), []),
+            "items_": (("items_id", "items_title"), [*(self.items_sparse or {}).values(), *described]),
+        }
+        return {prefix: self._reading(prefix, *names) for prefix, names in named.items()}
 
-    @cached_property
-    def naming(self) -> Titles:
-        """The titles of the items."""
-        reading = self._reading("titles_", {"title_id": self.title_id, "title": self.title})
-        return Titles(self.titles, self.title_id, self.title, reading)
-
-    @cached_property
-    def catalogue(self) -> Items:
-        """The items with their attributes."""
-        sparse, dense = self.items_sparse or {}, self.items_dense or {}
-        named = [*sparse.values(), *(column for columns in dense.values() for column in columns)]
-        return Items(
-            self.items,
-            self.items_id,
-            self.items_title,
-            self._reading("items_", {"items_id": self.items_id, "items_title": self.items_title}, named),
-            self.titles is not None,
-            Forms(self.items_decimal or ".", self.items_separator, tuple(self.items_booleans or ())),
-            Descriptions(sparse, dense, self.normalize),
-        )
-
-    def _reading(
-        self, prefix: str, roles: Mapping[str, str | None], named: Sequence[str | None] = ()
-    ) -> Reading:
+    def _reading(self, prefix: str, roles: Sequence[str], named: Sequence[str | None]) -> Reading:
         """The reading options with a prefix.
 
         Args:
             prefix: The prefix.
-            roles: See `Reading.roles`.
+            roles: The options of the columns that a header names.
             named: Further columns that options name.
         """
         names = ("format", "delimiter", "header", "columns", "decimal", "quote", "escape", "comment")
         given: dict[str, Any] = {name: getattr(self, f"{prefix}{name}", None) for name in names}
         given["delimiter"] = _DELIMITER_WORDS.get(given["delimiter"] or "", given["delimiter"])
         given["columns"] = None if given["columns"] is None else tuple(given["columns"])
-        return Reading(prefix=prefix, roles=roles, named=frozenset(filter(None, named)), **given)
+        columns = {role: getattr(self, role) for role in roles}
+        return Reading(prefix=prefix, roles=columns, named=frozenset(filter(None, named)), **given)
+
+    @cached_property
+    def forms(self) -> Forms:
+        """How the cells of items are written."""
+        return Forms(self.items_decimal or ".", self.items_separator, tuple(self.items_booleans or ()))
+
+    @cached_property
+    def descriptions(self) -> Descriptions:
+        """What to describe items by."""
+        return Descriptions(self.items_sparse or {}, self.items_dense or {}, self.normalize)
+
+    def open_users(self, folder: Path) -> SideFields:
+        """Open the source of users, if there is one, with a folder for standard input."""
+        source = None if self.users is None else open_source(self.users, self.readings["users_"], folder)
+        return SideFields(source, self.users_id, self.sparse or {}, self.dense or {}, self.weight)
+
+    def open_titles(self, folder: Path) -> Titles | None:
+        """Open the source of titles, if there is one, with a folder for standard input."""
+        if self.titles is None:
+            return None
+        source = open_source(self.titles, self.readings["titles_"], folder)
+        return Titles(source, self.title_id, choose_column(source.name, source.columns, "title", self.title))
+
+    def open_items(self, folder: Path) -> Items | None:
+        """Open the source of items, if there is one, with a folder for standard input."""
+        if self.items is None:
+            return None
+        source = open_source(self.items, self.readings["items_"], folder)
+        has_titles = self.titles is not None
+        return Items(source, self.items_id, self.items_title, has_titles, self.forms, self.descriptions)
 
     @cached_property
     def known(self) -> KnownFeatures:
@@ -163,12 +194,24 @@ def check(options: Options) -> None:
     if options.grow and options.vocabulary is None:
         raise OptionError("`grow` needs `vocabulary`.")
     options.known.check(options.field)
-    _ = options.roles, options.reading, options.limits  # each checks itself when it is made
-    _ = options.naming, options.catalogue
+    _check_sources(options)
+
+
+def _check_sources(options: Options) -> None:
+    """Check the options of users, titles and items, and the names of the further fields."""
+    # Each checks itself when it is made.
+    _ = options.roles, options.limits, options.forms, options.descriptions
+    for source, needing in _NEEDING.items():
+        given = [name for name in needing if getattr(options, name)] + options.readings[f"{source}_"].given
+        if given and getattr(options, source) is None:
+            raise OptionError(f"needs `{source}`", option=given[0])
+    if options.titles is not None and options.items_title is not None:
+        raise OptionError("does not go with `titles`, which has them", option="items_title")
     taken = {options.field: "the interactions (`field`)"}
-    for option, names in (("`sparse`", options.side.sparse), ("`dense`", options.side.dense)):
-        for name in names:
+    for option in ("sparse", "dense"):
+        for name in getattr(options, option) or ():
+            check_field_name(name)
             if name in taken:
                 rule = f'must make a field of another name; "{name}" is the name of {taken[name]}'
-                raise OptionError(f"{option} {rule}.")
-            taken[name] = option
+                raise OptionError(rule, option=option)
+            taken[name] = f"`{option}`"

@@ -1,18 +1,16 @@
 """Further fields of users: their categories, numbers and weights."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
 from widenet.data.columns import listed, number, quoted
 from widenet.data.items import id_column
-from widenet.data.read import open_source
-from widenet.data.rules import FieldLayout, check_field_name
+from widenet.data.rules import FieldLayout
 from widenet.data.selection import Selection
-from widenet.data.source import Reading, Source, Sources, Table, mistake
+from widenet.data.source import Source, Sources, Table, mistake
 from widenet.data.tables import ROWS_PER_STREAM, Tables
 from widenet.data.writer import ROWS_PER_BATCH, SortedEntries
 from widenet.errors import DataError, OptionError, reason_of
@@ -28,31 +26,29 @@ class SideFields:
     """The further fields to make beside the interactions.
 
     Attributes:
-        users: A file or a table of users; None if there is none.
-        user: Column of `users` with the ids.
-        sparse: Names of sparse fields, each with its column, in `users` or else in the interactions.
-        dense: Names of dense fields, each with its columns of `users`.
-        weight: Column of `users` with the weights of the examples.
-        reading: How to read `users`.
+        source: A file or a table of users, if there is one.
+        user: Column of `source` with the ids, if it was named.
+        sparse: Names of sparse fields, each with its column, in `source` or else in the interactions.
+        dense: Names of dense fields, each with its columns of `source`.
+        weight: Column of `source` with the weights of the examples.
 
     Raises:
-        OptionError: The name of a field is wrong, or an option needs `users`.
+        DataError: A column does not exist.
     """
 
-    users: object = None
-    user: str | None = None
-    sparse: Mapping[str, str] = field(default_factory=dict)
-    dense: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    weight: str | None = None
-    reading: Reading = field(default_factory=Reading)
+    source: Source | None
+    user: str | None
+    sparse: Mapping[str, str]
+    dense: Mapping[str, Sequence[str]]
+    weight: str | None
 
     def __post_init__(self) -> None:
-        for name in (*self.sparse, *self.dense):
-            check_field_name(name)
-        options = {"`dense`": self.dense, "`weight`": self.weight, "`users_id`": self.user}
-        for option in [*(name for name, value in options.items() if value), *self.reading.given]:
-            if self.users is None:
-                raise OptionError(f"{option} needs `users`.")
+        if self.source is None:
+            return
+        for column in self.numbers:
+            if column not in self.source.columns:
+                rule = f"does not exist; it has {listed(self.source.columns)}"
+                raise DataError(rule, place=self.source.name, column=column)
 
     @property
     def numbers(self) -> list[str]:
@@ -61,49 +57,20 @@ class SideFields:
             [self.weight] if self.weight else []
         )
 
-    def opened(self, folder: Path) -> "OpenedUsers | None":
-        """Open the source of users, if there is one.
-
-        Args:
-            folder: Folder for standard input.
-
-        Raises:
-            DataError: The file or a column does not exist.
-        """
-        if self.users is None:
-            return None
-        source = open_source(self.users, self.reading, folder)
-        for column in self.numbers:
-            if column not in source.columns:
-                known = listed(source.columns)
-                raise DataError(f'{source.name}: column "{column}" does not exist; it has {known}.')
-        return OpenedUsers(source, self.user)
-
-    def of_interactions(self, users: "OpenedUsers | None", selection: Selection) -> list[str]:
+    def of_interactions(self, selection: Selection) -> list[str]:
         """The columns of the interactions with the categories of sparse fields.
 
         Raises:
             OptionError: There are such columns, but an option keeps interactions of some times out of
                 training.
         """
-        columns = {
-            name: column
-            for name, column in self.sparse.items()
-            if users is None or column not in users.source.columns
-        }
+        known = () if self.source is None else self.source.columns
+        columns = {name: column for name, column in self.sparse.items() if column not in known}
         for name in columns:
             for option in selection.splits_by_time:
                 rule = f"is in the interactions, so it would reveal those that `{option}` leaves out"
                 raise OptionError(f"`sparse` {name} {rule}.")
         return list(columns.values())
-
-
-@dataclass(frozen=True)
-class OpenedUsers:
-    """A source of users, and its column of ids if it was named."""
-
-    source: Source
-    user: str | None
 
 
 class SideTables:
@@ -117,7 +84,6 @@ class SideTables:
         self,
         tables: Tables,
         fields: SideFields,
-        users: OpenedUsers | None,
         interactions: Sources,
         known_only: bool,
     ) -> None:
@@ -127,12 +93,13 @@ class SideTables:
             "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example"
             " FROM examples"
         )
-        self._numbers, self._decimal = fields.numbers, "." if users is None else users.source.decimal
+        users = fields.source
+        self._numbers, self._decimal = fields.numbers, "." if users is None else users.decimal
         if users is not None:
             ids = "SELECT name FROM example_rows"
-            self._read(users.source, id_column(tables, users.source, "users_id", users.user, ids))
+            self._read(users, id_column(tables, users, "users_id", fields.user, ids))
         for place, (name, column) in enumerate(fields.sparse.items()):
-            if users is not None and column in users.source.columns:
+            if users is not None and column in users.columns:
                 rows = f"SELECT name, {_known(column)} AS category FROM known_users"
             else:
                 rows = interactions.categories(self._connection, column)
