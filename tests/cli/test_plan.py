@@ -36,7 +36,7 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
         ["1", "1", "500,000,000", "500,000,000"],
     ]
     assert "A checkpoint: 108 GB on disk; a run keeps 2." in lines
-    assert lines[-1].startswith("Fits: a process needs 65.7 GB ")
+    assert lines[-1].startswith("Fits: a process needs 63.3 GB ")
 
 
 @pytest.mark.usefixtures("inside")
