@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import MAX_WIDTH, WHOLE_NUMBERS, Part, column, value_column
+from widenet.data.read import check_file
 from widenet.data.rules import FieldLayout
 from widenet.data.text_formats import decompressed
 from widenet.data.words import LABELS
 from widenet.data.writer import publication, vocabulary_rows, write_contents
 from widenet.errors import DataError, OptionError, shown
-from widenet.regular_files import LONGEST_LINE_BYTES, check_regular
+from widenet.regular_files import LONGEST_LINE_BYTES
 
 LINES_A_BLOCK = 4096
 
@@ -64,7 +65,7 @@ class ExtremeText:
     @cached_property
     def size(self) -> Size:
         """The numbers of the header; raises DataError if it is none."""
-        _check_file(self.path)
+        check_file(self.path, str(self.path))
         with decompressed(self.path, str(self.path)) as file:
             line = file.readline(LONGEST_LINE_BYTES)
         found = _HEADER.fullmatch(line)
@@ -128,15 +129,6 @@ def _numbers(text: bytes) -> NDArray[np.float64]:
     return np.fromstring(text.decode("ascii"), sep=" ") if text.strip() else np.zeros(0)
 
 
-def _check_file(path: Path) -> None:
-    """Raise DataError unless a path is that of a file."""
-    check_regular(path)
-    if path.is_dir():
-        raise DataError(f"{path}: must be a file; it is a directory.")
-    if not path.exists():
-        raise DataError(f"{path}: the file does not exist.")
-
-
 def mistake(path: Path, number: int, rule: str, line: bytes) -> DataError:
     """Make the error for a line that breaks a rule."""
     text = line.decode(errors="replace").strip()
@@ -156,7 +148,7 @@ def filtered_pairs(path: Path, size: Size) -> NDArray[np.int64]:
     Raises:
         DataError: The file is missing, or a line breaks a rule.
     """
-    _check_file(path)
+    check_file(path, str(path))
     pairs = []
     with decompressed(path, str(path)) as file:
         for number, line in enumerate(file, start=1):

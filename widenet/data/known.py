@@ -1,6 +1,7 @@
 """Vocabularies of an earlier dataset or run, whose indices an ingest keeps."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,29 +34,17 @@ class KnownFeatures:
 
     def of(self, field: str) -> Vocabulary | None:
         """The vocabulary of a field; None if there is none."""
-        if self.folder is None:
-            return None
-        if (self.folder / FILE_NAME).is_file():
-            stated = Manifest.read(self.folder).files.get(vocabulary_file(field))
-            if stated is None:
-                return None
-            return Vocabulary.open(self.folder / vocabulary_file(field), stated.sha256)
-        path = run_vocabulary(self.folder, field)
-        return Vocabulary.open(path, _recorded(self.folder, field)) if path.is_file() else None
+        found = self._find(field, vocabulary_file(field), run_vocabulary, "vocabulary_sha256")
+        return None if found is None else Vocabulary.open(*found)
 
     def attributes(self, field: str) -> Attributes | None:
         """The attributes of a field's features; None if there are none."""
         names = self.of(field)
-        if self.folder is None or names is None:
+        found = self._find(field, attributes_file(field), run_attributes, "attributes_sha256")
+        if names is None or found is None:
             return None
-        if (self.folder / FILE_NAME).is_file():
-            stated = Manifest.read(self.folder).files.get(attributes_file(field))
-            path = self.folder / attributes_file(field)
-            return None if stated is None else Attributes.open(path, len(names), stated.sha256)
-        path = run_attributes(self.folder, field)
-        if not path.is_file():
-            return None
-        return Attributes.open(path, len(names), _recorded(self.folder, field, "attributes_sha256"))
+        path, sha256 = found
+        return Attributes.open(path, len(names), sha256)
 
     def aside(self, field: str, schema: pa.Schema) -> list[pa.RecordBatch]:
         """The items beside the features of a dataset, with `aside_schema` of these attributes."""
@@ -70,6 +59,25 @@ class KnownFeatures:
             raise DataError(f"{path}: must have the attributes of {attributes_file(field)}.")
         return list(table.to_batches())
 
+    def _find(
+        self, field: str, name: str, path_in_run: Callable[[Path, str], Path], fact: str
+    ) -> tuple[Path, str | None] | None:
+        """Find a file of a field, and the SHA-256 that is recorded of it.
+
+        Args:
+            field: The field.
+            name: Name of the file in a dataset.
+            path_in_run: Returns its path in a run.
+            fact: Name of its SHA-256 in a run.
+        """
+        if self.folder is None:
+            return None
+        if (self.folder / FILE_NAME).is_file():
+            stated = Manifest.read(self.folder).files.get(name)
+            return None if stated is None else (self.folder / name, stated.sha256)
+        path = path_in_run(self.folder, field)
+        return (path, _recorded(self.folder, field, fact)) if path.is_file() else None
+
     def check(self, field: str) -> None:
         """Raise DataError if the directory does not exist or has no vocabulary of a field."""
         if self.folder is not None and not self.folder.is_dir():
@@ -79,8 +87,8 @@ class KnownFeatures:
             raise DataError(f"{self.folder}: {rule}.")
 
 
-def _recorded(run: Path, field: str, fact: str = "vocabulary_sha256") -> str | None:
-    """A SHA-256 that a run has recorded of a field, by default its vocabulary's; None if it has none."""
+def _recorded(run: Path, field: str, fact: str) -> str | None:
+    """A SHA-256 that a run has recorded of a field; None if it has none."""
     try:
         digest = json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get(fact)
         return None if digest is None else str(digest)

@@ -90,9 +90,7 @@ def open_source(value: Any, reading: Reading, folder: Path) -> Source:
 
 def open_file(path: Path, name: str, reading: Reading, folder: Path) -> Source:
     """Open a file in the named format, or in the one that its suffix, first bytes or first line show."""
-    check_regular(path)
-    if not path.is_file():
-        raise DataError("must be a file" if path.exists() else "does not exist", place=name)
+    check_file(path, name)
     with path.open("rb") as file:
         head = file.read(64)
     if not head:
@@ -108,6 +106,13 @@ def open_file(path: Path, name: str, reading: Reading, folder: Path) -> Source:
         raise DataError("must be a table or a text; it is an HTML page", place=name)
     kind = kind or _format_by_content(sample, name, reading)
     return OPENERS[kind](text, name, reading, sample)
+
+
+def check_file(path: Path, name: str) -> None:
+    """Raise DataError unless a path is that of a file."""
+    check_regular(path)
+    if not path.is_file():
+        raise DataError("must be a file" if path.exists() else "does not exist", place=name)
 
 
 def _places(value: Any, folder: Path, reading: Reading) -> list[tuple[Any, str]]:
