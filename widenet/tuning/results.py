@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 State = Literal["finished", "stopped", "training", "failed"]
 
@@ -57,22 +57,14 @@ class StudyResult:
     share_of_epochs: float
 
 
-@runtime_checkable
-class StudyReport(Protocol):
+class StudyReport:
     """Follows a study; a subclass overrides only the methods that it needs."""
 
     def begin(self, trial: int) -> None:
         """Called when a trial begins or resumes."""
-        return
 
     def end(self, trial: TrialResult) -> None:
         """Called when a trial has finished, was stopped or has failed."""
-        return
 
     def say(self, text: str) -> None:
         """Called with a sentence that the user should know."""
-        return
-
-
-class Silence(StudyReport):
-    """A report that does nothing."""

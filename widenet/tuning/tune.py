@@ -13,7 +13,7 @@ from widenet.parallel.group import device_for, num_processes
 from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, document, path_of
 from widenet.training.run_path import DATA
-from widenet.tuning.results import Silence, StudyReport, StudyResult
+from widenet.tuning.results import StudyReport, StudyResult
 from widenet.tuning.space import SpaceSpec, check_space, field_to_cut, with_metric
 from widenet.tuning.study import Facts, Study
 from widenet.tuning.tune_arguments import TuneArguments
@@ -40,7 +40,7 @@ def tune(arguments: TuneArguments) -> StudyResult:
         import plotly  # noqa: F401
     OptionError.require(num_processes() == 1, "trains each trial in one process", option="workers")
     dataset, out = dataset_of(arguments.data), path_of("out", arguments.out)
-    report = arguments.report or Silence()
+    report = arguments.report or StudyReport()
     study, dataset = begun(arguments, dataset, report.say)
     try:
         if arguments.workers == 1:
