@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.cases import CASES, trained, weights_of, with_loss
-from tests.simulated.device import simulated
+from tests.simulated.device import launches, simulated, waits
 from tests.simulated.streams import DEFAULT
 from tests.trainings import SAMPLED, SETTINGS, UNTIED, document
 from widenet.data.dataset import Dataset
@@ -29,13 +29,15 @@ NEAR["rmsprop"] = (
 ROOMS = [("softmax", 0.1, "float32"), ("sigmoid", None, "bfloat16"), ("softmax", None, "tf32")]
 
 WAITS = {"dropout": UNTIED, "sample": SAMPLED}
+TILES = "float32", "bfloat16"
 
 
 def main(data, folder):
-    """Lines of what came of NEAR, ROOMS and WAITS.
+    """Lines of what came of NEAR, ROOMS, WAITS and TILES.
 
     Numbers of a setting of NEAR; fingerprints with and without room for logits, and with weights in the
-    host's memory, of one of ROOMS; for one of WAITS the places where a second step waited for the device.
+    host's memory, of one of ROOMS; for one of WAITS the places where a second step waited for the device; for
+    one of TILES how much more is launched for a further tile of eight shards.
     """
     from widenet.kernels.triton import running_top_k
 
@@ -64,23 +66,38 @@ def main(data, folder):
         )
     for name, network in WAITS.items():
         print(json.dumps(_waits(network, data, folder / name)))
+    for precision in TILES:
+        one, two = (_launches(precision, units, data, folder / f"{precision} {units}") for units in (9, 2))
+        print(json.dumps(two - one))
 
 
 def _waits(network, data, out):
     """Where the host waits, in a step of a training, for the stream that trains."""
+    return {place: number for (_, place), number in _counted(waits, network, data, out, {}).items()}
+
+
+def _launches(precision, units, data, out):
+    """How much a step launches whose shards have one tile, or two of so many units."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tiles.TILE_CELLS, "cuda", 1)
+        patch.setattr(tiles, "LEAST_UNITS", units)
+        network, more = with_loss("softmax", "cross_entropy"), {"precision": precision, "shards": 8}
+        return sum(_counted(launches, network, data, out, more).values())
+
+
+def _counted(counter, network, data, out, more):
+    """What a counter counts in the last step of a training for the stream that trains."""
     steps = []
-    with pytest.MonkeyPatch.context() as patch, simulated() as waits:
+    with pytest.MonkeyPatch.context() as patch, simulated():
 
         def counted(*arguments, step=loop.train_step):
-            before = Counter(waits)
+            before = Counter(counter)
             loss = step(*arguments)
-            steps.append(
-                {place: number for (stream, place), number in (waits - before).items() if stream == DEFAULT}
-            )
+            steps.append({key: own for key, own in (counter - before).items() if key[0] == DEFAULT})
             return loss
 
         patch.setattr(loop, "train_step", counted)
-        trained((network, document("adam", evaluation=None, batch_size=12)), data, out, "cuda")
+        trained((network, document("adam", evaluation=None, batch_size=12, **more)), data, out, "cuda")
     return steps[-1]
 
 

@@ -453,8 +453,9 @@ class SoftmaxStep(OutputStep):
         factor_E1 = self._factor_NSE1[tile.start // self.tile_units, places]
         share_ET = kept_ET
         if share_ET is None:
-            peak_E1 = self._peak_NSE[tile.start // self.tile_units, places][..., None]
-            share_ET = operand(self.logits(tile).sub_(peak_E1).exp_())
+            peak_E = self._peak_NSE[tile.start // self.tile_units, places]
+            nothing = torch.zeros_like(peak_E, dtype=torch.float64), peak_E.new_zeros(*peak_E.shape, 0)
+            share_ET = tile_shares(self.logits(tile), peak_E, *nothing, self.output.half)
         entries = self.entries(tile)
         share_Z = share_ET.view(-1)[entries.places_Z].float() - entries.values_Z
         share_ET.view(-1)[entries.places_Z] = operand(share_Z)
