@@ -1,12 +1,16 @@
-"""Compiles every kernel in Triton for an H200, on a machine without one, and prints the module of each.
+"""Compiles every kernel in Triton for an A100 and an H200, on a machine without one, and prints the module
+and the architecture of each, and whether it spills registers.
 
 Nothing is launched. With the word `all`, kernels of steps are compiled for every form of state.
 """
 
+import subprocess
 import sys
+from tempfile import NamedTemporaryFile
 
 import torch
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
@@ -21,32 +25,55 @@ from widenet.sparse import SparseBatch
 ALL = "all" in sys.argv
 
 
-class H200:
+class Device:
     """What Triton asks a device for before it compiles."""
 
+    def __init__(self, architecture):
+        self.architecture = architecture
+
     def get_current_device(self):
-        return 0
+        return self.architecture
 
     def get_current_stream(self, device):
         return 0 * device
 
     def get_current_target(self):
-        return GPUTarget("cuda", 90, 32)
+        return GPUTarget("cuda", self.architecture, 32)
 
 
 def compiling(run):
     def compiled(self, *arguments, warmup, **options):
         del warmup
         kernel = run(self, *arguments, warmup=True, **options)
-        print(self.__module__.rpartition(".")[2], flush=True)
+        architecture = kernel.metadata.target.arch
+        spilled = ["spills"] * spills(kernel.asm["ptx"], architecture)
+        print(self.__module__.rpartition(".")[2], architecture, *spilled, flush=True)
         return kernel
 
     return compiled
 
 
-def main():
-    driver.set_active(H200())
-    JITFunction.run = compiling(JITFunction.run)
+def spills(ptx, architecture):
+    """Whether registers are spilled, as the assembler says."""
+    name = f"sm_{architecture}{'a' * (architecture >= 90)}"
+    with NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(ptx)
+        file.flush()
+        words = [
+            get_ptxas(architecture).path,
+            "-v",
+            f"--gpu-name={name}",
+            file.name,
+            "-o",
+            f"{file.name}.cubin",
+        ]
+        said = subprocess.run(words, capture_output=True, text=True, check=False).stderr
+    assert "bytes spill stores" in said, said
+    return " 0 bytes spill stores" not in said
+
+
+def main(architecture):
+    driver.set_active(Device(architecture))
     running_top_k.LEAST = 16  # a larger sort compiles for long
     batch, weight, ones = SparseBatch.from_lists([[1, 2], [3]]), torch.ones(16, 1024), torch.ones(3)
     gather_sum(batch, weight)
@@ -63,4 +90,6 @@ def main():
     running_top_k.RunningTopK(10, torch.zeros(16)).add(torch.ones(16, 32), range(1, 257, 8))
 
 
-main()
+JITFunction.run = compiling(JITFunction.run)
+for number in (80, 90):
+    main(number)

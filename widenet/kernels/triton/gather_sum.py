@@ -64,4 +64,4 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
 def columns_at_once(num_columns: int) -> tuple[int, int]:
     """Return the columns for each program, and its warps: 4 numbers (16 bytes) per thread if possible."""
     block = min(triton.next_power_of_2(num_columns), 1024)
-    return block, min(max(block // 128, 1), 4)
+    return block, max(block // 128, 1)
