@@ -12,19 +12,20 @@ from xml.etree import ElementTree
 
 from benchmarks.results import machine
 
-LIMIT_SECONDS = 570
-"""Time of all steps together."""
-
 _TAIL = 2_000
 """Characters of the end of a step's output that the results keep."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """Some words after `python -m`, with {out} for the folder of results; those of pytest are counted."""
+    """Some words after `python -m`, with {out} for the folder of results; those of pytest are counted.
+
+    It may take some minutes.
+    """
 
     name: str
     words: Sequence[str]
+    minutes: float
 
     @property
     def is_test(self) -> bool:
@@ -55,40 +56,50 @@ class Outcome:
 
 _PYTEST = ("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--tb=short")
 """Without pytest-benchmark, which warns under pytest-xdist. The option is harmless where it is missing."""
-STEPS = {
-    "test": (
-        Step("two trainings have the same bits", (*_PYTEST, "tests/test_gpu.py", "-k", "same_bits")),
-        Step("other tests of the device", (*_PYTEST, "tests/test_gpu.py", "-k", "not same_bits")),
-        Step("kernels against their definitions", (*_PYTEST, "-n", "8", "tests/kernels/triton")),
-        Step("all kernels compile", (*_PYTEST, "tests/kernels/test_triton.py")),
+_TESTS = (
+    Step("kernels against their definitions", (*_PYTEST, "-n", "8", "tests/kernels/triton"), 1),
+    Step("tests of the device", (*_PYTEST, "-n", "8", "tests/test_gpu.py", "-k", "not same_bits"), 2),
+    Step(
+        "the same bits twice, and of shards together",
+        (*_PYTEST, "-n", "8", "tests/test_gpu.py", "-k", "same_bits"),
+        1,
     ),
-    "bench": (Step("time and memory of steps", ("benchmarks.gpu", "--out", "{out}")),),
-    "try": (Step("a trial without a device", ("benchmarks.gpu", "--trial", "--out", "{out}")),),
+)
+_TABLE = Step(
+    "time and memory of steps", ("benchmarks.gpu", "--out", "{out}", "--parts", "d", "e", "a", "recommend"), 5
+)
+_PROFILE = Step("profile", ("benchmarks.gpu_profile", "{out}"), 2)
+STEPS = {
+    "test": (*_TESTS, Step("all kernels compile", (*_PYTEST, "tests/kernels/test_triton.py"), 5)),
+    "bench": (Step("time and memory of steps", ("benchmarks.gpu", "--out", "{out}"), 9.5),),
+    "all": (*_TESTS, _TABLE, _PROFILE),
+    "try": (
+        Step("a trial without a device", ("benchmarks.gpu", "--trial", "--out", "{out}"), 9.5),
+        Step("profile", ("benchmarks.gpu_profile", "{out}", "--trial"), 2),
+    ),
 }
-"""The steps of each work; "try" shows on any machine that the measurements run."""
+"""The steps of each work; "all" has what a device shows in eleven minutes, what says most first, and "try"
+shows on any machine that the measurements run.
+"""
 
 
 def main() -> None:
-    """Run `python -m benchmarks.device test|bench|try FOLDER [WORDS]`; status 1 unless all steps pass.
+    """Run `python -m benchmarks.device test|bench|all|try FOLDER [WORDS]`; status 1 unless all steps pass.
 
     Further words go to every step.
     """
     work, out = sys.argv[1], Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
-    deadline = monotonic() + LIMIT_SECONDS
     for step in STEPS[work]:
-        step = replace(step, words=[*step.words, *sys.argv[3:]])
-        outcomes.append(_outcome(step, out, deadline - monotonic()))
+        outcomes.append(_outcome(replace(step, words=[*step.words, *sys.argv[3:]]), out))
         _write(work, outcomes, out)
     print((out / f"device-{work}.md").read_text())
     sys.exit(any(outcome.status in ("failed", "out of time") for outcome in outcomes))
 
 
-def _outcome(step: Step, out: Path, seconds: float) -> Outcome:
-    """Run a step for at most some seconds; with none left, do not start it."""
-    if seconds <= 0:
-        return Outcome(step.name, "out of time", 0.0)
+def _outcome(step: Step, out: Path) -> Outcome:
+    """Run a step for at most its minutes."""
     with TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         words = [word.format(out=out) for word in step.words]
@@ -100,7 +111,7 @@ def _outcome(step: Step, out: Path, seconds: float) -> Outcome:
                 [sys.executable, "-m", *words],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                timeout=seconds,
+                timeout=60 * step.minutes,
                 check=False,
             )
             status, output = "failed" if done.returncode else "passed", done.stdout

@@ -3,11 +3,12 @@
 #
 #   benchmarks/device.sh test [FOLDER]     the bits of trainings, and every kernel against its definition
 #   benchmarks/device.sh bench [FOLDER]    the time of training steps, and their peak memory
+#   benchmarks/device.sh all [FOLDER]      tests, equal bits, the table and a profile: eleven minutes, once
 #   benchmarks/device.sh try [FOLDER]      a small measurement on a CPU, to see that `bench` runs
 #
 # Words after FOLDER go to pytest or to the measurement: `bench FOLDER --parts e recommend`.
-# Each takes at most ten minutes. The results are in FOLDER, or in $OUT, or in runs/device.
-# The interpreter, python3 or $PYTHON, needs torch 2.11, Triton 3.6, numba, pyarrow, safetensors, tensorboard,
+# The others take at most ten minutes. The results are in FOLDER, or in $OUT, or in runs/device.
+# The interpreter, python3 or $PYTHON, needs torch 2.11, Triton 3.6, pyarrow, safetensors, tensorboard,
 # setuptools and pytest with pytest-xdist. Other packages come from benchmarks/wheels, or from $WHEELS.
 # This command fills the folder for Python 3.12:
 #
@@ -16,12 +17,12 @@
 set -euo pipefail
 
 usage() {
-    echo "usage: benchmarks/device.sh test|bench|try [FOLDER]" >&2
+    echo "usage: benchmarks/device.sh test|bench|all|try [FOLDER]" >&2
     exit 2
 }
 
 work=${1:-}
-[[ $work == test || $work == bench || $work == try ]] || usage
+[[ $work == test || $work == bench || $work == all || $work == try ]] || usage
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${2:-${OUT:-runs/device}}
 python=${PYTHON:-python3}

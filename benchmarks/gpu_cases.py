@@ -38,6 +38,9 @@ _CHUNKS = Rival(
     *("chunks", "bfloat16", "default", _LARGE_CHUNK),
 )
 
+_LINEAR = Rival("bfloat16, linear_cross_entropy, one target an example", "linear", "bfloat16")
+_LIGER = Rival("bfloat16, Liger, one target an example", "liger", "bfloat16")
+
 
 @dataclass(frozen=True)
 class Case:
@@ -145,7 +148,7 @@ CASES = {
         (1024,),
         4096,
         True,
-        [_CHUNKS, _COMPILED, _TF32, _WHOLE],
+        [_CHUNKS, _COMPILED, _LINEAR, _LIGER, _TF32, _WHOLE],
         ("bfloat16", "tf32"),
         alone=True,
     ),
@@ -155,7 +158,7 @@ CASES = {
         (256,),
         4096,
         True,
-        [_CHUNKS, _SMALL_CHUNKS, _WHOLE],
+        [_CHUNKS, _LINEAR, _LIGER, _SMALL_CHUNKS, _WHOLE],
         optimizer="sgd",
         alone=True,
     ),
@@ -177,7 +180,7 @@ TRIALS = {
         (16,),
         32,
         True,
-        [Rival("bfloat16, EmbeddingBag, loss in chunks", "chunks", "bfloat16", cells=3_000), _WHOLE],
+        [Rival("bfloat16, EmbeddingBag, loss in chunks", "chunks", "bfloat16", cells=3_000), _WHOLE, _LINEAR],
         optimizer="sgd",
         alone=True,
         device="cpu",

@@ -7,6 +7,7 @@ from tests import sequences
 from tests.simulated import cases
 from tests.trainings import SETTINGS, books, document, tied_near
 from widenet import Model, Network, Training, dataset_from_lists, fit_neighbourhood, train
+from widenet.model import wide_loss
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
@@ -42,6 +43,19 @@ def weights(model: Model):
 def test_a_training_gives_the_same_bits_twice(optimizer, activation, precision, tmp_path):
     asked = {"activation": activation, "optimizer": optimizer, "precision": precision}
     assert len({trained(tmp_path, name, "cuda", **asked).fingerprint() for name in ("one", "two")}) == 1
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
+def test_a_training_gives_the_same_bits_for_every_number_of_shards_at_once(
+    activation, precision, tmp_path, monkeypatch
+):
+    found = set()
+    for number in (1, 2, 4, 8):
+        monkeypatch.setattr(wide_loss, "SHARDS_AT_ONCE", number)
+        run = trained(tmp_path, f"run-{number}", "cuda", activation=activation, precision=precision, shards=8)
+        found.add(run.fingerprint())
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(

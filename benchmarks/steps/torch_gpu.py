@@ -8,13 +8,14 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from benchmarks.steps.histories import orders
 from benchmarks.steps.torch_bags import Autoencoder, arguments_of
 from benchmarks.steps.torch_chunks import ChunkedCrossEntropy, shares
 from benchmarks.steps.torch_dense import loss_of, optimizer_of, steps_of
 
-Form = Literal["bags", "chunks", "dense"]
+Form = Literal["bags", "chunks", "dense", "linear", "liger"]
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -39,7 +40,9 @@ def train(
         batch: Batch size.
         optimizer: Name of the optimizer.
         form: "bags" adds item vectors, and computes the loss from target indices; "chunks" does so for some
-            examples at a time, see `ChunkedCrossEntropy`; "dense" has multi-hot inputs and targets.
+            examples at a time, see `ChunkedCrossEntropy`; "dense" has multi-hot inputs and targets. "linear"
+            and "liger" have an example's first item as its only target: torch's `linear_cross_entropy`, and
+            Liger's loss.
         precision: "bfloat16" for autocast, "tf32" for products of float32.
         mode: Mode of `torch.compile` for the loss; None: nothing is compiled.
         cells: Most logits of a chunk.
@@ -62,7 +65,12 @@ def train(
             model = Autoencoder(int(width), hidden, softmax, sparse=optimizer == "sgd")
             _fill(model)
             parameters = list(model.parameters())
-            objective = _chunks(model, compiled, dtype, cells) if form == "chunks" else _bags(model, compiled)
+            if form == "chunks":
+                objective = _chunks(model, compiled, dtype, cells)
+            elif form == "bags":
+                objective = _bags(model, compiled)
+            else:
+                objective = _of_one_target(model, form)
 
     def loss(*targets: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
@@ -102,6 +110,24 @@ def _chunks(
             x_EH, scores.weight, scores.bias, targets, dtype, cells, divide
         )
         return found
+
+    return objective
+
+
+def _of_one_target(model: Autoencoder, form: Form) -> Callable[[Any], Tensor]:
+    if form == "liger":
+        from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
+
+        fused = LigerFusedLinearCrossEntropyLoss()
+    weight, bias = model.scores.weight, model.scores.bias
+
+    def objective(targets: Batch) -> Tensor:
+        indices, indptr, *_ = targets
+        x_EH, one_E = model.last_hidden(model.bag(indices, indptr)), indices[indptr[:-1]]
+        if form == "liger":
+            found: Tensor = fused(weight, x_EH, one_E, bias)
+            return found
+        return functional.linear_cross_entropy(x_EH, weight, one_E, linear_bias=bias)
 
     return objective
 
