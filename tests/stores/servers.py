@@ -202,6 +202,10 @@ class Azure(Store):
         self.process.communicate()
 
 
+SIGNED = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+"""A header by which moto tells that a request is one for S3."""
+
+
 class Google(S3):
     """moto's server, asked by boto3: Google's XML API is that of S3, but for the tokens of its accounts."""
 
@@ -212,7 +216,8 @@ class Google(S3):
 
         def application(environ, answer):
             if environ["PATH_INFO"] != "/token":
-                return answered(environ, answer)
+                is_bearer = environ.get("HTTP_AUTHORIZATION") == "Bearer never-show-this"
+                return answered(environ | ({"HTTP_AUTHORIZATION": SIGNED} if is_bearer else {}), answer)
             answer("200 OK", [("Content-Type", "application/json")])
             return [b'{"access_token": "never-show-this", "expires_in": 3600, "token_type": "Bearer"}']
 
