@@ -23,6 +23,7 @@ RIVALS = (
     ("pandas with PyArrow, and SciPy", "pandas_arrow", ["pandas", "pyarrow", "scipy"]),
     ("Polars and SciPy", "polars", ["polars", "scipy"]),
     ("DuckDB and SciPy", "duckdb", ["duckdb", "scipy"]),
+    ("SQL alone, in DuckDB with 400 MB", "sql", ["duckdb"]),
     ("pandas and SciPy, as they come", "pandas_as_they_come", ["pandas", "scipy"]),
 )
 """Rivals: name, function, libraries."""
@@ -217,6 +218,37 @@ def duckdb(folder: str) -> Callable[[int], dict[str, Any]]:
         user_ids = database.execute("select user_id from users order by user").fetchnumpy()["user_id"]
         item_ids = database.execute("select item_id from items order by item").fetchnumpy()["item_id"]
         return _written(folder, found["rating"], found["user"], found["item"], user_ids, item_ids)
+
+    return steps
+
+
+def sql(folder: str) -> Callable[[int], dict[str, Any]]:
+    """The same rows in order, by DuckDB's SQL within a limit of memory; they are counted, not written."""
+    import duckdb as library
+
+    def steps(number: int) -> dict[str, Any]:
+        assert number == 1
+        database = library.connect(config={"threads": THREADS, "memory_limit": "400MB"})
+        database.execute(f"set temp_directory = '{folder}/spilled'; set preserve_insertion_order = false")
+        database.execute(
+            f"create table ratings as select user_id, item_id, max(rating)::float as rating"
+            f" from read_csv('{folder}/ratings.csv') group by user_id, item_id"
+        )
+        database.execute(
+            "create table users as select user_id, row_number() over (order by user_id) - 1 as user"
+            " from (select distinct user_id from ratings)"
+        )
+        database.execute(
+            "create table items as select item_id, row_number() over (order by count(*) desc, item_id) - 1"
+            " as item from ratings group by item_id"
+        )
+        ordered = (
+            "select users.user, items.item, rating from ratings join users using (user_id)"
+            " join items using (item_id) order by users.user, items.item"
+        )
+        entries = sum(batch.num_rows for batch in database.sql(ordered).to_arrow_reader(2**18))
+        [(users,)] = database.execute("select count(*) from users").fetchall()
+        return {"users": users, "entries": entries}
 
     return steps
 

@@ -1,6 +1,6 @@
 """Interactions on disk, in buckets of users that are sorted, merged and divided one by one.
 
-DuckDB does the same in SQL within the same memory, but takes half as much time again: `python -m benchmarks
+DuckDB does the same in SQL within the same memory, but takes 1.3 to 2.2 times as long: `python -m benchmarks
 ingest` measures both.
 """
 
