@@ -244,7 +244,7 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
             outside=len(rows.key) - len(inside.key),
             repeated=len(inside.key) - len(pairs.key),
             below=int(is_below.sum()),
-            in_train=0 if part == "train" else int(np.isin(kept.key, in_train).sum()),
+            in_train=0 if part == "train" else _num_common(kept.key, in_train),
             equal=kept.num_equal() if selection.sequence else 0,
         )
         latest = -math.inf if rows.time is None else float(rows.time.max(initial=-math.inf))
@@ -280,9 +280,16 @@ def settle(
     merges = {}
     for part, rows in of_parts.items():
         is_counted = part != "train" and not selection.sequence
-        in_train = int(np.isin(rows.key, of_parts["train"].key).sum()) if is_counted else 0
+        in_train = _num_common(rows.key, of_parts["train"].key) if is_counted else 0
         merges[part] = Merge(rows.users, rows.item, Counter(in_train=in_train))
     return merges
+
+
+def _num_common(keys: np.ndarray, others: np.ndarray) -> int:
+    """Count the keys that are among others; none occurs twice."""
+    if not len(keys) or not len(others):
+        return 0
+    return int(np.isin(keys, others, assume_unique=True).sum())
 
 
 def pairs_of(rows: Rows, selection: Selection) -> Rows:
@@ -331,7 +338,7 @@ def _are_last(rows: Rows, part: Part, selection: Selection) -> np.ndarray:
         last_equal = np.flatnonzero(differs)[np.cumsum(differs) - differs]
         newest = len(key) - 1 - np.unique(key[::-1], return_index=True)[1]
         is_newest = np.zeros(len(key), dtype=bool)
-        is_newest[newest] = np.isin(key[newest], pairs_of(rows, selection).key)
+        is_newest[newest] = np.isin(key[newest], pairs_of(rows, selection).key, assume_unique=True)
     user = rows.user[order]
     owner = np.cumsum(np.diff(user, prepend=-1) > 0) - 1
     num_items = np.bincount(owner[is_newest], minlength=len(owner))
