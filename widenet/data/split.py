@@ -168,7 +168,7 @@ def _at_random(dataset: Dataset, field: Field, shares: Mapping[Part, float], see
     made = {part: share for part, share in shares.items() if share}
     _check_new(dataset, field, made)
     facts: Facts = {"field": field.name, "seed": seed}
-    facts |= {str(part): share for part, share in shares.items()}
+    facts |= {str(part): share or 0 for part, share in shares.items()}
     owners = partial(_random_owners, field=field, shares=made, seed=seed)
     return _Division(field, {part: part for part in made}, owners, facts)
 
