@@ -126,6 +126,8 @@ def writer_of(out: Path) -> NetworkWriter:
 def begins_as_hdf5(path: Path) -> bool:
     """Return whether a file has the first bytes of HDF5, as those of NetCDF-4 have."""
     try:
+        if not path.is_file():  # a pipe without a writer would wait forever
+            return False
         with path.open("rb") as file:
             return file.read(len(HDF5)) == HDF5
     except OSError:
