@@ -117,11 +117,13 @@ class Text:
         path: The file.
         num_lines: Number of lines.
         signs: Those of `SIGNS` that the text holds.
+        has_odd_quotes: Whether a line has an odd number of quotes.
     """
 
     path: Path
     num_lines: int
     signs: frozenset[str]
+    has_odd_quotes: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from widenet.data.columns import (
@@ -62,8 +63,8 @@ def prepared(path: Path, name: str, folder: Path) -> Text:
     DuckDB takes zeros after a gzip stream for damage, drops rows where line ends are mixed, and skips a last
     line that is longer than its buffer.
     """
-    num_lf = num_cr = num_crlf = 0
-    signs, last = set[str](), b""
+    num_lf = num_cr = num_crlf = num_quotes = 0
+    signs, last, has_odd_quotes = set[str](), b"", False
     compression = _compression_of(path)
     copy = folder / f"{len(list(folder.iterdir()))}.text"
     with (
@@ -80,10 +81,13 @@ def prepared(path: Path, name: str, folder: Path) -> Text:
                 num_cr += block.count(b"\r")
                 num_crlf += block.count(b"\r\n")
             last = block or last
+            if b'"' in block and not has_odd_quotes:
+                has_odd_quotes, num_quotes = _odd_quotes(block, num_quotes)
             if compression:
                 plain.write(block)
     num_lines = max(num_lf, num_cr) + (not last.endswith((b"\n", b"\r")))
-    text = Text(copy if compression else path, num_lines, frozenset(signs))
+    has_odd_quotes |= num_quotes % 2 == 1
+    text = Text(copy if compression else path, num_lines, frozenset(signs), has_odd_quotes)
     if num_cr and not num_cr == num_crlf == num_lf:
         even = folder / f"{copy.name}.even"
         with text.path.open("rb") as file, even.open("wb") as target:
@@ -91,6 +95,14 @@ def prepared(path: Path, name: str, folder: Path) -> Text:
                 target.write(block.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
         text = replace(text, path=even)
     return text
+
+
+def _odd_quotes(block: bytes, num_before: int) -> tuple[bool, int]:
+    """Return whether a line ends after an odd number of quotes, and their number up to the block's end."""
+    byte_N = np.frombuffer(block, dtype=np.uint8)
+    number_N = num_before + np.cumsum(byte_N == ord('"'))
+    is_end_N = (byte_N == ord("\n")) | (byte_N == ord("\r"))
+    return bool((number_N[is_end_N] % 2).any()), int(number_N[-1])
 
 
 def _compression_of(path: Path) -> str | None:
@@ -312,7 +324,7 @@ def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sour
         line_of=partial(_line_of, text, delimiter, reading, skip, len(columns)),
         **common,
     )
-    if '"' in text.signs and quote:
+    if text.has_odd_quotes and quote:  # only then may a quoted cell run over lines
         _check_quotes(source, options, delimiter, is_sure=reading.quote is not None)
     return source
 
