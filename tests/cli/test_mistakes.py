@@ -312,7 +312,7 @@ SOURCES = {
     'no user': ("a.csv", "user,item\n,1\n", "", 2, "user"),
     'an open quote': ("a.csv", 'user,item\n"u1,1\nu2,2\n', "", 2),
     'another encoding': ("a.csv", "user,item\nu1,caf\u00e9\n".encode("latin-1"), "", 2),
-    'a NUL in an item': ("a.csv", "user,item\nu1,a\0b\n", "", 2, "item"),
+    'a NUL in an item': ("a.csv", "user,item\nu1,a\0b\n", "", 2),
     'UTF-16': ("a.csv", "user,item\nu1,1\n".encode("utf-16-le"), "", 1),
     'a word for a number': ("a.csv", RATED.format("five"), "--value rating", 2, "rating"),
     'NaN': ("a.csv", RATED.format("nan"), "--value rating", 2, "rating"),

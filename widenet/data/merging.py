@@ -97,7 +97,7 @@ class Merging:
         self._num_of: Counter[Part] = Counter()
         users_below = np.zeros(self._num_users, dtype=bool)
         items_below = np.zeros(self._num_items, dtype=bool)
-        counts: dict[Part, Counter[str]] = {}
+        counts: dict[Part, Counter[str]] = {part: Counter() for part in self._buckets}
         try:
             for of_parts in in_order(work, range(self._num_buckets), self._threads):
                 for part, merged in of_parts.items():
@@ -111,7 +111,7 @@ class Merging:
                         items_below[merged.below.item] = True
                     if part in self._sources:
                         self._check_seconds(part, merged.latest)
-                    counts.setdefault(part, Counter()).update(merged.counts)
+                    counts[part].update(merged.counts)
         except RepeatedError as repeated:
             user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
             names = self._sources["train"].names

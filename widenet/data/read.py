@@ -311,7 +311,8 @@ def _npz(path: Path, name: str) -> Source:
     with installed("scipy"):
         import scipy.sparse
     try:
-        matrix = scipy.sparse.load_npz(path)
+        with path.open("rb") as file:  # which SciPy leaves open if it is no zip
+            matrix = scipy.sparse.load_npz(file)
         return _matrix(matrix, name)
     except Exception as error:
         if isinstance(error, MemoryError):
