@@ -250,6 +250,14 @@ def test_titles_that_name_no_item_are_refused(tmp_path, source):
         ingest(interactions, tmp_path / "ds", titles=tmp_path / "[tu].csv")
 
 
+def test_another_column_than_the_obvious_one_is_named(tmp_path, source):
+    interactions = source("r.csv", "user,item\nu,a\nu,b\n")
+    titles = source("t.csv", "id,parent,title\na,b,A\nc,a,C\nd,a,D\n")
+    with mistake(DataError, place="t.csv", option="title_id"):
+        ingest(interactions, tmp_path / "ds", titles=titles)
+    ingest(interactions, tmp_path / "ds", titles=titles, title_id="id")
+
+
 NAN = float("nan")
 
 

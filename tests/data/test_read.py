@@ -174,6 +174,21 @@ def test_numbers_in_names_order_the_pieces_of_a_pattern(tmp_path, source):
     ]
 
 
+def test_sessions_are_numbered_through_whatever_ends_their_lines(tmp_path):
+    (tmp_path / "a.sessions").write_bytes(b"a b\rc d\ne f\n")
+    (tmp_path / "b.sessions").write_bytes(b"x y\nz w\n")
+    dataset = ingest([tmp_path / "a.sessions", tmp_path / "b.sessions"], tmp_path / "ds")
+    assert [*pairs_of(dataset).values()] == [["a", "b"], ["c", "d"], ["e", "f"], ["x", "y"], ["w", "z"]]
+
+
+@pytest.mark.parametrize("as_parquet", [False, True])
+def test_names_of_columns_that_differ_in_case_alone_are_refused(tmp_path, as_parquet):
+    table = pa.table({"user": ["u"], "item": ["a"], "Item": ["b"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with mistake(DataError, column="item"):
+        ingest(tmp_path / "t.parquet" if as_parquet else table, tmp_path / "ds", item="Item")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "adj"])
 @pytest.mark.parametrize(
     ("name", "beside"), [("data[1]", "data1"), ("data*", "data-all"), ("data?", "data2"), ("da[t]a", "data")]
@@ -455,6 +470,10 @@ def test_repeated_entries_of_a_matrix_add_up_in_every_form(tmp_path, form):
         {"format": b"coo", "row": [0], "col": [2]},
         {"format": b"csc", "indices": [2], "indptr": [0, 1, 1]},
         {"format": b"csr", "indices": [-7], "indptr": [0, 1, 1]},
+        *(
+            {"format": kind, "indices": [0, 1], "indptr": [0, 50_000, 2], "data": [1.0, 2.0]}
+            for kind in (b"csr", b"csc")
+        ),
         {"format": b"csr", "indices": [0], "indptr": [0, 1, 1], "data": np.array([print])},
         *(
             {"format": b"csr", "indices": [0], "indptr": [0, 1, 1], "data": np.zeros(1, kind)}

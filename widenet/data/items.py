@@ -34,7 +34,8 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
         ids: A query of `name`, the ids of the interactions.
 
     Raises:
-        DataError: There is no such column, several columns hold all ids, or it holds fewer than half of them.
+        DataError: There is no such column, several columns hold all ids, it is not the one that its name
+            makes obvious, or it holds fewer than half of the ids.
     """
     columns = source.columns
     if named is not None:
@@ -49,6 +50,9 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
         rule = f"must name the column with the {total:,} ids of the interactions: {held}"
         raise DataError(rule + " all of them" * bool(holding_all), place=source.name, option=option)
     [key] = columns if named is not None else holding_all
+    if (obvious := find_column(columns, option, named)) not in (None, key):
+        rule = f'must name the column of ids: "{obvious}" holds {found[obvious]:,} of {total:,}, "{key}" all'
+        raise DataError(rule, place=source.name, option=option)
     if 2 * found[key] < total:
         rule = f"must hold at least half of the {total:,} ids of the interactions; it holds {found[key]:,}"
         raise DataError(rule, place=source.name, column=key, option=option)

@@ -13,11 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widenet.data.columns import (
-    quoted,
-)
+from widenet.data.columns import quoted
 from widenet.data.ingest_arguments import FORMATS
-from widenet.data.source import ROW_NUMBER, Reading, Scan, Source
+from widenet.data.source import BLOCK_BYTES, ROW_NUMBER, Reading, Scan, Source
 from widenet.data.text_formats import DELIMITERS, OPENERS, prepared, sample_of, sql_path
 from widenet.errors import DataError, OptionError, reason_of
 from widenet.late_imports import installed
@@ -127,8 +125,9 @@ def _places(value: Any, folder: Path, reading: Reading) -> list[tuple[Any, str]]
         return [(path, "standard input")]
     if hasattr(value, "read"):
         path = folder / f"{len(list(folder.iterdir()))}.open"
-        content = value.read()
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        with path.open("wb") as file:
+            while content := value.read(BLOCK_BYTES):
+                file.write(content.encode() if isinstance(content, str) else content)
         return [(path, "the open file")]
     if is_in_memory(value):
         return [(value, f"the table of {option}" if option else "the table")]
@@ -199,7 +198,7 @@ def _parquet(path: Path, name: str) -> Source:
         columns = f"* EXCLUDE (file_row_number), file_row_number + 1 AS {ROW_NUMBER}"
         return f"(SELECT {columns} FROM {read}, file_row_number = true))"
 
-    return Source(name=name, kind="Parquet", table=table, row="row", **_columns_of(schema))
+    return Source(name=name, kind="Parquet", table=table, row="row", **_columns_of(schema, name))
 
 
 _LISTS = (
@@ -211,7 +210,7 @@ _LISTS = (
 )
 
 
-def _columns_of(schema: pa.Schema) -> dict[str, Any]:
+def _columns_of(schema: pa.Schema, place: str) -> dict[str, Any]:
     """The columns of a schema by their types, without those of objects and of lists of lists."""
     types = {
         each.name: each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema
@@ -219,6 +218,9 @@ def _columns_of(schema: pa.Schema) -> dict[str, Any]:
     is_list = {name: any(is_such(kind) for is_such in _LISTS) for name, kind in types.items()}
     entries = {name: kind.value_type if is_list[name] else kind for name, kind in types.items()}
     entries = {name: kind for name, kind in entries.items() if not pa.types.is_nested(kind)}
+    lowered = [name.lower() for name in schema.names]
+    if twice := next((name for name in schema.names if lowered.count(name.lower()) > 1), None):
+        raise DataError("names of columns must differ in any case", place=place, column=twice)
     return {
         "columns": list(entries),
         "lists": frozenset(name for name in entries if is_list[name]),
@@ -234,7 +236,7 @@ def _in_arrow(name: str, kind: str, arrow: pa.Table, **more: Any) -> Source:
         columns = f"*, row_number() OVER () AS {ROW_NUMBER}"
         return f"(SELECT {columns} FROM {quoted(view)})" if scan.numbered else quoted(view)
 
-    return Source(name=name, kind=kind, table=table, row="row", **_columns_of(arrow.schema) | more)
+    return Source(name=name, kind=kind, table=table, row="row", **_columns_of(arrow.schema, name) | more)
 
 
 def is_in_memory(value: object) -> bool:
@@ -324,6 +326,8 @@ def _npz(path: Path, name: str) -> Source:
 
 def _matrix(matrix: Any, name: str) -> Source:
     """A SciPy matrix, whose repeated entries add up; a row without entries is a user without items."""
+    if matrix.format in ("csr", "csc", "bsr"):  # SciPy's own code does not look whether offsets are right
+        matrix.check_format(full_check=True)
     csr = matrix.tocsr()
     if not csr.has_canonical_format:
         csr = csr.copy()
@@ -335,7 +339,6 @@ def _matrix(matrix: Any, name: str) -> Source:
     )
     if numbers.dtype.kind not in "iuf" or numbers.dtype.itemsize > 8:
         raise DataError("must hold real numbers of at most 64 bits", place=name, value=str(csr.data.dtype))
-    csr.check_format(full_check=True)
     items, values = (
         pa.array(each) for each in (csr.indices, numbers.astype(numbers.dtype.newbyteorder("=")))
     )

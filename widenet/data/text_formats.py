@@ -23,10 +23,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from widenet.data.columns import (
-    find_column,
-    literal,
-)
+from widenet.data.columns import find_column, literal
 from widenet.data.source import BLOCK_BYTES, ROW_NUMBER, SIGNS, SPACES, Reading, Scan, Source, Text, line_at
 from widenet.errors import DataError, reason_of
 from widenet.regular_files import LONGEST_LINE_BYTES
@@ -85,7 +82,7 @@ def prepared(path: Path, name: str, folder: Path) -> Text:
                 has_odd_quotes, num_quotes = _odd_quotes(block, num_quotes)
             if compression:
                 plain.write(block)
-    num_lines = max(num_lf, num_cr) + (not last.endswith((b"\n", b"\r")))
+    num_lines = num_lf + num_cr - num_crlf + (not last.endswith((b"\n", b"\r")))
     has_odd_quotes |= num_quotes % 2 == 1
     text = Text(copy if compression else path, num_lines, frozenset(signs), has_odd_quotes)
     if num_cr and not num_cr == num_crlf == num_lf:
