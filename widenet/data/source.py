@@ -145,8 +145,8 @@ class Source:
         has_own_columns: Whether the format itself gives the columns.
         decimal: Decimal separator of numbers.
         row: Word for a row in messages.
-        text: The file, if it is a text.
-        line_of: Returns the line of a row that DuckDB counted, and `refusal_at` of a byte.
+        text_file: The file, if it is a text.
+        line_of: Returns the line of a row that DuckDB counted.
         comment: Begins lines that are left out, if DuckDB may refuse them.
     """
 
@@ -172,7 +172,7 @@ class Source:
         """The SQL of a column of `typed_rows` as an id; NULL for an empty cell."""
         return identifier(quoted(column), column in self.floats)
 
-    def cells(self, connection: duckdb.DuckDBPyConnection, skipping: bool = False) -> str:
+    def cells(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns as ids; NULL for an empty cell and for lists and objects of JSON."""
         texts = {
             column: _text_of_json(self.cell(column)) if self.is_json else self.cell(column)
@@ -181,7 +181,7 @@ class Source:
         cells = [
             f"{identifier(text, column in self.floats)} AS {quoted(column)}" for column, text in texts.items()
         ]
-        return f"(SELECT {', '.join(cells)} FROM {self.table(connection, Scan(skipping=skipping))})"
+        return f"(SELECT {', '.join(cells)} FROM {self.table(connection, Scan())})"
 
     def typed_rows(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns with the types that they have in the source."""
