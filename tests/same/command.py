@@ -36,11 +36,6 @@ def load(package):
         if not {"spark", "triton", "__main__"} & set(module.name.split(".")):
             with suppress(ImportError):
                 import_module(module.name)
-    with suppress(ImportError):
-        from numba.core.registry import cpu_target
-
-        cpu_target.typing_context.refresh()
-        cpu_target.target_context.refresh()
     gc.freeze()
 
 
