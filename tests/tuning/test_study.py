@@ -2,6 +2,8 @@
 
 import json
 import math
+import sqlite3
+from contextlib import closing
 
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
@@ -10,6 +12,7 @@ from optuna.trial import TrialState, create_trial
 from tests.mistakes import mistake
 from tests.tuning.studies import RATE, SPACE, UNITS, people, with_training
 from widenet.errors import CheckpointError
+from widenet.training.run_path import locked
 from widenet.tuning import study as studies
 from widenet.tuning.study import DATABASE, Facts, Study, queue_again
 
@@ -83,6 +86,29 @@ def test_a_trial_whose_worker_is_lost_comes_next_with_its_choices_and_its_run(be
     [result] = study.results().trials
     assert (result.state, result.value) == ("failed", 0.25)
     assert result.problem
+
+
+def test_a_run_that_a_slow_worker_trains_is_given_to_no_other_one(begin, data):
+    study = begin()
+
+    def stop_beating():
+        with closing(sqlite3.connect(study.path / DATABASE)) as database, database:
+            database.execute("UPDATE trial_heartbeats SET heartbeat = datetime('now', '-1 hour')")
+
+    assert study.next_trial(1, data) is True
+    slow = study.trials.ask()
+    study.trials._storage.record_heartbeat(slow._trial_id)
+    run = study.run(0)
+    run.mkdir()
+    with locked(run):
+        stop_beating()
+        assert study.next_trial(1, data) is False
+        assert not study.is_taken(slow)
+    stop_beating()
+    assert study.next_trial(1, data) is True
+    assert study.is_taken(slow)
+    with locked(run):
+        assert study.next_trial(1, data) is False
 
 
 def test_a_trial_that_was_interrupted_costs_no_worker(begin, data):

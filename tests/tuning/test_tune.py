@@ -4,8 +4,11 @@ import os
 import shutil
 import signal
 import sys
+import warnings
+from dataclasses import replace
 
 import pytest
+from optuna.trial import TrialState
 
 import widenet
 from tests.mistakes import mistake
@@ -15,6 +18,8 @@ from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.runs import train
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
+from widenet.tuning import worker
+from widenet.tuning.study import Study, queue_again
 from widenet.tuning.tune import tune
 
 
@@ -71,6 +76,51 @@ def test_an_interrupted_study_resumes_to_the_same_trials(searched, data, tmp_pat
     assert outcome(result) == outcome(searched[0])[:2]
 
 
+def test_a_trial_that_trains_a_rung_again_warns_of_nothing(searched, data, tmp_path, monkeypatch):
+    """Its worker is lost between the report of an epoch and its checkpoint."""
+
+    def lost(layout, dataset, arguments):
+        def after_epoch(network, epoch):
+            arguments.after_epoch(network, epoch)
+            raise RuntimeError("lost")
+
+        return training(layout, dataset, replace(arguments, after_epoch=after_epoch))
+
+    training = worker.run_training
+    monkeypatch.setattr(worker, "run_training", lost)
+    with pytest.raises(RuntimeError, match="lost"):
+        tune(SPACE, data, tmp_path / "study", trials=1)
+    monkeypatch.setattr(worker, "run_training", training)
+    study = Study.open(tmp_path / "study")
+    queue_again(study.trials, study.trials.trials[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = tune(SPACE, data, tmp_path / "study", trials=1, resume=True)
+    assert outcome(result) == outcome(searched[0])[:1]
+
+
+def test_a_worker_whose_trial_was_given_away_goes_on(searched, data, tmp_path):
+    def give_away(_):
+        if len(heard.begun) == 1:
+            study = Study.open(tmp_path / "study")
+            [trial] = study.trials.trials
+            study.trials._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+            queue_again(study.trials, study.trials.trials[0])
+
+    heard = Heard(give_away)
+    result = tune(SPACE, data, tmp_path / "study", trials=2, report=heard)
+    assert heard.begun == [0, 0, 1]
+    assert len([text for text in heard.said if "slow" in text]) == 1
+    assert outcome(result) == outcome(searched[0])[:2]
+
+
+def test_the_best_documents_are_written_again_where_a_kill_left_none(searched, data, tmp_path):
+    shutil.copytree(searched[0].path, tmp_path / "study")
+    shutil.rmtree(tmp_path / "study" / "best")
+    tune(SPACE, data, tmp_path / "study", trials=6, resume=True)
+    assert documents(tmp_path / "study") == documents(searched[0].path)
+
+
 def test_a_study_takes_more_trials_later(searched, data, tmp_path):
     tune(SPACE, data, tmp_path / "study", trials=2)
     result = tune(SPACE, data, tmp_path / "study", trials=6, resume=True)
@@ -121,7 +171,7 @@ def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, mon
     for name in ("optuna", "plotly"):
         with monkeypatch.context() as without:
             without.setitem(sys.modules, name, None)
-            with mistake(OptionError):
+            with mistake(OptionError, place=name):
                 tune(SPACE, data, tmp_path / "study")
     assert not os.path.lexists(tmp_path / "study")
 

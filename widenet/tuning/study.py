@@ -17,8 +17,8 @@ from warnings import catch_warnings, simplefilter
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError, damage_of
 from widenet.randomness import stream
-from widenet.stores.durable import appearing, force_all_to_disk, force_to_disk
-from widenet.training.run_path import STUDY, TRIALS, hidden, is_study, writing
+from widenet.stores.durable import appearing, appearing_together, force_all_to_disk, force_to_disk
+from widenet.training.run_path import STUDY, TRIALS, hidden, is_locked, is_study, writing
 from widenet.tuning.results import StudyResult, TrialResult
 from widenet.tuning.space import Between, Open, SpaceSpec, from_labels, layout_of
 
@@ -145,17 +145,20 @@ class Study:
 
         Returns:
             Whether a trial is queued: one that a lost worker had, or a new one. None if there will be none.
+            False, too, while a worker that was not lost but slow still trains the run of a queued one.
         """
         import optuna
         from optuna.trial import TrialState
 
+        self._beat_for_slow_workers()
         with catch_warnings():
             simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             optuna.storages.fail_stale_trials(self.trials)
         latest = self._latest()
         states = [trial.state for trial in latest]
-        if TrialState.WAITING in states:
-            return True
+        queued = [trial for trial in latest if trial.state == TrialState.WAITING]
+        if queued:
+            return not any(is_locked(self.run(trial.user_attrs["run"])) for trial in queued)
         choices = self._new_choices(latest, dataset) if len(latest) < num_trials else None
         if choices is not None:
             self.trials.enqueue_trial(choices, user_attrs={"run": len(latest)})
@@ -195,10 +198,11 @@ class Study:
         if best is None:
             return
         network, training = self.space.documents(from_labels(self._latest()[best.number].params))
-        (self.path / "best").mkdir(exist_ok=True)
-        for name, document in (("network.json", network), ("training.json", training)):
-            with appearing(self.path / "best" / name) as file:
-                file.write(document.to_json().encode())
+        folder = self.path / "best"
+        folder.mkdir(exist_ok=True)
+        with appearing_together([folder / "network.json", folder / "training.json"]) as files:
+            for file, document in zip(files, (network, training), strict=True):
+                file.write_text(document.to_json(), encoding="utf-8")
 
     def write_report(self) -> None:
         """Write Optuna's plots of the trials into a page."""
@@ -221,6 +225,21 @@ class Study:
             page += to_html(figure, include_plotlyjs=number == 0, full_html=False)
         with appearing(self.path / REPORT) as file:
             file.write(page.encode())
+
+    def known(self, trial: "Trial") -> "FrozenTrial":
+        """Return what the database has of a trial."""
+        return self.trials.get_trials(deepcopy=False)[trial.number]
+
+    def is_taken(self, trial: "Trial") -> bool:
+        """Return whether a trial has ended already, as one whose worker counts as lost."""
+        return self.known(trial).state.is_finished()
+
+    def _beat_for_slow_workers(self) -> None:
+        """Send a heartbeat for each trial without one whose worker lives: it has the run locked."""
+        storage: Any = self.trials._storage
+        for number in storage._get_stale_trial_ids(self.trials._study_id):
+            if is_locked(self.run(storage.get_trial(number).user_attrs["run"])):
+                storage.record_heartbeat(number)
 
     def _latest(self) -> "list[FrozenTrial]":
         """Return Optuna's newest trial of each run, which is queued again after its worker was lost."""

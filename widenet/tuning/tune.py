@@ -37,6 +37,7 @@ def tune(arguments: TuneArguments) -> StudyResult:
     """
     with optional("optuna", "tune"):
         import optuna  # noqa: F401 before anything is made
+    with optional("plotly", "tune"):
         import plotly  # noqa: F401
     OptionError.require(num_processes() == 1, "trains each trial in one process", option="workers")
     dataset, out = dataset_of(arguments.data), path_of("out", arguments.out)
@@ -48,6 +49,8 @@ def tune(arguments: TuneArguments) -> StudyResult:
         else:
             run_workers(study, dataset.path, arguments.trials, arguments.workers, report)
     finally:
+        with study.lock():
+            study.write_best()  # again: a kill may have come between the end of a trial and its documents
         study.write_report()
     result = study.results()
     FitError.require(result.trials, "leaves no documents that keep all rules", place=out, option="space")

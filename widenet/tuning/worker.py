@@ -64,19 +64,30 @@ def work(study: Study, num_trials: int, dataset: Dataset, report: StudyReport) -
 
     with interruption(None) as interrupted, quiet():
         while not interrupted():
+            is_taken = False
             with study.lock() as lock:
                 has_trial = study.next_trial(num_trials, dataset)
                 if has_trial is None:
                     return
 
                 def train(trial: "Trial", lock: IO[str] = lock) -> float:
+                    nonlocal is_taken
                     lock.close()
                     report.begin(trial.user_attrs["run"])
                     following = _OfTrial(trial.user_attrs["run"], report, said)
-                    return _trained(study, trial, dataset, following, interrupted)
+                    try:
+                        return _trained(study, trial, dataset, following, interrupted)
+                    finally:
+                        is_taken = study.is_taken(trial)
+                        if is_taken:
+                            report.say(f"Trial {following.number}: its worker was slow and counted as lost.")
 
                 if has_trial:
-                    study.trials.optimize(train, n_trials=1, catch=_OWN_PROBLEMS, callbacks=[end])
+                    try:
+                        study.trials.optimize(train, n_trials=1, catch=_OWN_PROBLEMS, callbacks=[end])
+                    except Exception:  # of Optuna, which is told of a trial that has ended
+                        if not is_taken:
+                            raise
             if not has_trial:
                 time.sleep(_PAUSE_SECONDS)
         raise KeyboardInterrupt
@@ -102,7 +113,7 @@ def _trained(
 
     def is_worse(_: object, epoch: int) -> bool:
         nonlocal is_stopped
-        if (now := value()) is not None:
+        if (now := value()) is not None and epoch not in study.known(trial).intermediate_values:
             trial.report(now, epoch)
         is_stopped = epoch < study.facts.rungs[-1] and trial.should_prune()
         return is_stopped
@@ -127,7 +138,8 @@ def _trained(
     except KeyboardInterrupt:
         if is_stopped:
             raise TrialPruned from None
-        queue_again(study.trials, study.trials.trials[trial.number], lost=0)
+        if not study.is_taken(trial):
+            queue_again(study.trials, study.known(trial), lost=0)
         raise
     trial.set_user_attr("fingerprint", model.facts["fingerprint"])
     found = value()
