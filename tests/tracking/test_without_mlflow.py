@@ -9,6 +9,7 @@ from tests.trainings import SETTINGS, After, Heard, books
 from widenet.errors import OptionError
 from widenet.runs import train
 from widenet.tracking import shown, uri_of
+from widenet.tracking.mlflow_run import followed
 
 SECRET = "hunter2"
 
@@ -55,3 +56,13 @@ def test_a_document_whose_tracker_is_missing_trains_to_the_same_bits(tmp_path, m
     assert model.facts["fingerprint"] == plain.facts["fingerprint"]
     assert len([text for text in heard.said if "mlflow" in text]) == 2
     assert model.run.training.track == "mlflow"
+
+
+def test_an_error_of_a_training_that_is_not_recorded_has_no_other_one_behind_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", None)
+    data = books(tmp_path / "data")
+    run = train(*SETTINGS["momentum"], data, tmp_path / "run").run
+    track = f"mlflow:https://bob:{SECRET}@host"
+    with pytest.raises(ValueError, match="later") as caught, followed(Heard(), track, run, data):
+        raise ValueError("later")
+    assert caught.value.__context__ is None

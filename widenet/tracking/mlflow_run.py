@@ -56,10 +56,12 @@ def followed(report: Report, track: str, run: RunDirectory, dataset: Dataset) ->
 
     If MLflow cannot record the training, it is the report itself, which has said so.
     """
+    tracked = None
     try:
         tracked = _Tracked(report, track, run, dataset)
     except Exception as error:
         report.say(f"This training is not recorded: {_reason(track, error)}.")
+    if tracked is None:  # outside `except`: else a later error would show MLflow's, and with it the URI
         yield report
         return
     status = "FAILED"
