@@ -48,6 +48,15 @@ def test_a_kept_file_is_compared_with_what_is_known_or_was_recorded(web, tmp_pat
     assert path.exists()
 
 
+@pytest.mark.parametrize("kept", ["", f"{CHECKSUM[7:]}  data.bin\n", "crc32:1234"])
+def test_what_is_no_record_of_a_checksum_is_replaced_by_one(kept, web, tmp_path):
+    (tmp_path / "data.bin").write_bytes(BODY)
+    (tmp_path / "data.bin.sha256").write_text(kept)
+    download(f"{web.address}/data.bin", tmp_path)
+    assert (tmp_path / "data.bin.sha256").read_text() == f"{CHECKSUM}\n"
+    assert web.asked == []
+
+
 def test_what_broke_off_begins_anew(web, tmp_path):
     web.breaks_after = 3000
     with mistake(DataError, place="data.bin"):

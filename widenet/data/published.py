@@ -68,8 +68,10 @@ def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBy
             raise DataError(rule, place=url) from None
     if checksum is not None:
         _compare(path, checksum, path)
-    elif recorded.exists():
-        _compare(path, recorded.read_text(encoding="utf-8", errors="replace").strip(), path)
+        return path
+    kept = recorded.read_text(encoding="utf-8", errors="replace").strip() if recorded.exists() else ""
+    if kept.startswith("sha256:"):
+        _compare(path, kept, path)
     else:
         with appearing(recorded) as file:
             file.write(f"{_checksum(path, 'sha256')}\n".encode())
