@@ -27,8 +27,8 @@ goodbooks | ingest {shared}/goodbooks-10k/to_read.csv@40000 --titles {shared}/go
   --out all-goodbooks; split all-goodbooks --heldout 0.2 --validation 0.1 --out goodbooks
 diginetica | ingest {shared}/diginetica/train_sessions.plain.txt@8000 --format sessions --sequence
   --heldout-last 1 --validation-last 1 --out diginetica
-movielens | ingest {shared}/dsstne-movielens/movielens_input_1024.txt --out all-movielens;
-  split all-movielens --heldout 0.2 --validation 0.1 --out movielens
+movielens | ingest {shared}/dsstne-movielens/movielens_input_1024.txt --format dsstne
+  --out all-movielens; split all-movielens --heldout 0.2 --validation 0.1 --out movielens
 lastfm | ingest {shared}/more/lastfm/sequences.txt --format adjacency --sequence --heldout-last 1
   --validation-last 1 --out lastfm
 written | ingest {shared}/dsstne-written/datasets/bool.nc --out bool;
