@@ -171,15 +171,12 @@ def killed(books, tmp_path, monkeypatch):
     return tmp_path / "run"
 
 
-def test_a_killed_run_resumes_on_its_dataset_which_no_new_run_replaces(killed):
-    before = inside(killed)
-    with mistake(CheckpointError, option="out"):
-        trained(killed / "data", killed, training={"epochs": 1})
-    assert inside(killed) == before
-    begun(killed / "data", killed, resume=True)
-    assert inside(killed / "data") == {
-        path.relative_to("data"): content for path, content in before.items() if path.parts[0] == "data"
-    }
+@pytest.mark.parametrize("options", [{"training": {"epochs": 1}}, {"resume": True}])
+def test_a_killed_run_leaves_its_dataset_to_a_training_on_it(options, killed):
+    before = inside(killed / "data")
+    begun(killed / "data", killed, **options)
+    assert inside(killed / "data") == before
+    assert "validation.json" in names(killed)
 
 
 def test_a_new_run_on_another_dataset_replaces_a_killed_one_with_its_dataset(killed, books, tmp_path):

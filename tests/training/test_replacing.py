@@ -10,6 +10,7 @@ import pytest
 from tests.mistakes import mistake
 from tests.training.test_run_directory import NETWORK, begun
 from tests.trainings import SETTINGS, After, books
+from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
 from widenet.plan.binding import bind
@@ -160,7 +161,7 @@ def test_a_kill_at_any_moment_leaves_the_earlier_run_or_a_checkpoint_of_the_new_
     assert set(outcomes) == {False, True}
 
 
-@pytest.mark.parametrize("kind", ["with weights", "with data"])
+@pytest.mark.parametrize("kind", ["with weights", "with data", "whose data the new one reads"])
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_a_run_whose_successor_does_not_get_to_its_path_stays_with_its_data(
     kind, error, tmp_path, data, monkeypatch
@@ -175,18 +176,28 @@ def test_a_run_whose_successor_does_not_get_to_its_path_stays_with_its_data(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", refused)
-    with pytest.raises(CheckpointError if error is OSError else error), replaced(path, data):
+    read = Dataset.open(path / "data") if kind == "whose data the new one reads" else data
+    with pytest.raises(CheckpointError if error is OSError else error), replaced(path, read):
         pass
     assert (names(tmp_path), inside(path)) == (["data", "run"], before)
 
 
-def test_a_run_whose_data_the_new_one_reads_is_not_replaced(tmp_path, data):
-    path = with_data(tmp_path / "run", data)
-    before = inside(path)
-    for overwrite in (False, True):
-        with mistake(CheckpointError, place=path, option="out"):
-            check(path, [path / "data"], overwrite)
-    assert inside(path) == before
+def test_a_kill_at_any_moment_leaves_the_data_of_a_run_which_the_new_one_reads(tmp_path, data):
+    kills, ends = 0, 0
+
+    while kills == ends:
+        path = with_data(tmp_path / str(kills) / "run", data)
+        read, before = Dataset.open(path / "data"), inside(path / "data")
+        with killed_after(kills):
+            kills += 1
+            try:
+                with replaced(path, read):
+                    pass
+            except Killed:
+                ends += 1
+        with hidden(path):
+            assert (inside(path / "data"), (path / "validation.json").read_text()) == (before, "cut")
+    assert ends > 3
 
 
 def test_what_a_kill_has_left_and_the_system_keeps_is_no_part_of_the_next_run(tmp_path, run, monkeypatch):

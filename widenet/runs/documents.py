@@ -29,9 +29,13 @@ from widenet.stores.uri import Uri, is_uri
 from widenet.training.check import check_training
 from widenet.training.run_path import (
     CUT,
+    DATA,
     FITTED,
+    beside,
     bring_back,
+    hidden,
     holds_work_of,
+    is_locked,
 )
 
 _Document = TypeVar("_Document", bound=Document)
@@ -59,8 +63,12 @@ def prepared(
     """
     kept = run_of(arguments.out, resume=True)[0] if arguments.resume else None
     (path, mirror), launch = run_of(arguments.out, resume=False), launch_id()
-    if launcher_variable("RANK") in (None, "0") and kept is not None and bring_back(kept):
-        (say or warnings.warn)(f"{kept}: the earlier run is back: its successor had no checkpoint yet.")
+    if launcher_variable("RANK") in (None, "0"):
+        if (beside(path) / DATA).is_dir() and not is_locked(beside(path)):
+            with hidden(path):  # gives a run its dataset back, which the training may read
+                pass
+        if kept is not None and bring_back(kept):
+            (say or warnings.warn)(f"{kept}: the earlier run is back: its successor had no checkpoint yet.")
     dataset = dataset_of(arguments.data)
     network = network_of(arguments.network, dataset, kept, start_of(arguments))
     with ExitStack() as stack:

@@ -163,24 +163,24 @@ def bring_back(path: Path) -> bool:
 
 def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     """Raise CheckpointError unless a path is free, or a run with nothing else in its folder to overwrite."""
-    if not is_free(path):
-        require = partial(CheckpointError.require, place=path, option="overwrite")
-        require(overwrite, "must be a new path, without `resume` and `overwrite`", option="out")
-        is_run = all((path / name).is_file() for name in DOCUMENTS)
-        require(is_run, "must replace a run that widenet made")
-        other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
-        require(other is None, "must replace nothing but a run", value=other)
-        if (path / DATA).exists():
-            from widenet.data.writer import check_replaceable  # loads Arrow
+    if is_free(path):
+        return
+    require = partial(CheckpointError.require, place=path, option="overwrite")
+    require(overwrite, "must be a new path, without `resume` and `overwrite`", option="out")
+    is_run = all((path / name).is_file() for name in DOCUMENTS)
+    require(is_run, "must replace a run that widenet made")
+    other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
+    require(other is None, "must replace nothing but a run", value=other)
+    if (path / DATA).exists():
+        from widenet.data.writer import check_replaceable  # loads Arrow
 
-            try:
-                check_replaceable(path / DATA)
-            except DataError as error:
-                raise CheckpointError(str(error)) from None
-    rule = "must not replace what the new run reads"
+        try:
+            check_replaceable(path / DATA)
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
     for folder in needed:
         is_beside = not folder.resolve().is_relative_to(path.resolve())
-        CheckpointError.require(is_beside, rule, place=path, option="out", value=str(folder))
+        require(is_beside, "must not replace what the new run reads", value=str(folder))
 
 
 @contextmanager
@@ -200,7 +200,7 @@ def begun(
         path: The path.
         fill: Called with the new folder, to put the run's first files there.
         needed: See `check`. A dataset in the folder of `hidden`, which the caller then holds, becomes the
-            run's.
+            run's. So does one in the folder of a run at the path, which must not be removed with that run.
         overwrite: See `check`.
         is_whole: Whether nothing stays if the block fails, since nobody resumes the run.
 
@@ -210,6 +210,7 @@ def begun(
     check(path, needed, overwrite)
     new = beside(path)
     is_held = new in {folder.parent for folder in needed}
+    keeps_data = (path / DATA).resolve() in {folder.resolve() for folder in needed}
     with nullcontext() if is_held else hidden(path), ExitStack() as stack:  # its lock survives the renaming
         with writing(path):
             fill(new)
@@ -217,6 +218,9 @@ def begun(
             with locked(path) if path.exists() else nullcontext():
                 _check_free(path, needed, overwrite)  # another training may have begun and ended meanwhile
                 if is_free(path) or (waiting(path).exists() and not _has_weights(path)):
+                    if keeps_data:  # comes back by `_give_back` if the new run does not get to the path
+                        write_whole(new / CUT, (path / CUT).read_bytes())
+                        (path / DATA).rename(new / DATA)
                     put_in_place(new, path)  # the earlier run is worth nothing, or less than that which waits
                 else:
                     drop(path)
@@ -338,13 +342,31 @@ def hidden(path: Path) -> Iterator[Path]:
         own = identity(folder)
         try:
             with writing(path):
+                _give_back(path)
                 for entry in folder.iterdir():
                     if entry.name != LOCK:
                         remove(entry, wholly=True)
             yield folder
         finally:
             if identity(folder) == own:
-                remove(folder)
+                with suppress(OSError):  # then the next one gives it back
+                    _give_back(path)
+                    remove(folder)
+
+
+def _give_back(path: Path) -> None:
+    """Give a run its dataset back that had moved into a successor which did not get to the path.
+
+    A kill may have left that run under the name that `put_in_place` gives it, the path being empty. Both have
+    `CUT` with the same text, which tells how to make the same dataset.
+    """
+    new, old = beside(path), path.with_name(f".{path.name}.old")
+    run = path if path.exists() else old
+    is_moved = (new / DATA).is_dir() and not (run / DATA).exists()
+    has_both = (new / CUT).is_file() and (run / CUT).is_file()
+    if is_moved and has_both and (new / CUT).read_bytes() == (run / CUT).read_bytes():
+        run.rename(path)
+        (new / DATA).rename(path / DATA)
 
 
 def beside(path: Path) -> Path:
