@@ -180,7 +180,7 @@ def shop(tmp_path_factory):
         for item in range(12)
     )
     (folder / "i.csv").write_text("item,genre,in_stock,a note,since,price,pages\n" + lines)
-    ingest([folder / "b.csv"], folder / "all", items=folder / "i.csv")
+    ingest([folder / "b.csv"], folder / "all", items=folder / "i.csv", items_id="item")
     split(folder / "all", folder / "data", heldout=0.3)
     layers = [dict(layer) for layer in NETWORK["layers"]]
     layers[1]["activation"] = "linear"
