@@ -228,6 +228,7 @@ def test_every_library_that_may_be_missing_is_in_the_extra_that_is_named():
         ("h5py", "dsstne"),  # which looks into NetCDF files first
         ("obstore", "stores"),  # which only a URI needs
         ("mlflow", "mlflow"),  # which is looked for when a training begins
+        ("plotly", "tune"),  # which draws what Optuna has found
         ("pyspark", "spark"),  # which no command needs
         ("starlette", "serve"),  # which may be there
     }

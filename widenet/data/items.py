@@ -50,7 +50,8 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
         rule = f"must name the column with the {total:,} ids of the interactions: {held}"
         raise DataError(rule + " all of them" * bool(holding_all), place=source.name, option=option)
     [key] = columns if named is not None else holding_all
-    if (obvious := find_column(columns, option, named)) not in (None, key):
+    obvious = find_column(columns, option, named) or key
+    if obvious != key and found[obvious]:
         rule = f'must name the column of ids: "{obvious}" holds {found[obvious]:,} of {total:,}, "{key}" all'
         raise DataError(rule, place=source.name, option=option)
     if 2 * found[key] < total:
