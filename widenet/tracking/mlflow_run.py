@@ -114,7 +114,10 @@ class _Tracked(Report):
 
     def epoch(self, record: dict[str, Any]) -> None:
         self.report.epoch(record)
-        self._log(record["epoch"], numbers_of(record))
+        try:
+            self._log(record["epoch"], numbers_of(record))
+        except Exception as error:  # the training goes on
+            self.report.say(f"{shown(self.track)} does not have this epoch: {_reason(self.track, error)}.")
 
     def tried(self, text: str) -> None:
         self.report.tried(text)
