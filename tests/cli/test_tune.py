@@ -38,19 +38,6 @@ def test_a_search_prints_its_trials_and_the_best(widenet, files, tmp_path):
     assert [trial["state"] for trial in facts["trials"]].count("finished") >= 1
 
 
-def test_a_chosen_object_is_shown_without_what_is_open_in_it(widenet, files):
-    """Lines of their own say what was chosen there."""
-    sgd = {"kind": "sgd", "learning_rate": {"between": [0.1, 0.2]}}
-    training = {**SPACE["training"], "optimizer": {"from": [sgd]}, "seed": {"from": [7]}}
-    files[0].write_text(json.dumps({**SPACE, "training": training}))
-    ended = widenet("tune", *files, "--trials", 3)
-    lines = ended.out.splitlines()
-    assert "  training.optimizer: sgd" in lines
-    assert "  training.seed: 7" in lines
-    [rate] = [line for line in lines if line.startswith("  training.optimizer.from[0].learning_rate: 0.1")]
-    assert 0.1 <= float(rate.split()[-1]) <= 0.2
-
-
 def test_a_study_is_refused_as_a_run_by_name(widenet, files, tmp_path):
     widenet("tune", *files, "--trials", 2)
     study = tmp_path / "study"

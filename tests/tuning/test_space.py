@@ -6,9 +6,8 @@ import pytest
 
 from tests.mistakes import mistake
 from tests.tuning.studies import SPACE, people, with_layer, with_training
-from widenet.errors import DocumentError, FitError, OptionError
-from widenet.spec.training import Evaluation
-from widenet.tuning.space import Between, SpaceSpec, check_space, from_labels, with_metric
+from widenet.errors import DocumentError
+from widenet.tuning.space import Between, SpaceSpec, check_space, from_labels
 
 OPTIMIZERS = [
     {"kind": "adam", "learning_rate": {"between": [0.001, 0.1], "log": True}},
@@ -54,40 +53,21 @@ def test_choices_make_documents():
     assert [*whole.plain(choices).values()] == [4, OPTIMIZERS[1], 2]
 
 
-def test_a_metric_becomes_part_of_the_training_document():
-    assert with_metric(space(SPACE), "recall@3").fixed_training.evaluation.metric == "recall@3"
-    assert with_metric(space(SPACE), None) == space(SPACE)
-    without = {**SPACE, "training": {**SPACE["training"], "evaluation": None}}
-    assert with_metric(space(without), "recall@3").fixed_training.evaluation.metric == "recall@3"
-    unsaid = {name: value for name, value in SPACE["training"].items() if name not in ("evaluation", "keep")}
-    found = with_metric(space({**SPACE, "training": unsaid}), None)
-    assert found.fixed_training.evaluation == Evaluation()
-
-
 @pytest.mark.parametrize(
-    ("values", "metric", "kind", "place"),
+    ("values", "place"),
     [
-        (with_training(evaluation=None), None, DocumentError, "training.evaluation"),
-        (with_training(evaluation={"part": "heldout"}), None, DocumentError, "training.evaluation.part"),
-        (SPACE, "ndgc@5", OptionError, None),
-        (SPACE, "foo@3", OptionError, None),
-        (with_training(epochs={"from": [1, 2]}), None, DocumentError, "training.epochs"),
-        (with_layer(units=4) | {"training": {"epochs": 2}}, None, DocumentError, "space.json"),
-        (with_layer(units={"from": [1, 1]}), None, DocumentError, "network.layers[1].units"),
-        (with_layer(units={"from": []}), None, DocumentError, "network.layers[1].units.from"),
-        (with_layer(units={"between": [2, 1]}), None, DocumentError, "network.layers[1].units"),
-        (with_layer(l2={"between": [0, 1], "log": True}), None, DocumentError, "network.layers[1].l2"),
-        (with_layer(units={"between": [1, 2], "by": 1}), None, DocumentError, "network.layers[1].units.by"),
+        (with_training(epochs={"from": [1, 2]}), "training.epochs"),
+        (with_layer(units=4) | {"training": {"epochs": 2}}, "space.json"),
+        (with_layer(units={"from": [1, 1]}), "network.layers[1].units"),
+        (with_layer(units={"from": []}), "network.layers[1].units.from"),
+        (with_layer(units={"between": [2, 1]}), "network.layers[1].units"),
+        (with_layer(l2={"between": [0, 1], "log": True}), "network.layers[1].l2"),
+        (with_layer(units={"between": [1, 2], "by": 1}), "network.layers[1].units.by"),
     ],
 )
-def test_a_wrong_space_is_refused(values, metric, kind, place):
-    with mistake(kind, place=place):
-        with_metric(space(values), metric)
-
-
-def test_a_dataset_without_validation_part_is_refused(tmp_path):
-    with mistake(FitError, place="plain"):
-        check_space(space(SPACE), people(tmp_path / "plain", validation=False))
+def test_a_wrong_space_is_refused(values, place):
+    with mistake(DocumentError, place=place):
+        space(values)
 
 
 @pytest.mark.parametrize(

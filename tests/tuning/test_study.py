@@ -14,9 +14,11 @@ from tests.tuning.studies import RATE, SPACE, UNITS, people, with_training
 from widenet.errors import CheckpointError
 from widenet.training.run_path import locked
 from widenet.tuning import study as studies
-from widenet.tuning.study import DATABASE, Facts, Study, queue_again
+from widenet.tuning.study import DATABASE, Facts, Study
 
-pytestmark = pytest.mark.filterwarnings("ignore:Heartbeat of storage")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Heartbeat of storage", "ignore::optuna.exceptions.ExperimentalWarning"
+)
 """Optuna warns whoever takes a trial without training it."""
 
 
@@ -75,12 +77,12 @@ def test_a_trial_whose_worker_is_lost_comes_next_with_its_choices_and_its_run(be
     assert study.next_trial(1, data) is False
     choices = dict(first.params)
     monkeypatch.setattr(study.trials._storage._backend, "grace_period", -1)
-    for lost in (1, 2):
+    for _ in range(2):
         assert study.next_trial(4, data) is True
         [result] = study.results().trials
         assert (result.number, result.state, result.epochs) == (0, "training", 1)
         again = study.trials.ask()
-        assert (again.params, again.user_attrs["run"], again.user_attrs["lost"]) == (choices, 0, lost)
+        assert (again.params, again.user_attrs["run"]) == (choices, 0)
         study.trials._storage.record_heartbeat(again._trial_id)
     assert study.next_trial(1, data) is None
     [result] = study.results().trials
@@ -103,10 +105,8 @@ def test_a_run_that_a_slow_worker_trains_is_given_to_no_other_one(begin, data):
     with locked(run):
         stop_beating()
         assert study.next_trial(1, data) is False
-        assert not study.is_taken(slow)
     stop_beating()
     assert study.next_trial(1, data) is True
-    assert study.is_taken(slow)
     with locked(run):
         assert study.next_trial(1, data) is False
 
@@ -116,7 +116,7 @@ def test_a_trial_that_was_interrupted_costs_no_worker(begin, data):
     for _ in range(5):
         study.next_trial(1, data)
         trial = study.trials.ask()
-        queue_again(study.trials, study.trials.trials[trial.number], lost=0)
+        study.queue_again(trial)
         study.trials.tell(trial, state=TrialState.FAIL)
     assert [trial.state for trial in study.results().trials] == ["training"]
 

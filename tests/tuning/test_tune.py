@@ -8,18 +8,15 @@ import warnings
 from dataclasses import replace
 
 import pytest
-from optuna.trial import TrialState
 
-import widenet
 from tests.mistakes import mistake
 from tests.tuning.studies import SPACE, Heard, documents, people, with_layer, with_training
-from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.runs import train
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
 from widenet.tuning import worker
-from widenet.tuning.study import Study, queue_again
+from widenet.tuning.study import Study
 from widenet.tuning.tune import tune
 
 
@@ -92,26 +89,11 @@ def test_a_trial_that_trains_a_rung_again_warns_of_nothing(searched, data, tmp_p
         tune(SPACE, data, tmp_path / "study", trials=1)
     monkeypatch.setattr(worker, "run_training", training)
     study = Study.open(tmp_path / "study")
-    queue_again(study.trials, study.trials.trials[0])
+    study.queue_again(study.trials.trials[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = tune(SPACE, data, tmp_path / "study", trials=1, resume=True)
     assert outcome(result) == outcome(searched[0])[:1]
-
-
-def test_a_worker_whose_trial_was_given_away_goes_on(searched, data, tmp_path):
-    def give_away(_):
-        if len(heard.begun) == 1:
-            study = Study.open(tmp_path / "study")
-            [trial] = study.trials.trials
-            study.trials._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
-            queue_again(study.trials, study.trials.trials[0])
-
-    heard = Heard(give_away)
-    result = tune(SPACE, data, tmp_path / "study", trials=2, report=heard)
-    assert heard.begun == [0, 0, 1]
-    assert len([text for text in heard.said if "slow" in text]) == 1
-    assert outcome(result) == outcome(searched[0])[:2]
 
 
 def test_the_best_documents_are_written_again_where_a_kill_left_none(searched, data, tmp_path):
@@ -142,30 +124,35 @@ def test_a_trial_whose_numbers_overflow_fails_alone(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "option"),
+    ("change", "option"),
     [
-        ({"data": 1}, FitError, None),
-        ({"space": with_layer(dropout=0.3)}, DocumentError, None),
-        ({"metric": "recall@5"}, DocumentError, None),
-        ({"seed": 1}, OptionError, "seed"),
-        ({"rungs": 1}, OptionError, "rungs"),
-        ({"reduction": 9}, OptionError, "rungs"),
-        ({"reduction": 9, "rungs": 1}, OptionError, "rungs"),
+        ({"data": 1}, "data"),
+        ({"space": with_layer(dropout=0.3)}, "space"),
+        ({"seed": 1}, "seed"),
+        ({"rungs": 1}, "rungs"),
+        ({"reduction": 9, "rungs": 1}, "rungs"),
     ],
 )
-def test_another_study_is_not_resumed(change, kind, option, searched, data, tmp_path):
+def test_another_study_is_not_resumed(change, option, searched, data, tmp_path):
     words = {"space": SPACE, "data": data, "out": searched[0].path, "trials": 6, "resume": True} | change
     if "data" in change:
         words["data"] = people(tmp_path / "other", seed=1)
     before = {path: path.stat().st_mtime_ns for path in searched[0].path.rglob("*")}
-    with mistake(kind, option=option):
+    with mistake(OptionError, option=option):
         tune(**words)
     assert {path: path.stat().st_mtime_ns for path in searched[0].path.rglob("*")} == before
 
 
-def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, monkeypatch):
-    with mistake(DocumentError):
-        tune(with_layer(units={"from": [0, -1]}), data, tmp_path / "study")
+def test_nothing_is_made_for_a_mistake_or_without_optuna(data, tmp_path, monkeypatch):
+    for space in (
+        with_layer(units={"from": [0, -1]}),
+        with_training(evaluation=None),
+        with_training(evaluation={"part": "heldout"}),
+    ):
+        with mistake(DocumentError):
+            tune(space, data, tmp_path / "study")
+    with mistake(FitError):
+        tune(SPACE, people(tmp_path / "plain", validation=False), tmp_path / "study")
     with mistake(CheckpointError):
         tune(SPACE, data, tmp_path / "study", resume=True)
     for name in ("optuna", "plotly"):
@@ -174,27 +161,3 @@ def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, mon
             with mistake(OptionError, place=name):
                 tune(SPACE, data, tmp_path / "study")
     assert not os.path.lexists(tmp_path / "study")
-
-
-@pytest.mark.slow
-def test_a_study_sets_a_validation_part_aside_once_and_resumes_on_it(tmp_path):
-    plain = people(tmp_path / "plain", validation=False)
-    heard, out = Heard(), tmp_path / "study"
-    result = tune(SPACE, plain, out, trials=1, rungs=2, report=heard)
-    assert any(str(out / "data") in text for text in heard.said)
-    split = widenet.split(plain, tmp_path / "split", validation=0.25)
-    assert (out / "data" / "examples-00000.arrow").read_bytes() == (
-        split.path / "examples-00000.arrow"
-    ).read_bytes()
-    assert outcome(result) == outcome(tune(SPACE, split, tmp_path / "apart", trials=1, rungs=2))
-    shutil.rmtree(out / "data")
-    more = tune(SPACE, plain, out, trials=2, rungs=2, resume=True, workers=2)
-    assert outcome(more)[0] == outcome(result)[0]
-    own = tune(SPACE, out / "data", out, trials=2, rungs=2, resume=True)
-    assert outcome(own) == outcome(more)
-    assert {path.name for path in tmp_path.iterdir()} == {"plain", "study", "split", "apart"}
-    with mistake(CheckpointError):
-        tune(SPACE, plain, out, trials=1)
-    with mistake(FitError):
-        tune(SPACE, dataset_from_lists(tmp_path / "ones", [[1], [2]], width=32), tmp_path / "none")
-    assert not (tmp_path / "none").exists()

@@ -73,19 +73,7 @@ def tune(
             f"Best: trial {best.number}, {result.metric} {best.value:.4f}. Fingerprint {best.fingerprint}"
         )
         for place, value in best.choices.items():
-            typer.echo(f"  {place}: {_plain(value)}")
+            typer.echo(f"  {place}: {json.dumps(value)}")
         typer.echo(f"Documents: {result.path / 'best'}. Report: {result.path / 'report.html'}", err=True)
         network = RunDirectory.open(best.run).network
         typer.echo(next_command(str(best.run), shown(words["data"]), network), err=True)
-
-
-def _plain(value: Any) -> str:
-    """A chosen value, without what is open in it: lines of their own say what was chosen there."""
-    if isinstance(value, dict):
-        closed = {name: own for name, own in value.items() if not _is_open(own)}
-        return str(closed["kind"]) if [*closed] == ["kind"] else json.dumps(closed)
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _is_open(value: Any) -> bool:
-    return isinstance(value, dict) and not {"from", "between"}.isdisjoint(value)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -10,9 +10,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import DocumentError, FitError
 from widenet.plan.layout import Layout
 from widenet.randomness import stream
-from widenet.runs.documents import target_of
 from widenet.spec.document import Document, Spec, first_mistake
-from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
@@ -21,8 +19,6 @@ FIXED = ("training.epochs", "training.evaluation", "training.keep", "training.ch
 """Places whose values are the same in every trial, so that trials compare."""
 _TRIES = 300
 """Number of random pairs of documents that are tried for a value."""
-
-_Made = TypeVar("_Made")
 
 
 class From(Spec):
@@ -35,10 +31,6 @@ class From(Spec):
     def labels(self) -> list[str]:
         """The options as text: the text itself, or JSON."""
         return [option if isinstance(option, str) else json.dumps(option) for option in self.options]
-
-    def value(self, label: str) -> Any:
-        """Return the option with a label."""
-        return self.options[self.labels.index(label)]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -59,10 +51,6 @@ class Between(Spec):
     def is_whole(self) -> bool:
         """Whether the number is a whole one."""
         return all(isinstance(bound, int) for bound in self.between)
-
-    def value(self, number: float) -> float:
-        """Return a number itself, as `From.value` does an option."""
-        return number
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -119,8 +107,11 @@ class SpaceSpec(Document):
 
     def plain(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """Return choices with the options themselves in place of their labels."""
-        known = self.open_values
-        return {place: known[place].value(chosen) for place, chosen in choices.items()}
+        plain = dict(choices)
+        for place, opened in self.open_values.items():
+            if isinstance(opened, From) and place in choices:
+                plain[place] = opened.options[opened.labels.index(choices[place])]
+        return plain
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -182,53 +173,15 @@ def from_labels(choices: Mapping[str, Any]) -> Choose:
     return lambda place, _: choices[place]
 
 
-def with_metric(space: SpaceSpec, metric: str | None) -> SpaceSpec:
-    """Return a space whose training document evaluates by a metric on the validation part.
-
-    Args:
-        space: The space.
-        metric: The metric; None for that of the training document, or else the default.
-
-    Raises:
-        DocumentError: The training document evaluates by nothing, or another part than validation.
-        OptionError: There is no such metric.
-    """
-    evaluation, place = space.training.get("evaluation", {}), f"{space.where}: training.evaluation"
-    if metric is not None:
-        check_metric(metric)
-        evaluation = {**(evaluation if isinstance(evaluation, dict) else {}), "metric": metric}
-    rule = "must name the metric by which trials are compared"
-    DocumentError.require(evaluation is not None, rule, place=place, option="metric", value=None)
-    if isinstance(evaluation, dict):
-        part = evaluation.get("part", "validation")
-        rule = 'must be "validation": the other parts are for the documents that were chosen'
-        DocumentError.require(part == "validation", rule, place=f"{place}.part", value=part)
-    training = {**space.training, "evaluation": evaluation}
-    return SpaceSpec.of({"network": space.network, "training": training}, space.where)
-
-
 def check_space(space: SpaceSpec, dataset: Dataset) -> None:
     """Check that every option and every bound of a space is part of documents that fit a dataset.
 
     Raises:
         DocumentError, FitError: A value is part of no such documents; the error is the first broken rule.
     """
-    has_part = any(field.num_entries.get("validation") for field in dataset.fields.values())
-    FitError.require(has_part, "has no validation part", place=dataset.path, option="validation")
     for place, opened in space.open_values.items():
         for value in opened.labels if isinstance(opened, From) else opened.between:
-            _first(place, value, lambda choose: layout_of(space, dataset, choose))
-
-
-def field_to_cut(space: SpaceSpec, dataset: Dataset) -> str | None:
-    """Return the field of which a study must set a validation part aside; None without one.
-
-    Raises:
-        DocumentError: No documents of the space keep their rules; the error is the first broken rule.
-    """
-    target = _first("", None, lambda choose: target_of(space.documents(choose)[0], dataset))
-    is_cut = target is None or target.kind == "dense" or "validation" in target.parts
-    return None if target is None or is_cut else target.name
+            _check_value(space, dataset, place, value)
 
 
 def layout_of(space: SpaceSpec, dataset: Dataset, choose: Choose) -> Layout:
@@ -241,8 +194,8 @@ def layout_of(space: SpaceSpec, dataset: Dataset, choose: Choose) -> Layout:
     return check_training(network.unfitted(), training, dataset.path, dataset.manifest)
 
 
-def _first(place: str, value: Any, make: Callable[[Choose], _Made]) -> _Made:
-    """Return what is made of the first random choices that keep all rules, with a value at a place."""
+def _check_value(space: SpaceSpec, dataset: Dataset, place: str, value: Any) -> None:
+    """Raise the first broken rule unless some random choices fit, with a value at a place."""
     first: DocumentError | FitError | None = None
     for attempt in range(_TRIES):
         random = stream(0, "tuning/check", attempt)
@@ -258,7 +211,8 @@ def _first(place: str, value: Any, make: Callable[[Choose], _Made]) -> _Made:
             return opened.labels[int(random.integers(len(opened.labels)))]
 
         try:
-            return make(choose)
+            layout_of(space, dataset, choose)
+            return
         except (DocumentError, FitError) as error:
             first = first or error
     assert first is not None

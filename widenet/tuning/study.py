@@ -6,7 +6,7 @@ All that workers share is here, so they may be on several machines with a common
 import fcntl
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -81,23 +81,12 @@ class Study:
         self.trials = _optuna_study(path, facts)
 
     @classmethod
-    def begin(cls, path: Path, facts: Facts, make: Callable[[Path], None] | None = None) -> "Study":
-        """Make the directory of a new study.
-
-        Args:
-            path: The directory.
-            facts: What its trials have in common.
-            make: Called with a hidden folder that becomes the study, to put the dataset of its trials there.
-
-        Raises:
-            CheckpointError: The path is taken, or it cannot be written.
-        """
+    def begin(cls, path: Path, facts: Facts) -> "Study":
+        """Make the directory of a new study; raises CheckpointError."""
         is_free = not path.exists() or (path.is_dir() and not any(path.iterdir()))
         CheckpointError.require(is_free, "exists already", place=path, option="out")
         with hidden(path) as folder, writing(path):
             (folder / TRIALS).mkdir()
-            if make is not None:
-                make(folder)
             (folder / STUDY).write_text(f"{json.dumps(asdict(facts), indent=2)}\n", encoding="utf-8")
             _optuna_study(folder, facts, is_new=True)._storage.remove_session()
             force_all_to_disk(folder)
@@ -115,20 +104,12 @@ class Study:
             raise CheckpointError(f"is damaged: {damage_of(error)}", place=path / STUDY) from None
         return cls(path, facts)
 
-    def check_same(self, facts: Facts, data: Dataset) -> None:
-        """Raise an error unless the study was begun with these facts.
-
-        Raises:
-            FitError: It was begun with other examples.
-            OptionError, DocumentError: It was begun with another space or option.
-        """
-        rule = f"must be as {self.path} was begun"
-        FitError.require(self.facts.examples == facts.examples, rule, place=data.path)
-        is_same = self.facts.space == facts.space
-        DocumentError.require(is_same, rule, place=self.space.usual_name, option="metric")
-        for option in ("rungs", "reduction", "seed", "device"):
-            before, now = getattr(self.facts, option), getattr(facts, option)
-            OptionError.require(before == now, f"{rule}: {before}", option=option, value=now)
+    def check_same(self, facts: Facts) -> None:
+        """Raise OptionError unless the study was begun with these facts."""
+        for name, before in vars(self.facts).items():
+            option = "data" if name == "examples" else name
+            is_same = before == getattr(facts, name)
+            OptionError.require(is_same, f"must be as {self.path} was begun", option=option)
 
     def run(self, number: int) -> Path:
         """Return the run directory of a trial."""
@@ -147,13 +128,11 @@ class Study:
             Whether a trial is queued: one that a lost worker had, or a new one. None if there will be none.
             False, too, while a worker that was not lost but slow still trains the run of a queued one.
         """
-        import optuna
+        from optuna.storages import fail_stale_trials
         from optuna.trial import TrialState
 
         self._beat_for_slow_workers()
-        with catch_warnings():
-            simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            optuna.storages.fail_stale_trials(self.trials)
+        fail_stale_trials(self.trials)
         latest = self._latest()
         states = [trial.state for trial in latest]
         queued = [trial for trial in latest if trial.state == TrialState.WAITING]
@@ -178,13 +157,12 @@ class Study:
         """Return the result of one of Optuna's trials."""
         states: Any = {"COMPLETE": "finished", "PRUNED": "stopped", "FAIL": "failed"}
         state, attributes = states.get(trial.state.name, "training"), trial.user_attrs
-        epochs = attributes.get("epochs", trial.last_step or 0)
         value = None if trial.last_step is None else trial.intermediate_values[trial.last_step]
         lost = f"{_MOST_LOST} workers were lost while they trained it." if state == "failed" else None
         return TrialResult(
             attributes["run"],
             state,
-            epochs,
+            trial.last_step or 0,
             value if trial.values is None else trial.values[0],
             self.space.plain(trial.params),
             self.run(attributes["run"]),
@@ -230,9 +208,9 @@ class Study:
         """Return what the database has of a trial."""
         return self.trials.get_trials(deepcopy=False)[trial.number]
 
-    def is_taken(self, trial: "Trial") -> bool:
-        """Return whether a trial has ended already, as one whose worker counts as lost."""
-        return self.known(trial).state.is_finished()
+    def queue_again(self, trial: "Trial") -> None:
+        """Queue a trial that was interrupted; whoever takes it resumes its run."""
+        _retry(None)(self.trials, self.known(trial))
 
     def _beat_for_slow_workers(self) -> None:
         """Send a heartbeat for each trial without one whose worker lives: it has the run locked."""
@@ -284,23 +262,6 @@ def suggested(trial: "Trial", place: str, opened: Open) -> Any:
     return min(max(number, low), high)
 
 
-def queue_again(study: "OptunaStudy", trial: "FrozenTrial", lost: int = 1) -> None:
-    """Queue a trial that has cost so many more workers, unless it has cost too many; one resumes its run."""
-    from optuna.trial import TrialState, create_trial
-
-    lost += trial.user_attrs.get("lost", 0)
-    if lost < _MOST_LOST:
-        queued = create_trial(
-            state=TrialState.WAITING,
-            params=trial.params,
-            distributions=trial.distributions,
-            user_attrs={**trial.user_attrs, "lost": lost},
-            system_attrs=trial.system_attrs,
-            intermediate_values=trial.intermediate_values,
-        )
-        study.add_trial(queued)
-
-
 def _optuna_study(folder: Path, facts: Facts, is_new: bool = False) -> "OptunaStudy":
     """Open Optuna's study in the database of a folder, or make a new one; raises CheckpointError."""
     import optuna
@@ -311,14 +272,13 @@ def _optuna_study(folder: Path, facts: Facts, is_new: bool = False) -> "OptunaSt
     halving = optuna.pruners.SuccessiveHalvingPruner(first, facts.reduction)
     pruner = halving if len(facts.rungs) > 1 else optuna.pruners.NopPruner()
     try:
-        with quiet(), catch_warnings():
-            simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of the heartbeat
+        with quiet():
             storage = optuna.storages.RDBStorage(
                 f"sqlite:///{DATABASE}",
                 engine_kwargs={"creator": partial(sqlite3.connect, path, 60.0, check_same_thread=False)},
                 heartbeat_interval=BEAT_SECONDS,
                 grace_period=LOST_SECONDS,
-                heartbeat_stale_trial_callback=queue_again,
+                heartbeat_stale_trial_callback=_retry(_MOST_LOST - 1),
             )
             # Its sampler has nothing to choose: each trial is queued with all its choices.
             words: dict[str, Any] = {
@@ -339,14 +299,24 @@ def _optuna_study(folder: Path, facts: Facts, is_new: bool = False) -> "OptunaSt
         raise CheckpointError(f"is damaged: {damage_of(error)}", place=path) from None
 
 
+def _retry(most: int | None) -> Any:
+    """Return Optuna's function that queues a trial again, so many times at most."""
+    from optuna.storages import RetryHeartbeatStaleTrialCallback
+
+    with quiet():
+        return RetryHeartbeatStaleTrialCallback(most, inherit_intermediate_values=True)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Optuna from logging what it makes, and which trials fail."""
-    from optuna import logging
+    """Keep Optuna from logging what it makes, and from warning of what it calls experimental."""
+    from optuna import exceptions, logging
 
     before = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
     try:
-        yield
+        with catch_warnings():
+            simplefilter("ignore", exceptions.ExperimentalWarning)
+            yield
     finally:
         logging.set_verbosity(before)

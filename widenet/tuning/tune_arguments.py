@@ -31,7 +31,7 @@ class TuneArguments:
     ]
     data: Annotated[
         "Dataset | str | Path",
-        Argument("The dataset directory. Without a validation part, the study sets one aside."),
+        Argument("The dataset directory, with a validation part."),
     ]
     out: Annotated[str | Path, Argument("The directory of the study to make.")]
     _: KW_ONLY
@@ -39,13 +39,6 @@ class TuneArguments:
     workers: Annotated[
         int, Argument("Number of processes on this machine, each of which trains a trial.", at_least=1)
     ] = 1
-    metric: Annotated[
-        str | None,
-        Argument(
-            "The metric by which trials are compared, such as ndcg@20. Default: that of the training"
-            " document's evaluation.",
-        ),
-    ] = None
     rungs: Annotated[
         int,
         Argument(

@@ -4,13 +4,11 @@ Several workers are processes of this machine, each of which talks to the first 
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
@@ -32,10 +30,9 @@ from widenet.runs.run_log import kept_line
 from widenet.runs.training import run_training
 from widenet.training.loop import interruption
 from widenet.training.run_directory import RunDirectory
-from widenet.training.state import Report
 from widenet.tuning.results import StudyReport, TrialResult
 from widenet.tuning.space import layout_of
-from widenet.tuning.study import Study, queue_again, quiet, suggested
+from widenet.tuning.study import Study, quiet, suggested
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, Trial
@@ -55,47 +52,31 @@ def work(study: Study, num_trials: int, dataset: Dataset, report: StudyReport) -
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; the trial that was trained has a checkpoint.
     """
-    said: set[str] = set()
+
+    def train(lock: IO[str], trial: "Trial") -> float:
+        lock.close()
+        report.begin(trial.user_attrs["run"])
+        return _trained(study, trial, dataset, interrupted)
 
     def end(_: object, trial: "FrozenTrial") -> None:
-        with study.lock():
-            study.write_best()
         report.end(study.result(trial))
 
     with interruption(None) as interrupted, quiet():
         while not interrupted():
-            is_taken = False
             with study.lock() as lock:
                 has_trial = study.next_trial(num_trials, dataset)
-                if has_trial is None:
-                    return
-
-                def train(trial: "Trial", lock: IO[str] = lock) -> float:
-                    nonlocal is_taken
-                    lock.close()
-                    report.begin(trial.user_attrs["run"])
-                    following = _OfTrial(trial.user_attrs["run"], report, said)
-                    try:
-                        return _trained(study, trial, dataset, following, interrupted)
-                    finally:
-                        is_taken = study.is_taken(trial)
-                        if is_taken:
-                            report.say(f"Trial {following.number}: its worker was slow and counted as lost.")
-
                 if has_trial:
-                    try:
-                        study.trials.optimize(train, n_trials=1, catch=_OWN_PROBLEMS, callbacks=[end])
-                    except Exception:  # of Optuna, which is told of a trial that has ended
-                        if not is_taken:
-                            raise
+                    study.trials.optimize(
+                        partial(train, lock), n_trials=1, catch=_OWN_PROBLEMS, callbacks=[end]
+                    )
+            if has_trial is None:
+                return
             if not has_trial:
                 time.sleep(_PAUSE_SECONDS)
         raise KeyboardInterrupt
 
 
-def _trained(
-    study: Study, trial: "Trial", dataset: Dataset, report: Report, interrupted: Callable[[], bool]
-) -> float:
+def _trained(study: Study, trial: "Trial", dataset: Dataset, interrupted: Callable[[], bool]) -> float:
     """Train a trial, whose run may be begun, and return its metric.
 
     Raises:
@@ -127,7 +108,6 @@ def _trained(
             run,
             resume=(run / "network.json").is_file(),
             device=study.facts.device,
-            report=report,
             interrupted=interrupted,
             after_epoch=is_worse,
         )
@@ -138,25 +118,12 @@ def _trained(
     except KeyboardInterrupt:
         if is_stopped:
             raise TrialPruned from None
-        if not study.is_taken(trial):
-            queue_again(study.trials, study.known(trial), lost=0)
+        study.queue_again(trial)
         raise
     trial.set_user_attr("fingerprint", model.facts["fingerprint"])
     found = value()
     assert found is not None, "the last epoch is evaluated"
     return found
-
-
-class _OfTrial(Report):
-    """Hands what a training says to the report of the study, once."""
-
-    def __init__(self, number: int, report: StudyReport, said: set[str]) -> None:
-        self.number, self.report, self.said = number, report, said
-
-    def say(self, text: str) -> None:
-        if text not in self.said:
-            self.said.add(text)
-            self.report.say(f"Trial {self.number}: {text}")
 
 
 class _Telling(StudyReport):
@@ -189,20 +156,11 @@ def main(study: str, data: str, num_trials: str, pipe: str) -> int:
     return 0
 
 
-@dataclass
-class _Worker:
-    """A worker process, and whether it has begun a trial."""
-
-    number: int
-    process: "subprocess.Popen[bytes]"
-    has_begun: bool = False
-
-
 def run_workers(study: Study, data: Path, num_trials: int, num_workers: int, report: StudyReport) -> None:
     """Run a study in several processes until it is over.
 
-    A worker that a signal ends is replaced, unless it had not begun any trial. Ctrl-C and SIGTERM let every
-    worker save a checkpoint; so does the end of this process.
+    If a signal ends a worker, another one resumes its trial. Ctrl-C and SIGTERM let every worker save a
+    checkpoint; so does the end of this process.
 
     Raises:
         KeyboardInterrupt: After Ctrl-C or SIGTERM, when all workers have ended.
@@ -211,54 +169,36 @@ def run_workers(study: Study, data: Path, num_trials: int, num_workers: int, rep
     """
     is_over = False
     with _ending() as workers:
-
-        def start(number: int) -> None:
+        for number in range(num_workers):
             pipe, theirs = Pipe(duplex=False)
             words = [f"{study.path}", f"{data}", f"{num_trials}", f"{theirs.fileno()}"]
             with theirs:
-                process = subprocess.Popen(  # noqa: S603 our own command
+                workers[pipe] = subprocess.Popen(  # noqa: S603 our own command
                     [sys.executable, *_PROGRAM, *words],
                     env=_environment(study, number, num_workers),
                     stdout=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
-            workers[pipe] = _Worker(number, process)
-
-        for number in range(num_workers):
-            start(number)
         while workers:
             ready: list[Any] = wait([*workers])
             for pipe in ready:
-                worker = workers[pipe]
                 try:
                     name, *values = pipe.recv()
                 except EOFError:
-                    is_lost = _is_lost(worker, report)
                     pipe.close()
-                    del workers[pipe]
-                    is_over = is_over or not is_lost
-                    if is_lost and worker.has_begun:
-                        start(worker.number)
+                    status = workers.pop(pipe).wait()
+                    if status == _INTERRUPTED:
+                        raise KeyboardInterrupt from None
+                    if status:
+                        report.say(f"A worker was lost, with status {status}.")
+                    is_over = is_over or status == 0
                     continue
                 if name == "error":
                     raise values[0]
-                worker.has_begun = worker.has_begun or name == "begin"
                 getattr(report, name)(*values)
     if not is_over:
-        raise GroupError("all workers were lost before they had begun a trial", option="resume")
-
-
-def _is_lost(worker: _Worker, report: StudyReport) -> bool:
-    """Return whether a worker has ended before the study was over; raises KeyboardInterrupt."""
-    status = worker.process.wait()
-    if status == _INTERRUPTED:
-        raise KeyboardInterrupt
-    if status:
-        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        then = "another one takes its place" if worker.has_begun else "it had not begun a trial"
-        report.say(f"Worker {worker.number} was lost ({how}); {then}.")
-    return status != 0
+        raise GroupError("were all lost", option="workers")
 
 
 def _environment(study: Study, number: int, num_workers: int) -> dict[str, str]:
@@ -275,21 +215,21 @@ def _environment(study: Study, number: int, num_workers: int) -> dict[str, str]:
 
 
 @contextmanager
-def _ending() -> Iterator[dict[Any, _Worker]]:
+def _ending() -> Iterator[dict[Any, "subprocess.Popen[bytes]"]]:
     """End the workers, by their pipes, with the block; after an error they have time to save."""
-    workers: dict[Any, _Worker] = {}
+    workers: dict[Any, subprocess.Popen[bytes]] = {}
     try:
         yield workers
     except BaseException:
         for worker in workers.values():
-            worker.process.terminate()
+            worker.terminate()
         deadline = time.monotonic() + SAVE_SECONDS
         for worker in workers.values():
             with suppress(subprocess.TimeoutExpired):
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
+                worker.wait(max(0.0, deadline - time.monotonic()))
         raise
     finally:
         for pipe, worker in workers.items():
-            worker.process.kill()
-            worker.process.wait()
+            worker.kill()
+            worker.wait()
             pipe.close()
