@@ -43,6 +43,7 @@ CONFINED = {
     "pydantic": (
         "widenet/spec/",
         "widenet/data/manifest.py",
+        "widenet/dsstne/data.py",
         "widenet/training/run_directory.py",
         "widenet/tuning/space.py",
     ),

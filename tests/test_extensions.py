@@ -155,7 +155,7 @@ OWN = {
     COMMANDS: {"dsstne"},
     DATASETS: {"dsstne"},
     DOCUMENTS: {"dsstne"},
-    NETWORKS: {"caffe", "caffe-text", "dsstne", "keras", "keras-h5", "onnx"},
+    NETWORKS: {"caffe", "dsstne", "keras", "onnx"},
 }
 
 

@@ -11,7 +11,7 @@ from tests.rows import dense_rows
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.dsstne import data
-from widenet.dsstne.data import import_data, is_listed_only
+from widenet.dsstne.data import import_data
 from widenet.errors import DataError
 
 ROWS = [[3, 1], [], [7, 0, 2]]
@@ -140,7 +140,6 @@ def test_rows_may_lie_anywhere_in_a_file_and_blocks_do_not_show(netcdf, tmp_path
     path = netcdf("x.nc", (attributes, dimensions, variables))
     whole = import_data([path], tmp_path / "whole")
     monkeypatch.setattr(data, "NUMBERS_PER_BLOCK", 50)
-    monkeypatch.setattr(data, "_NARROW_GAP", 3)
     pieces = import_data([path], tmp_path / "pieces")
     assert whole.files == pieces.files
     assert dense_of(Dataset.open(tmp_path / "pieces"), "items").sum() == sum(map(len, rows))
@@ -176,11 +175,6 @@ def test_sets_of_several_files_become_fields_of_one_dataset(netcdf, tmp_path):
     ]
     dataset = imported(paths, tmp_path)
     assert list(dataset.fields) == ["input", "output"]
-    assert [is_listed_only(dataset.manifest, name) for name in ("input", "output", "other")] == [
-        False,
-        True,
-        False,
-    ]
     assert dataset.manifest.source["dsstne"]["output"]["attributes"] == ["SPARSE", "SPARSE_IGNORE_ZERO"]
 
 

@@ -8,25 +8,22 @@ from enum import IntFlag
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from widenet.data.manifest import MAX_WIDTH, PARTS, Facts, Manifest, Part, column, value_column
 from widenet.data.messages import ignore_message
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
 from widenet.dsstne.netcdf import Column, NetcdfFile, as_characters, as_floats, read_names, reading
-from widenet.errors import CapacityError, DataError, OptionError, nearest
-from widenet.plan.machine import available_memory
-from widenet.plan.numbers import amount
+from widenet.errors import CapacityError, DataError, OptionError, nearest, reason_of
 
 NUMBERS_PER_BLOCK = 2**24
 """Maximum of numbers of one data set in memory, unless a single row has more."""
-_NARROW_GAP = 512
-"""Ranges of a variable with at most this many values between them are read together."""
 
 
 class Attribute(IntFlag):
@@ -111,8 +108,7 @@ def create_set(
     if attributes & Attribute.WEIGHTED:
         file.createVariable(f"dataWeight{number}", "f4", (f"examplesDim{number}",))
     if not attributes & Attribute.SPARSE:
-        size = 1 if attributes & Attribute.BOOLEAN else width
-        file.createDimension(f"dataDim{number}", num_examples * size)
+        file.createDimension(f"dataDim{number}", num_examples * width)
         file.createVariable(f"data{number}", stored_as(data_type), (f"dataDim{number}",))
         return
     file.createDimension(f"sparseDataDim{number}", max(1, num_entries))
@@ -162,30 +158,16 @@ class DataSet:
     def of(cls, file: NetcdfFile, number: int) -> "DataSet":
         """Read the attributes of a data set; raises DataError for the first missing or wrong one."""
         name = file.text(f"name{number}")
-        place = f"{file.path}: data set {name!r}"
-
-        def code(key: str, low: int, high: int, meaning: str, default: int | None = None) -> int:
-            value = file.whole(f"{key}{number}", default=default)
-            DataError.require(
-                low <= value <= high, f"{key}{number} must be {meaning}", place=place, value=value
-            )
-            return value
-
-        types = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES))
-        num_sides = code("dimensions", 1, len(_SIDES), "1 to 3")
-        data_type = code("dataType", 0, len(TYPES) - 1, f"one of {types}")
-        kind = code("kind", 0, len(KINDS) - 1, "0 to 2", default=0)
-        attributes = code("attributes", 0, 2 * max(Attribute) - 1, "below 256")
+        num_sides = file.whole(f"dimensions{number}", minimum=1, maximum=len(_SIDES))
+        kind = file.choice(f"kind{number}", KINDS, "Numeric")
+        data_type = file.choice(f"dataType{number}", TYPES)
+        attributes = file.whole(f"attributes{number}", maximum=2 * max(Attribute) - 1)
         sides = tuple(file.whole(f"{side}{number}", minimum=1) for side in _SIDES[:num_sides])
-        rule = f"must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}"
-        DataError.require(prod(sides) <= MAX_WIDTH, rule, place=place)
-        num_examples = file.length(f"examplesDim{number}")
-        if not num_examples:
-            rule = f"examplesDim{number} must be at least 1"
-            raise DataError(rule, place=place, value=num_examples)
-        return cls(
-            file, number, name, KINDS[kind], TYPES[data_type], Attribute(attributes), sides, num_examples
-        )
+        num_examples = file.length(f"examplesDim{number}") or 0
+        found = cls(file, number, name, kind, data_type, Attribute(attributes), sides, num_examples)
+        rule = f"must have an example, and at most {MAX_WIDTH:,} features"
+        DataError.require(num_examples and found.width <= MAX_WIDTH, rule, place=found.place)
+        return found
 
     @property
     def place(self) -> str:
@@ -354,24 +336,14 @@ class DataSet:
 
 
 def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the numbers of some ranges, concatenated; ranges close together are read in one go."""
+    """Return the numbers of some ranges, concatenated; all between the first and the last are read."""
     counts = ends - starts
-    filled = np.flatnonzero(counts)
-    if not len(filled):
+    if not counts.any():
         return column.numbers(0, 0)
-    order = filled[np.argsort(starts[filled], kind="stable")]
-    reach = np.maximum.accumulate(ends[order])
-    begins = np.flatnonzero(np.r_[True, starts[order][1:] > reach[:-1] + _NARROW_GAP])
-    stops = np.r_[begins[1:], len(order)]
-    low, high = starts[order][begins], reach[stops - 1]
-    read = np.concatenate(
-        [column.numbers(int(first), int(last)) for first, last in zip(low, high, strict=True)]
-    )
-    shift = np.zeros(len(counts), dtype=np.int64)
-    shift[order] = np.repeat(np.r_[0, np.cumsum(high - low)[:-1]] - low, stops - begins)
-    positions = np.repeat(starts + shift - np.r_[0, np.cumsum(counts)[:-1]], counts)
-    positions += np.arange(len(positions))
-    numbers: NDArray[Any] = read[positions]
+    low = int(starts[counts > 0].min())
+    read = column.numbers(low, int(ends[counts > 0].max()))
+    places = np.repeat(starts - low - np.r_[0, np.cumsum(counts)[:-1]], counts)
+    numbers: NDArray[Any] = read[places + np.arange(len(places))]
     return numbers
 
 
@@ -410,8 +382,8 @@ FACTS = "dsstne"
 NUMBERS_PER_BATCH = 2**24
 _MAX_DENSE_WIDTH = 2**31 - 1
 """Maximum of numbers per example of a dense field: Arrow's limit for lists of fixed size."""
-_COUNT_BYTES, _NAME_BYTES = 8, 32
-"""Bytes per feature: its count in memory, and its name on disk at least."""
+_NAME_BYTES = 32
+"""Least bytes of a feature's name on disk."""
 
 
 def import_data(
@@ -453,7 +425,7 @@ def import_data(
 
     Raises:
         DataError: A file breaks a rule; the message names file, data set, rule and value.
-        CapacityError: The features do not fit in memory or on disk.
+        CapacityError: The features do not fit on disk.
     """
     OptionError.require(sources, "must be at least one NetCDF file", option="sources")
     paths = [Path(source) for source in sources]
@@ -492,15 +464,28 @@ def import_data(
         )
 
 
-def is_listed_only(manifest: Manifest, name: str) -> bool:
-    """Return whether a field's data set had the attribute SparseIgnoreZero.
+class SetFacts(BaseModel):
+    """What a dataset does not store otherwise about the data set that a field was."""
 
-    DSSTNE then counts only the listed features in the loss.
-    """
-    facts = manifest.source.get(FACTS)
-    known = facts.get(name) if isinstance(facts, dict) else None
-    attributes = known.get("attributes") if isinstance(known, dict) else None
-    return isinstance(attributes, list) and Attribute.SPARSE_IGNORE_ZERO.name in attributes
+    kind: Literal["Numeric", "Image", "Audio"]
+    data_type: Literal["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"]
+    attributes: tuple[str, ...]
+    dimensions: Annotated[tuple[int, ...], Field(min_length=1, max_length=3)]
+    is_target: bool
+
+    @property
+    def flags(self) -> Attribute:
+        """The attributes."""
+        return Attribute(sum(each for each in Attribute if each.name in self.attributes))
+
+
+def facts_of(manifest: Manifest) -> dict[str, SetFacts]:
+    """Return the facts of the data sets that the fields of a dataset were, by field; raises DataError."""
+    try:
+        return TypeAdapter(dict[str, SetFacts]).validate_python(manifest.source.get(FACTS, {}))
+    except ValidationError as error:
+        rule = f"source.{FACTS} must be as `import_data` wrote it: {reason_of(error)}"
+        raise DataError(rule, place=f"dataset {manifest.name}") from None
 
 
 @dataclass
@@ -527,13 +512,14 @@ class _Field:
     def facts(self) -> Facts:
         """Return the facts of the data set that a dataset does not store otherwise."""
         train = self.sets["train"]
-        return {
-            "kind": train.kind,
-            "data_type": train.data_type,
-            "attributes": [each.name for each in Attribute if each & train.attributes],
-            "dimensions": list(train.dimensions),
-            "is_target": self.is_target,
-        }
+        facts = SetFacts(
+            kind=train.kind,
+            data_type=train.data_type,
+            attributes=[each.name for each in Attribute if each & train.attributes],
+            dimensions=train.dimensions,
+            is_target=self.is_target,
+        )
+        return facts.model_dump(mode="json")
 
     def columns(self, start: int, stop: int, facts: Facts) -> Iterator[tuple[str, pa.Array]]:
         """Yield the columns of some examples, and count repeated indices in the facts."""
@@ -601,20 +587,12 @@ def _fields(
 
 
 def _check_room(fields: Sequence[_Field], folder: Path) -> None:
-    """Raise CapacityError if a field has more features than memory or disk can hold.
-
-    A damaged file can claim any number of features.
-    """
-    memory, disk = available_memory(), shutil.disk_usage(folder).free
-    for each in (each for each in fields if each.layout.kind == "sparse"):
-        width = each.layout.width
-        for kind, needed, free in (
-            ("memory", _COUNT_BYTES * width, memory),
-            ("disk", _NAME_BYTES * width, disk),
-        ):
-            if free is not None and needed > free:
-                rule = f"a width of {width:,} takes {amount(needed)} of {kind}; {amount(free)} are free"
-                raise CapacityError(rule, place=each.sets["train"].place)
+    """Raise CapacityError if the disk cannot hold a field's names: a damaged file can claim any width."""
+    free = shutil.disk_usage(folder).free
+    for each in fields:
+        if each.layout.kind == "sparse" and _NAME_BYTES * each.layout.width > free:
+            rule = f"has {each.layout.width:,} features, whose names do not fit on the disk"
+            raise CapacityError(rule, place=each.sets["train"].place)
 
 
 def _base(name: str, by_name: Mapping[str, DataSet]) -> tuple[str, Part]:

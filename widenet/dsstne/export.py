@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field, Part, column, value_column
-from widenet.dsstne.data import FACTS, KINDS, NUMPY_TYPES, TYPES, Attribute, create_set, scale_of, stored_as
+from widenet.dsstne.data import (
+    KINDS,
+    NUMPY_TYPES,
+    Attribute,
+    SetFacts,
+    create_set,
+    facts_of,
+    scale_of,
+    stored_as,
+)
 from widenet.dsstne.netcdf import check_places, writing
 from widenet.errors import DataError, FitError, OptionError, nearest
 
@@ -65,7 +74,12 @@ def export_data(
     named = features.values() if isinstance(features, Mapping) else [features]
     check_places([path for path in (*named, samples, Path(out)) if path is not None])
     indexes = index_files(dataset, features, samples)
-    sets = [each for field in dataset.fields.values() for each in _sets(dataset, field, set(targets))]
+    facts = facts_of(dataset.manifest)
+    sets = [
+        each
+        for field in dataset.fields.values()
+        for each in _sets(dataset, field, facts.get(field.name), targets)
+    ]
     with writing(Path(out), indexes) as file:
         file.setncattr("datasets", np.uint32(len(sets)))
         for number, each in enumerate(sets):
@@ -117,8 +131,8 @@ class _Set:
             file.variables[f"dataWeight{number}"][start:stop] = batch.column("weight").to_numpy()
         entries = batch.column(column(self.field.name, self.part)).flatten().to_numpy()
         if not self.attributes & Attribute.SPARSE:
-            size = 1 if self.attributes & Attribute.BOOLEAN else self.field.width
-            file.variables[f"data{number}"][start * size : stop * size] = self._stored(entries)
+            width = self.field.width
+            file.variables[f"data{number}"][start * width : stop * width] = self._stored(entries)
             return
         offsets = batch.column(column(self.field.name, self.part)).offsets.to_numpy().astype(np.int64)
         offsets += self.position - offsets[0]
@@ -139,7 +153,7 @@ class _Set:
         return numbers.astype(kind).view(stored_as(self.data_type))
 
 
-def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
+def _sets(dataset: Dataset, field: Field, facts: SetFacts | None, targets: Sequence[str]) -> list[_Set]:
     """Return the data sets of a field, one for each part.
 
     Raises FitError for a sequence, which DSSTNE does not have.
@@ -147,71 +161,42 @@ def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
     FitError.require(
         field.kind != "sequence", f"DSSTNE has no sequences; field {field.name!r} is one", place=dataset.path
     )
-    by_field = dataset.manifest.source.get(FACTS)
-    facts = by_field.get(field.name) if isinstance(by_field, dict) else None
-    facts = facts if isinstance(facts, dict) else {}
-    before = Attribute(0)
-    for name in _texts(facts.get("attributes")):
-        before |= Attribute.__members__.get(name, Attribute(0))
+    before = Attribute(0) if facts is None else facts.flags
     attributes = before & _KEPT
-    is_weighted = field.name in targets if targets else bool(before & Attribute.WEIGHTED) or not facts
+    is_weighted = field.name in targets if targets else bool(before & Attribute.WEIGHTED) or facts is None
     if dataset.manifest.has_weights and is_weighted:
         attributes |= Attribute.WEIGHTED
-    if field.kind == "sparse" and not field.has_values:
-        attributes |= Attribute.BOOLEAN
-    if field.kind == "sparse" and not (
-        before and not before & Attribute.SPARSE and _has_one_each(dataset, field)
-    ):
-        attributes |= Attribute.SPARSE
-    sides = facts.get("dimensions")
-    dimensions = tuple(side for side in sides if isinstance(side, int)) if isinstance(sides, list) else ()
-    is_target = facts.get("is_target") is True
+    if field.kind == "sparse":
+        attributes |= Attribute.SPARSE if field.has_values else Attribute.SPARSE | Attribute.BOOLEAN
+    keeps_sides = facts is not None and prod(facts.dimensions) >= field.width
     return [
         _Set(
             field=field,
             part=part,
-            kind=str(facts["kind"]) if facts.get("kind") in KINDS else KINDS[0],
-            data_type=_data_type(field, facts.get("data_type"), is_target),
+            kind=KINDS[0] if facts is None else facts.kind,
+            data_type=_data_type(field, facts),
             attributes=attributes,
-            dimensions=(
-                dimensions
-                if len(dimensions) in (1, 2, 3) and prod(dimensions) >= field.width
-                else (field.width,)
-            ),
-            is_target=is_target,
+            dimensions=facts.dimensions if facts is not None and keeps_sides else (field.width,),
+            is_target=facts is not None and facts.is_target,
         )
         for part in (field.parts if field.kind == "sparse" else ("train",))
     ]
 
 
-def _data_type(field: Field, before: object, is_target: bool) -> str:
+def _data_type(field: Field, facts: SetFacts | None) -> str:
     """Return the type that the set had before, if it can hold the field's values.
 
     Otherwise return UInt for a sparse field without values, and Float for other fields.
     """
-    if not field.has_values:
-        return before if isinstance(before, str) and before in TYPES else "UInt"
-    if not isinstance(before, str) or before not in TYPES:
-        return "Float"
-    kind = np.dtype(NUMPY_TYPES[before])
-    divisor, shift = scale_of(before, is_target) if field.kind == "dense" else (1, 0.0)
+    if facts is None:
+        return "Float" if field.has_values else "UInt"
+    kind = np.dtype(NUMPY_TYPES[facts.data_type])
+    if not field.has_values or kind.kind == "f":
+        return facts.data_type
+    divisor, shift = scale_of(facts.data_type, facts.is_target) if field.kind == "dense" else (1, 0.0)
     low, high = ((value + shift) * divisor for value in (field.min_value, field.max_value))
-    holds = kind.kind == "f" or (np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
-    return before if holds else "Float"
-
-
-def _has_one_each(dataset: Dataset, field: Field) -> bool:
-    """Return whether the field has one part, and every example one entry."""
-    if field.parts != ("train",) or field.num_entries["train"] != dataset.num_examples:
-        return False
-    return all(
-        bool((np.diff(batch.column(field.name).offsets.to_numpy()) == 1).all())
-        for batch in dataset.record_batches()
-    )
-
-
-def _texts(values: object) -> list[str]:
-    return [text for text in values if isinstance(text, str)] if isinstance(values, list) else []
+    holds = np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
+    return facts.data_type if holds else "Float"
 
 
 def feature_names(dataset: Dataset, field: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
 from widenet.extensions import Translated
-from widenet.interop.formats import ImportOptions, Likeness, begins_as_hdf5
+from widenet.interop.formats import ImportOptions
 from widenet.late_imports import optional
 
 _SUFFIXES = (".nc", ".cdf", ".netcdf")
@@ -44,7 +44,7 @@ class Datasets:
     @staticmethod
     def owns(path: Path) -> bool:
         """See `DatasetFormat.owns`."""
-        return path.name.lower().endswith(_SUFFIXES) or begins_as_hdf5(path)
+        return path.suffix.lower() in _SUFFIXES
 
     @staticmethod
     def ingest(paths: Sequence[Path], out: Path, name: str | None, context: Any) -> Any:
@@ -58,14 +58,8 @@ class Networks:
     """Trained networks, for `widenet import`."""
 
     NAME = "NetCDF, as DSSTNE writes networks"
-    SUFFIXES = (".nc",)
+    SUFFIXES = _SUFFIXES
     TAKES = ("features",)
-
-    @staticmethod
-    def likeness(path: Path, head: bytes) -> Likeness:
-        """See `NetworkFormat.likeness`."""
-        del head
-        return Likeness.CONTAINER if begins_as_hdf5(path) else Likeness.NONE
 
     @staticmethod
     def import_model(path: Path, out: Path, options: ImportOptions) -> Any:

@@ -1,6 +1,7 @@
 """Import of DSSTNE's trained networks as runs."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ from widenet.data.dataset import Dataset
 from widenet.data.messages import ignore_message
 from widenet.dsstne.model_file import ModelFile, Numbers, read_model
 from widenet.dsstne.netcdf import read_names
-from widenet.dsstne.spec.network import translation
-from widenet.errors import DataError, OptionError, nearest
+from widenet.dsstne.spec.network import Translation, translation
+from widenet.errors import DataError, DocumentError, FitError, OptionError, nearest
 from widenet.interop.import_network import Imported, write_run
+from widenet.plan.binding import bind
 from widenet.plan.layout import Width
 from widenet.runs import Model
 from widenet.spec.losses import CROSS_ENTROPIES
+from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 _TRAINING = {
@@ -63,19 +66,15 @@ def import_model(
     OptionError.require(data is None or features is None, "excludes `features`", option="data")
     report = say or ignore_message
     file = read_model(Path(source))
-    copied = {
-        key
-        for key, connection in file.connections.items()
-        if connection.shared is not None and not _is_sharable(file, *key)
-    }
-    _add_shared_weights(file, copied)
     for layer in file.network["Layers"]:
         if layer["Type"] == "Convolutional" and layer.pop("WeightNorm", 0):
             report(f'{source}: WeightNorm of the convolution "{layer["Name"]}" has no effect.')
-    document = translation(file.network, str(source))
-    layers = document.network.pop("layers")
-    _set_padding(file, layers)
-    for note in (*file.names.notes, *document.notes, *_without_gradient(layers)):
+    shares: list[tuple[str, str]] = []
+    for key, connection in file.connections.items():
+        if connection.shared is not None and _is_document(file, [*shares, key]):
+            shares.append(key)
+    document, layers, notes = _translated(file, shares)
+    for note in notes:
         report(note)
     imported = Imported(
         name=str(source),
@@ -94,6 +93,34 @@ def import_model(
         name: Width(widths.get(name, facts.width), facts.kind) for name, facts in imported.fields.items()
     }
     return write_run(imported, Path(out), dataset, overwrite, names)
+
+
+def _translated(
+    file: ModelFile, shares: Collection[tuple[str, str]]
+) -> tuple[Translation, list[dict[str, Any]], list[str]]:
+    """Return the document, its layers, and notes; `shares`: connections whose weights are not copies."""
+    network = deepcopy(file.network)
+    by_name = {layer["Name"]: layer for layer in network["Layers"]}
+    for source, name in shares:
+        connection = file.connections[source, name]
+        ends = (source, *(connection.shared or ()), connection.transposed)
+        keys = ("InputLayer", "SourceInputLayer", "SourceOutputLayer", "Transposed")
+        by_name[name].setdefault("SharedWeights", []).append(dict(zip(keys, ends, strict=True)))
+    document = translation(network, str(file.path))
+    layers = document.network.pop("layers")
+    _set_padding(file, layers)
+    return document, layers, [*file.names.notes, *document.notes, *_without_gradient(layers)]
+
+
+def _is_document(file: ModelFile, shares: Collection[tuple[str, str]]) -> bool:
+    """Return whether a network document can express that connections share their weights."""
+    try:
+        document, layers, _ = _translated(file, shares)
+        spec = NetworkSpec.of({**document.network, "layers": layers})
+        bind(spec, TrainingSpec(), _fields(file, layers))
+    except (DocumentError, FitError):
+        return False
+    return True
 
 
 def _without_gradient(layers: list[dict[str, Any]]) -> Iterator[str]:
@@ -134,72 +161,6 @@ def _names_in_file(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, s
 
 def _as_list(source: str | list[str]) -> list[str]:
     return source if isinstance(source, list) else [source]
-
-
-def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
-    """Return whether a network document can express that a connection shares its weights."""
-    connection = file.connections[source, name]
-    assert connection.shared is not None
-    borrows = any(
-        each.shared is not None for (_, end), each in file.connections.items() if end == connection.shared[1]
-    )
-    sources = [
-        len(file.layer(end).get("Source", []))
-        for end in (name, connection.shared[1])
-        if file.layer(end)["Kind"] == "Output"
-    ]
-    is_split = any(_is_split(file, file.layer(end)) for end in (name, connection.shared[1]))
-    if borrows or is_split or not _is_used(file, connection.shared[1]) or any(count > 1 for count in sources):
-        return False
-    ends = [_is_wide(file, source, name), _is_wide(file, *connection.shared)]
-    kinds = [file.layer(end)["Kind"] == "Output" for end in (name, connection.shared[1])]
-    turns = kinds[0] != kinds[1]
-    return ends[0] == ends[1] and (not ends[0] or turns == connection.transposed)
-
-
-def _is_used(file: ModelFile, name: str) -> bool:
-    """Return whether a layer feeds an output, or is one."""
-    used = {layer["Name"] for layer in file.network["Layers"] if layer["Kind"] == "Output"}
-    before = 0
-    while len(used) > before:
-        before = len(used)
-        used.update(
-            *(
-                (*layer.get("Source", []), *layer.get("Skip", []))
-                for layer in file.network["Layers"]
-                if layer["Name"] in used
-            )
-        )
-    return name in used
-
-
-def _is_split(file: ModelFile, layer: Mapping[str, Any]) -> bool:
-    """Return whether a layer of the file becomes two: a layer with weights and a weightless output."""
-    feeds = any(
-        layer["Name"] in (*other.get("Source", []), *other.get("Skip", []))
-        for other in file.network["Layers"]
-    )
-    return bool(layer["Kind"] == "Output" and (layer["Type"] != "FullyConnected" or layer["Skip"] or feeds))
-
-
-def _is_wide(file: ModelFile, source: str, name: str) -> bool:
-    """Return whether widenet cuts the weights of a connection into shards."""
-    start, end = file.layer(source), file.layer(name)
-    return bool(end["Kind"] == "Output" or (start["Kind"] == "Input" and start["Sparse"]))
-
-
-def _add_shared_weights(file: ModelFile, copied: set[tuple[str, str]]) -> None:
-    """Add SharedWeights to the layers, as DSSTNE's JSON has them, except for copied connections."""
-    for (source, name), connection in file.connections.items():
-        if connection.shared is not None and (source, name) not in copied:
-            ends = {
-                "InputLayer": source,
-                "SourceInputLayer": connection.shared[0],
-                "SourceOutputLayer": connection.shared[1],
-            }
-            file.layer(name).setdefault("SharedWeights", []).append(
-                ends | {"Transposed": connection.transposed}
-            )
 
 
 def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:

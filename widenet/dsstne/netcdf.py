@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.errors import DataError, OptionError, unwritten
-from widenet.interop.formats import begins_as_hdf5
 from widenet.late_imports import optional
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
@@ -38,36 +37,16 @@ def read_names(path: Path) -> list[str]:
         DataError: A line is malformed or repeats a name, or the indices are not 0, 1, 2 and so on.
     """
     check_regular(path)
-    DataError.require(
-        path.is_file(),
-        f"must be an index file; {('it is a directory' if path.is_dir() else 'it does not exist')}",
-        place=path,
-    )
     index_of: dict[str, int] = {}
     for number, line in numbered_lines(path):
-        name, tab, index = line.rpartition("\t")
-        if not tab or not name or not (index.isascii() and index.isdecimal()):
-            rule = "must be a name, a tab and a whole number"
-            raise DataError(rule, place=path, line=number, value=line[:60])
-        if name in index_of:
-            raise DataError(f"names must differ; {name!r} appears twice", place=path, line=number)
+        name, _, index = line.rpartition("\t")
+        if not name or name in index_of or not (index.isascii() and index.isdecimal()):
+            rule = "must be a new name, a tab and a whole number"
+            raise DataError(rule, place=path, line=number, value=line)
         index_of[name] = int(index)
-    names: list[str | None] = [None] * len(index_of)
-    for name, place in index_of.items():
-        if place >= len(names) or names[place] is not None:
-            reason = "which appears twice" if place < len(names) else f"but it has {len(names):,} names"
-            raise DataError(
-                f"indices must be 0, 1, 2 and so on, each once; got {place:,}, {reason}", place=path
-            )
-        names[place] = name
-    DataError.require(names, "must hold at least one name; it is empty", place=path)
-    return [name for name in names if name is not None]
-
-
-def write_index(path: Path, names: Iterable[str]) -> None:
-    """Write a new index file with a line for each name, in order."""
-    with path.open("xb") as file:
-        file.writelines(f"{name}\t{index}\n".encode() for index, name in enumerate(names))
+    is_whole = index_of and sorted(index_of.values()) == list(range(len(index_of)))
+    DataError.require(is_whole, "must have the indices 0, 1, 2 and so on, each once", place=path)
+    return sorted(index_of, key=index_of.__getitem__)
 
 
 with optional("netCDF4", "dsstne"):
@@ -230,37 +209,27 @@ class Column:
 def reading(path: Path) -> Iterator[NetcdfFile]:
     """Open a NetCDF file for reading.
 
+    A damaged or malicious file could make HDF5 read in an endless loop, or open other files by path: both
+    are checked before the library opens it.
+
     Raises:
-        DataError: The file is missing, of another format, or damaged.
+        DataError: The file is missing, of another format, damaged, or refers to other files.
     """
-    problem = "is a directory" if path.is_dir() else "does not exist"
-    DataError.require(path.is_file(), f"must be a NetCDF file; it {problem}", place=path)
-    DataError.require(begins_as_hdf5(path), "must be a NetCDF-4 file, which is one of HDF5", place=path)
-    _check_hdf5(path)
+    check_regular(path)
     with ExitStack() as stack:
         try:
+            with path.open("rb") as raw:
+                check_heaps(raw)
+            with h5py.File(path, "r") as file:
+                name = outside(file)
+            DataError.require(name is None, f"refers to another file for {name!r}", place=path)
             source = stack.enter_context(netCDF4.Dataset(path, "r"))
             source.set_auto_maskandscale(False)
             opened = NetcdfFile(path, source)
         except _DAMAGE as error:
             reason = getattr(error, "strerror", None) or error
-            raise DataError(f"must be a whole NetCDF file; {reason}", place=path) from error
+            raise DataError(f"must be a whole NetCDF-4 file; {reason}", place=path) from error
         yield opened
-
-
-def _check_hdf5(path: Path) -> None:
-    """Raise DataError if HDF5 cannot read a file safely.
-
-    A damaged or malicious file could make HDF5 read in an endless loop, or open other files by path.
-    """
-    try:
-        with path.open("rb") as raw:
-            check_heaps(raw)
-        with h5py.File(path, "r") as file:
-            name = outside(file)
-    except _DAMAGE as error:
-        raise DataError("must be a whole NetCDF file; HDF5 cannot read it", place=path) from error
-    DataError.require(name is None, f"must hold all of its data; {name!r} refers to another file", place=path)
 
 
 def check_places(paths: Sequence[Path]) -> None:
@@ -307,6 +276,7 @@ def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> 
                 target.set_fill_off()
                 yield target
             for place, names in zip(places, indexes.values(), strict=True):
-                write_index(place, names)
+                with place.open("xb") as file:
+                    file.writelines(f"{name}\t{index}\n".encode() for index, name in enumerate(names))
     except RuntimeError as error:
         raise DataError(unwritten(path, error)) from error

@@ -6,12 +6,12 @@ The text has a sample on each line: `name<TAB>feature,value:feature,value`.
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from widenet.data.messages import ignore_message
@@ -22,8 +22,6 @@ from widenet.plan.numbers import decimal
 
 WIDTH_STEP = 128
 """Widths are rounded up to a multiple of this, as in DSSTNE."""
-_TOO_LARGE = 2.0**128 - 2.0**103
-"""The first number that float32 rounds to infinity."""
 _ENTRIES_PER_WRITE = 2**22
 
 
@@ -168,17 +166,12 @@ class _Text:
 
 def _value(text: str, place: str) -> float:
     """Return the float32 next to the value of an entry, rounded once; an empty one is 0, as in DSSTNE."""
-    wide = decimal(text or "0")
-    if wide is None or abs(wide) >= _TOO_LARGE:
+    near = inf
+    if decimal(text or "0") is not None:
+        near = pa.scalar((text or "0").removeprefix("+")).cast(pa.float32()).as_py()
+    if abs(near) == inf:
         raise DataError("a value must be a finite number of float32", place=place, value=text)
-    near = np.float32(wide)
-    with np.errstate(over="ignore"):
-        other = np.nextafter(near, np.float32(inf if wide > float(near) else -inf))
-    if wide - float(near) == float(other) - wide:  # halfway: the digits beyond float64 decide
-        exact = Decimal(text or "0")
-        if exact != Decimal(wide):
-            near = (min if exact < Decimal(wide) else max)(near, other)
-    return float(near)
+    return near
 
 
 def _write(file: Any, name: str, width: int, text: _Text) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
-from widenet.dsstne.data import FACTS, import_data, is_listed_only
+from widenet.dsstne.data import Attribute, facts_of, import_data
 from widenet.dsstne.model_export import write_network
 from widenet.dsstne.netcdf import check_places
 from widenet.dsstne.spec.network import (
@@ -167,17 +167,16 @@ def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tupl
     Raises:
         DocumentError: The document breaks a rule.
     """
-    by_field: Any = manifest.source.get(FACTS) or {}
+    facts = facts_of(manifest)
     dense = {
-        name: facts
-        for name, facts in by_field.items()
-        if name in manifest.fields and manifest.fields[name].kind == "dense"
+        name: list(each.dimensions) for name, each in facts.items() if manifest.fields[name].kind == "dense"
     }
     document = translation(_with_dimensions(values, dense), str(config))
     layers = document.network["layers"]
     for place, layer in enumerate(layers):
-        if layer.get("kind") == "output" and is_listed_only(manifest, layer["field"]):
-            layer["others"] = "ignore"
+        known = facts.get(layer.get("field", ""))
+        if layer.get("kind") == "output" and known and known.flags & Attribute.SPARSE_IGNORE_ZERO:
+            layer["others"] = "ignore"  # DSSTNE then counts only the listed features in the loss
         if layer.get("kind") == "output" and _shares_small(layers, layer, manifest):
             if layer["units"] == "auto" and layer["field"] in manifest.fields:
                 layer["units"] = manifest.fields[layer["field"]].width
@@ -211,13 +210,13 @@ def write_initial(layout: Layout, dataset: Dataset, out: Path) -> None:
 
 
 def _with_dimensions(
-    values: dict[str, Any], sets: Mapping[str, Any], unknown: int | None = None
+    values: dict[str, Any], sets: Mapping[str, list[int]], unknown: int | None = None
 ) -> dict[str, Any]:
     """Copy a network, and set N of dense inputs and of convolutional outputs to their data set's dimensions.
 
     Args:
         values: The network document.
-        sets: Facts of the dense data sets.
+        sets: Dimensions of the dense data sets.
         unknown: Filters of convolutional outputs whose data set is not among `sets`.
     """
     network = lowered(values, "network")
@@ -225,7 +224,7 @@ def _with_dimensions(
     resized = []
     for position, layer in enumerate(layers):
         settings = lowered(layer, "layer")
-        dimensions = sets.get(str(settings.get("dataset")), {}).get("dimensions", [])
+        dimensions = sets.get(str(settings.get("dataset")), [])
         kind = str(settings.get("kind", "Hidden" if position else "Input")).lower()
         convolves = (
             str(settings.get("type")).lower() == "convolutional" and str(settings.get("n")).lower() == "auto"

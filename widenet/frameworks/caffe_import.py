@@ -13,7 +13,7 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from google.protobuf.message import DecodeError
 
-from widenet.errors import DataError, OptionError, reason_of
+from widenet.errors import DataError, OptionError
 from widenet.frameworks.folded_layer import (
     Activate,
     Add,
@@ -199,44 +199,31 @@ _TYPES = {
 _REPEATED = ("bottom", "top", "blobs", "include", "exclude")
 
 
-def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Imported:
+def read_caffe(path: Path, weights: Path | None = None) -> Imported:
     """Read a Caffe network in its prediction phase (TEST).
 
     Args:
         path: A .caffemodel, or a .prototxt.
-        is_text: Whether `path` is a .prototxt.
         weights: The .caffemodel with the weights of a .prototxt.
 
     Raises:
         DataError: A file is damaged, or has layers without a counterpart.
-        OptionError: `weights` is missing.
+        OptionError: `weights` is missing, or is named for a .caffemodel.
     """
-    if not is_text:
-        net = trained = _binary(path)
-    elif weights is None:
-        raise OptionError("must name the .caffemodel of a .prototxt", place=path, option="weights")
-    else:
-        net, trained = _text(path), _binary(weights)
-    if any(layer.HasField("layer") for each in (net, trained) for layer in each.layers):
-        raise DataError("has a format from before Caffe's first release", place=path)
-    net, trained = (upgraded(each) if each.layers else each for each in (net, trained))
-    with reading(path, "Caffe network"):
+    is_text = path.suffix.lower() == ".prototxt"
+    if is_text != (weights is not None):
+        raise OptionError("is for a .prototxt, and needed there", place=path, option="weights")
+    with reading(weights or path, "Caffe network", DecodeError):
+        trained = message("NetParameter").FromString((weights or path).read_bytes())
+    with reading(path, "Caffe network", text_format.ParseError):
+        net = trained
+        if is_text:
+            text = path.read_text("utf-8")
+            net = text_format.Parse(text, message("NetParameter")(), allow_unknown_field=True)
+        if any(layer.HasField("layer") for each in (net, trained) for layer in each.layers):
+            raise DataError("has a format from before Caffe's first release", place=path)
+        net, trained = (upgraded(each) if each.layers else each for each in (net, trained))
         return folded(str(path), _Reader(path, net, trained).run())
-
-
-def _binary(path: Path) -> Any:
-    try:
-        return message("NetParameter").FromString(path.read_bytes())
-    except (DecodeError, OSError) as error:
-        reason = getattr(error, "strerror", None) or "it is cut short, or has another format"
-        raise DataError(f"must be a whole .caffemodel: {reason}", place=path) from None
-
-
-def _text(path: Path) -> Any:
-    try:
-        return text_format.Parse(path.read_text("utf-8"), message("NetParameter")(), allow_unknown_field=True)
-    except (text_format.ParseError, UnicodeDecodeError, OSError, RecursionError) as error:
-        raise DataError(f"must be a .prototxt of a network: {reason_of(error)}", place=path) from None
 
 
 class _Reader:

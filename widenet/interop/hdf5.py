@@ -7,8 +7,8 @@ from typing import IO, Any
 
 import h5py
 
-from widenet.interop.formats import HDF5
-
+HDF5 = b"\x89HDF\r\n\x1a\n"
+"""How HDF5 begins."""
 _HEAP = re.compile(rb"GCOL\x01\0\0\0")
 _HEAD_BYTES = 16
 """Bytes of the head of a heap, and of each object in it."""
