@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.pages import Page
-from widenet.pictures.curves import bars, curves, ticks
+from widenet.pictures.curves import curves, ticks
 from widenet.pictures.graph import graph
 from widenet.pictures.html import Html, brief, joined, table, tag
 
@@ -112,20 +112,6 @@ def test_a_long_line_says_some_of_its_points_and_the_last():
     assert len(page.texts["title"]) == 200
     (line,) = [found["points"] for name, found in page.elements if name == "polyline"]
     assert len(line.split()) == 1000
-
-
-def test_bars_are_as_long_as_their_shares_and_say_them():
-    page = Page(bars("shares", ["few", "many <b>"], {"here": [0.1, 0.4], "there": [0.2, 0.0]}))
-    assert page.texts["title"] == [
-        "few: here 10.00%",
-        "few: there 20.00%",
-        "many <b>: here 40.00%",
-        "many <b>: there 0.00%",
-    ]
-    widths = [float(attributes["width"]) for name, attributes in page.elements if name == "rect"]
-    assert widths[2] / widths[0] == 4
-    assert widths[1] / widths[0] == 2
-    assert widths[3] == 1
 
 
 def test_each_box_stands_below_what_leads_to_it_and_within_the_picture():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.pages import Page
-from widenet.report.differences import differing
+from widenet.report.listing import differing
 from widenet.report.several_runs import curves_over_each_other, differences, final_numbers, lines_of
 from widenet.report.subject import Subject
 from widenet.training.run_directory import RunDirectory
@@ -30,10 +30,10 @@ def test_the_last_lines_stand_side_by_side_and_the_best_is_marked(subjects):
 
 def test_only_places_that_differ_are_listed(subjects):
     page = Page(differences(subjects))
-    assert {"name", "epochs", "optimizer.learning_rate"} <= set(page.texts["td"])
-    assert not {"batch_size", "seed", "layers[taste].units"} & set(page.texts["td"])
+    assert {"network.name", "training.epochs", "training.optimizer.learning_rate"} <= set(page.texts["td"])
+    assert not {"training.batch_size", "training.seed", "network.layers[taste].units"} & set(page.texts["td"])
     assert {"2", "0.01"} <= set(page.texts["mark"])
-    assert Page(differences([subjects[0], subjects[0]])).texts["p"] == ["No difference."] * 3
+    assert Page(differences([subjects[0], subjects[0]])).texts["p"] == ["No difference."]
 
 
 def test_a_place_that_one_document_lacks_or_has_in_another_kind_differs():

@@ -1,26 +1,10 @@
-"""A run as a report sees it: its parameters, its best line, its sums."""
+"""A run as a report sees it: the line that it keeps, its sums."""
 
 import json
 import shutil
 
 from widenet.report.subject import Subject
 from widenet.training.run_directory import RunDirectory
-
-
-def test_the_best_line_is_the_first_of_the_largest_metric(reported, tmp_path):
-    run = shutil.copytree(reported / "run", tmp_path / "run")
-    records = [
-        {"epoch": 1, "seconds": 1.5},
-        *(
-            {"epoch": epoch, "seconds": 2.0, "ndcg@5": value}
-            for epoch, value in ((2, 0.5), (3, 0.5), (4, 0.25))
-        ),
-    ]
-    (run / "log.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    subject = Subject("run", RunDirectory.open(run))
-    assert subject.best == records[1]
-    assert subject.last == records[3]
-    assert subject.total("seconds") == 7.5
 
 
 def test_the_kept_line_is_the_best_where_the_document_keeps_the_best(reported, tmp_path):

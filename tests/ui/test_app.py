@@ -13,9 +13,6 @@ from tests.ui.conftest import EVIL, pages, training
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.pictures.html import brief
-from widenet.plan.layout import Job
-from widenet.plan.memory import memory
-from widenet.plan.numbers import amount
 from widenet.training.run_directory import RunDirectory
 
 PLACES = ["/", "/run?name=untied", "/compare?run=untied&run=deep%2Ftied", "/data", "/data?run=untied"]
@@ -151,16 +148,13 @@ def test_only_runs_of_the_folder_are_shown(place, status, shown):
     assert shown.get(place).status == status
 
 
-def test_a_run_says_its_numbers_its_part_and_its_plan(shown, trained):
+def test_a_run_says_its_numbers_and_its_part(shown, trained):
     page = Page(shown.get("/run?name=deep%2Ftied").body.decode())
     assert "finished: epoch 4 of 4" in page.text
     assert "Metrics: over the validation part." in page.text
     assert "kept: epoch 4" in page.texts["text"]
     assert "taste and next share their weights" in page.texts["title"]
     run = RunDirectory.open(trained / "runs" / "deep" / "tied")
-    manifest = run.dataset().manifest
-    job = Job(run.layout, manifest.entries_per_example, manifest.num_examples)
-    assert amount(memory(job).total) in page.texts["td"]
     records = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
     assert brief(records[-1]["loss"]) in page.texts["td"]
 

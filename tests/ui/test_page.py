@@ -82,7 +82,7 @@ def test_an_epoch_a_new_run_and_a_deleted_one_show_by_themselves(chromium, runs)
 )
 def test_a_run_and_a_comparison_fit_and_axe_finds_nothing_serious(place, width, scheme, chromium, address):
     with visit(chromium, address + place, width, color_scheme=scheme) as page:
-        assert page.locator("figure").count() > 1
+        assert page.locator("section").count() > 1
         assert fits(page, width)
         check_accessible(page)
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -27,6 +26,14 @@ from widenet.ui.trainings import Trainings
 CHANGE = ["/start", "/stop"]
 
 
+def kill(folder):
+    """End the trainings of a folder: their command lines name it."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if f"{folder}/".encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
 @pytest.fixture(scope="module")
 def folder(trained, tmp_path_factory):
     """Runs beside which new ones may be started; trainings that a test leaves behind are killed."""
@@ -34,9 +41,7 @@ def folder(trained, tmp_path_factory):
     shutil.copytree(trained / "runs", folder)
     books(folder.parent / "data" / "songs", field="songs")
     yield folder
-    for note in folder.glob(".*.start/process.json"):
-        with suppress(ProcessLookupError):
-            os.kill(json.loads(note.read_text())["pid"], signal.SIGKILL)
+    kill(folder)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +55,7 @@ def right(trained):
     """What starts a training."""
     run = trained / "runs" / "untied"
     texts = {name: (run / f"{name}.json").read_text() for name in ("network", "training")}
-    return {"name": "mine", "data": str((trained / "data").resolve()), "processes": 1, **texts}
+    return {"name": "mine", "data": str((trained / "data").resolve()), **texts}
 
 
 def until(met, seconds=60.0):
@@ -105,8 +110,7 @@ def test_with_a_token_nothing_is_told_or_started_without_it(trained, right, tmp_
         ({"network": {}}, 422),
         ({"training": '{"epochs": "ten"}'}, 422),
         ({"training": "[" * 100_000}, 422),
-        ({"processes": 0}, 422),
-        ({"processes": True}, 422),
+        ({"processes": 1}, 422),
     ],
 )
 def test_a_wrong_draft_starts_nothing(wrong, status, right, open_pages, folder):
@@ -131,7 +135,7 @@ def test_the_datasets_of_runs_a_named_one_and_those_of_a_folder_are_offered(trai
 
 
 @pytest.mark.long
-def test_a_training_outlives_the_pages_and_the_next_ones_stop_it(right, trained, tmp_path):
+def test_a_training_outlives_the_pages_and_the_next_ones_start_no_other(right, trained, tmp_path):
     folder = tmp_path / "runs"
     shutil.copytree(trained / "runs" / "untied", folder / "before")
     run = folder / "mine"
@@ -145,42 +149,8 @@ def test_a_training_outlives_the_pages_and_the_next_ones_stop_it(right, trained,
     assert is_locked(run)
     with pages(folder, "--allow-training") as running:
         assert running.post("/start", {**right, "name": "second"}).status == 409
-        assert running.post("/stop", {"run": "mine"}).status == 200
-        until(lambda: not is_locked(run))
-        assert any(run.glob("checkpoints/epoch-*"))
-
-
-@pytest.fixture
-def sleeper(tmp_path):
-    """A process that pages seem to have started for the run "mine"; it says when it is asked to end."""
-    code = (
-        "import os, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: os.write(1, b'asked\\n'))\n"
-        "print('ready', flush=True)\nwhile True: time.sleep(60)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "ready\n"
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    (tmp_path / ".mine.start").mkdir()
-    note = {"pid": process.pid, "began": fields[19]}
-    (tmp_path / ".mine.start" / "process.json").write_text(json.dumps(note))
-    yield process
-    process.kill()
-    process.communicate()
-
-
-def test_a_training_of_pages_before_is_known_and_asked_once(sleeper, tmp_path):
-    trainings, path = Trainings(tmp_path, train_command), tmp_path / "mine"
-    assert (trainings.is_alive(path), trainings.is_stopping(path)) == (True, False)
-    trainings.stop(path)
-    assert sleeper.stdout.readline() == "asked\n"
-    assert trainings.is_stopping(path)
-    with mistake(RefusedError):
-        trainings.stop(path)
-    with mistake(RefusedError):
-        trainings.start("other", tmp_path, {}, 1, None)
-    sleeper.send_signal(signal.SIGKILL)
-    sleeper.wait()
-    assert not trainings.is_alive(path)
+        assert running.post("/stop", {"run": "mine"}).status == 409
+    kill(folder)
 
 
 PRINTING = """
@@ -198,18 +168,19 @@ def test_a_training_is_a_process_with_its_own_session_documents_and_output(tmp_p
     trainings = Trainings(tmp_path, command)
     path, beside, data = tmp_path / "mine", tmp_path / ".mine.start", tmp_path / "data; rm -r $HOME"
     texts = {"network.json": "{}", "training.json": "[] \u00e4"}
-    trainings.start("mine", data, texts, 3, None)
+    trainings.start("mine", data, texts, None)
     until(lambda: "\n" in trainings.output(path))
-    where = ["--data", str(data), "--out", str(path), "--processes", "3"]
-    words = ["train", str(beside / "network.json"), str(beside / "training.json"), *where]
+    words = ["train", str(beside / "network.json"), str(beside / "training.json")]
+    words += ["--data", str(data), "--out", str(path)]
     assert trainings.output(path) == f"{words} True True\n"
     assert {name: (beside / name).read_text("utf-8") for name in texts} == texts
-    later = Trainings(tmp_path, train_command)  # of the next pages
-    assert later.is_alive(path)
-    assert later.has_started("mine")
+    assert trainings.has_started("mine")
+    with mistake(RefusedError):
+        trainings.start("other", data, texts, None)
     trainings.stop(path)
     until(lambda: not trainings.is_alive(path))
-    assert not later.is_alive(path)
+    with mistake(RefusedError):
+        trainings.stop(path)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +189,7 @@ def test_a_training_is_a_process_with_its_own_session_documents_and_output(tmp_p
 def test_a_name_is_a_single_plain_component(name, tmp_path):
     trainings = Trainings(tmp_path, train_command)
     with mistake(RefusedError):
-        trainings.start(name, tmp_path, {"network.json": ""}, 1, None)
+        trainings.start(name, tmp_path, {"network.json": ""}, None)
     assert not trainings.has_started(name)
     assert list(tmp_path.iterdir()) == []
 
@@ -229,7 +200,7 @@ def test_a_run_and_a_link_are_not_replaced_and_a_busy_folder_starts_nothing(tmp_
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name, busy in (("taken", None), ("link", None), ("free", "deep/run")):
         with mistake(RefusedError):
-            trainings.start(name, tmp_path, {"network.json": ""}, 1, busy)
+            trainings.start(name, tmp_path, {"network.json": ""}, busy)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "taken"]
 
 

@@ -272,7 +272,7 @@ def _cells(run: "ListedRun") -> tuple[str, ...]:
 
 def _differences(run: "ListedRun") -> list[str]:
     """The differing values of a run, the first few of each document, long ones cut."""
-    from widenet.report.differences import as_text
+    from widenet.report.listing import as_text
 
     shown: dict[str, list[str]] = {}
     for place, value in run.differences.items():

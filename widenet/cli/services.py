@@ -34,7 +34,7 @@ def serve(**words: Any) -> None:
 
 @with_flags_of(UiArguments)
 def ui(**words: Any) -> None:
-    """Show runs in a browser: tables, curves, networks, plans and data, also while they train.
+    """Show runs in a browser: tables, curves, networks and data, also while they train.
 
     Example: widenet ui runs, then open http://127.0.0.1:8001/.
 
@@ -53,7 +53,7 @@ def ui(**words: Any) -> None:
         )
 
 
-def train_command(documents: Sequence[Path], data: Path, out: Path, processes: int) -> list[str]:
+def train_command(documents: Sequence[Path], data: Path, out: Path) -> list[str]:
     """Return the words that train a run."""
-    words = ["--data", str(data), "--out", str(out), "--processes", str(processes)]
-    return [sys.executable, "-m", "widenet", "train", *map(str, documents), *words]
+    words = [*map(str, documents), "--data", str(data), "--out", str(out)]
+    return [sys.executable, "-m", "widenet", "train", *words]

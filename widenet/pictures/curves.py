@@ -1,4 +1,4 @@
-"""Line and bar charts, as SVG."""
+"""Line charts, as SVG."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 20, 36
 _LETTER = 7
 """Width of a letter."""
 _MOST_DOTS, _MOST_HINTS = 60, 200
-
-_BARS_WIDTH, _BAR, _BAR_LABEL, _BAR_NUMBER, _BAR_GAP = 400, 17, 130, 48, 12
 
 
 def curves(
@@ -58,34 +56,6 @@ def curves(
     marks = [] if mark is None or not first <= mark[0] <= last else [_mark(*mark, frame)]
     axes = _axes(frame, xs, ys, across)
     return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*axes, *marks, *shapes]))
-
-
-def bars(title: str, groups: Sequence[str], shares: Mapping[str, Sequence[float]]) -> Html:
-    """Draw shares in [0, 1] as percentages: one horizontal bar for each group and name.
-
-    Args:
-        title: Caption of the figure.
-        groups: Labels beside the bars.
-        shares: For each name, one share for each group.
-    """
-    largest = max((share for row in shares.values() for share in row), default=0) or 1
-    scale = (_BARS_WIDTH - _BAR_LABEL - _BAR_NUMBER) / largest
-    height = _BAR * len(shares) + _BAR_GAP
-    shapes = []
-    for position, group in enumerate(groups):
-        top, middle = position * height, (position + 0.5) * height
-        shapes.append(tag("text", group, x=_BAR_LABEL - 8, y=middle, text_anchor="end", fill="currentColor"))
-        for row, (name, values) in enumerate(shares.items()):
-            share, y = values[position], top + row * _BAR
-            width, right = max(share * scale, 1.0), _BAR_LABEL + max(share * scale, 1.0) + 5
-            hint = tag("title", f"{group}: {name} {share:.2%}")
-            number = {"x": right, "y": y + 11, "fill": "currentColor", "fill_opacity": "0.8"}
-            shapes += [
-                tag("rect", hint, x=_BAR_LABEL, y=y, width=width, height=_BAR - 3, rx=2, fill=colour(row)),
-                tag("text", f"{share:.1%}", **number),
-            ]
-    caption = tag("figcaption", tag("b", title), legend(list(shares)))
-    return tag("figure", caption, picture(_BARS_WIDTH, height * len(groups), title, shapes))
 
 
 def colour(position: int) -> str:

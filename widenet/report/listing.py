@@ -1,7 +1,8 @@
 """The runs below a folder: where each stands, its kept metric, and how their documents differ."""
 
+import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any, Literal
 from widenet.arguments import typed
 from widenet.data.manifest import FILE_NAME as DATASET
 from widenet.errors import OptionError, WidenetError, did_you_mean
-from widenet.report.differences import differing
 from widenet.report.subject import Subject
 from widenet.runs.run_log import diverged
+from widenet.spec.document import leaves_of
 from widenet.training.run_directory import RunDirectory, fitted_network
-from widenet.training.run_path import TRIALS, is_locked, is_study, objects
+from widenet.training.run_path import TRIALS, is_locked, is_study
 
 State = Literal["training", "finished", "interrupted", "unsaved"]
 Order = Literal["metric", "name", "state", "epochs", "time", "newest"]
@@ -44,8 +45,7 @@ class ListedRun:
         changed: When the run was last written to, in UTC.
         differences: Values at the places where the documents of the listed runs differ, such as
             `training.optimizer.learning_rate`.
-        warning: A loss that went far up, or lines of the log that are damaged, in sentences; None if there
-            is no such thing.
+        warning: A sentence about a loss that went far up; None if it did not.
     """
 
     name: str
@@ -194,22 +194,8 @@ def listed(subject: Subject) -> ListedRun:
         seconds=subject.seconds,
         changed=_changed(run.path),
         differences={},
-        warning=" ".join(filter(None, [diverged(run.training, subject.records), _damage(subject, state)]))
-        or None,
+        warning=diverged(run.training, subject.records),
     )
-
-
-def _damage(subject: Subject, state: State) -> str | None:
-    """A sentence about lines of a log that cannot be read; None if there are none, or while it is written."""
-    log = subject.run.path / "log.jsonl"
-    if state == "training" or not log.is_file():
-        return None
-    whole = log.read_bytes().splitlines()
-    number = len(whole) - sum(isinstance(line.get("epoch"), int) for line in objects(whole))
-    if not number:
-        return None
-    lines = "a line is" if number == 1 else f"{number:,} lines are"
-    return f"{log} is damaged: {lines} left out. The weights do not depend on it."
 
 
 def _by_metric(run: ListedRun) -> tuple[Any, ...]:
@@ -224,3 +210,23 @@ _KEYS: dict[Order, Callable[[ListedRun], tuple[Any, ...]]] = {
     "time": lambda run: (-(run.seconds or 0.0), run.name),
     "newest": lambda run: (-run.changed.timestamp(), run.name),
 }
+
+
+_ABSENT = object()
+
+
+def differing(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return, for each document, its values at the places where the documents differ.
+
+    A place is a dotted path such as `optimizer.learning_rate` or `layers[taste].units`. A document that lacks
+    a place lacks it in the result, too. Places stand in the order of their first occurrence.
+    """
+    flat = [dict(leaves_of(document)) for document in documents]
+    places = dict.fromkeys(place for document in flat for place in document)
+    chosen = [place for place in places if len({repr(document.get(place, _ABSENT)) for document in flat}) > 1]
+    return [{place: document[place] for place in chosen if place in document} for document in flat]
+
+
+def as_text(value: Any) -> str:
+    """Return a value as JSON."""
+    return json.dumps(value, ensure_ascii=False)

@@ -3,11 +3,9 @@
 from itertools import chain
 
 from widenet.errors import WidenetError
-from widenet.model.weight import fits_in_8_bits, quantized_row_bytes
-from widenet.pictures.curves import bars, curves
+from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, brief, joined, table, tag
-from widenet.plan.layout import Weight
-from widenet.plan.numbers import amount, duration
+from widenet.plan.numbers import duration
 from widenet.report.recommendations import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.runs.run_log import grid, log_curves, metric_names, points
@@ -39,25 +37,22 @@ def summary(subject: Subject) -> Html:
         facts.insert(0, ("loss", brief(subject.kept["loss"])))
         if subject.kept["epoch"] != subject.last["epoch"]:
             facts.insert(1, ("kept epoch", f"{subject.kept['epoch']:,}"))
-    metric, best = subject.metric, subject.best
+    metric = subject.metric
     measured = subject.measured or subject.kept
     if metric is not None and metric in measured:
         facts.insert(0, (metric, f"{measured[metric]:.4f}"))
     facts.append(("training", duration(subject.total("seconds"))))
     tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in facts]
     warnings = (tag("p", sentence, class_="warning") for sentence in subject.warnings)
-    better = []
-    if metric is not None and best is not None and best["epoch"] != subject.kept["epoch"]:
-        epoch = f"epoch {best['epoch']:,}, which it does not keep"
-        better.append(note(f"The best {metric}, {best[metric]:.4f}, is of {epoch}."))
+    notes = []
     if subject.measured and subject.final.metrics:
-        better.append(
+        notes.append(
             note(f"{metric} is with the fitted neighbourhood term; the curves are with the first one.")
         )
     if (form := subject.final.form) is not None:
         origin = f"made of {subject.final.made_of}, whose training this page shows"
-        better.append(note(f"{form[0].upper()}{form[1:]}, {origin}."))
-    return joined([tag("div", *tiles, class_="tiles"), *better, *warnings])
+        notes.append(note(f"{form[0].upper()}{form[1:]}, {origin}."))
+    return joined([tag("div", *tiles, class_="tiles"), *notes, *warnings])
 
 
 def curves_section(subject: Subject) -> Html:
@@ -95,45 +90,27 @@ def network_section(subject: Subject) -> Html:
     sizes = {
         name: " x ".join(f"{size:,}" for size in shape) + " units" for name, shape in layout.shapes.items()
     }
-    rows = []
-    for name, weight in layout.weights.items():
-        held = "in shards of rows" if weight.wide else "whole"
-        numbers = f"{weight.numbers:,}"
-        rows.append(
-            [
-                name,
-                f"{weight.rows:,}",
-                f"{weight.row_length:,}",
-                numbers,
-                amount(weight.rows * _row_bytes(subject, weight)),
-                held,
-            ]
-        )
-    listed = table(["weight", "rows", "columns", "numbers", "bytes", "held"], rows)
+    rows = [
+        [
+            name,
+            f"{weight.rows:,}",
+            f"{weight.row_length:,}",
+            f"{weight.numbers:,}",
+            "in shards of rows" if weight.wide else "whole",
+        ]
+        for name, weight in layout.weights.items()
+    ]
+    listed = table(["weight", "rows", "columns", "numbers", "held"], rows)
     return section(
         "Network",
         tag("div", drawn(network, sizes, subject.parameters), listed, class_="beside"),
     )
 
 
-def _row_bytes(subject: Subject, weight: Weight) -> int:
-    if subject.final.in_8_bits and fits_in_8_bits(weight):
-        return quantized_row_bytes(weight.row_length)
-    return weight.row_bytes
-
-
 def data_section(subject: Subject) -> Html:
-    """The dataset's contents, or only the run's fields if the dataset is not available."""
+    """The dataset's contents, or why it is not available."""
     if subject.manifest is None:
-        rows = [
-            [name, field.kind, f"{field.width:,}", f"{field.min_value:g} to {field.max_value:g}"]
-            for name, field in subject.run.fields.items()
-        ]
-        return section(
-            "Data",
-            table(["field", "kind", "width", "values"], rows),
-            note(f"{subject.without_data} Name it when you write the report."),
-        )
+        return section("Data", note(f"{subject.without_data} Name it when you write the report."))
     facts = [[subject.words.examples, f"{subject.manifest.num_examples:,}"]]
     facts += [
         [name.replace("_", " "), brief(value)]
@@ -150,26 +127,11 @@ def recommendations_section(subject: Subject) -> Html:
     sample = subject.sample
     if sample is None:
         return _NONE
-    words = subject.words
-    item = words.feature(
-        next(each.field for each in subject.run.network.outputs if each.name == sample.output)
+    text = f'The {K} best of output "{sample.output}" for some {subject.words.examples}:'
+    cards = tag(
+        "div", *(_card(shown, sample, subject.words.example) for shown in sample.shown), class_="cards"
     )
-    text = (
-        f'The {K} best of output "{sample.output}" for {sample.num_users:,} {words.examples}, evenly from the'
-        f" whole dataset: {sample.num_distinct:,} of {sample.num_items:,} {item}s are among them."
-    )
-    shares = {
-        f"of all {item}s": [group.items for group in sample.groups],
-        "of training interactions": [group.interactions for group in sample.groups],
-        "of recommendations": [group.recommended for group in sample.groups],
-    }
-    chart = bars(
-        f"From the most popular {item}s to the least: their shares",
-        [group.name for group in sample.groups],
-        shares,
-    )
-    cards = tag("div", *(_card(shown, sample, words.example) for shown in sample.shown), class_="cards")
-    return section("Recommendations", tag("p", text), chart, cards)
+    return section("Recommendations", tag("p", text), cards)
 
 
 def _card(shown: Shown, sample: Sample, example: str) -> Html:

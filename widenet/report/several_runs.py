@@ -1,6 +1,6 @@
 """The sections of a report about several runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,12 +10,11 @@ from widenet.metrics.kept import KeptEvaluation
 from widenet.pictures.curves import Points, curves, legend
 from widenet.pictures.html import Html, brief, table, tag
 from widenet.plan.numbers import duration
-from widenet.report.differences import as_text, differing
+from widenet.report.listing import as_text, differing, documents_of
 from widenet.report.sections import note, section
 from widenet.report.subject import Subject
 from widenet.runs.run_log import grid, metric_names, points
 from widenet.spec.metric_names import LARGER_IS_BETTER
-from widenet.training.run_directory import fitted_network
 
 _ABSENT = "\u2013"
 _LEVEL = 0.95
@@ -76,30 +75,15 @@ def _origin(subject: Subject) -> str:
 
 
 def differences(subjects: Sequence[Subject]) -> Html:
-    """Tables of differing values in documents and machines, with a column for each run."""
-    documents = {
-        "network.json": [
-            (fitted_network(subject.final) or subject.run.network).model_dump(mode="json")
-            for subject in subjects
-        ],
-        "training.json": [subject.run.training.model_dump(mode="json") for subject in subjects],
-        "machine.json": [subject.run.machine for subject in subjects],
-    }
-    pieces = []
-    for title, values in documents.items():
-        pieces += [tag("h3", title), _differing(values, subjects)]
-    return section("Differences", *pieces)
-
-
-def _differing(documents: Sequence[Mapping[str, Any]], subjects: Sequence[Subject]) -> Html:
+    """A table of differing values in documents and machines, with a column for each run."""
+    documents = [{**documents_of(subject), "machine": subject.run.machine} for subject in subjects]
     chosen = differing(documents)
     rows: list[list[object]] = []
     for place in dict.fromkeys(place for values in chosen for place in values):
         texts = [as_text(values[place]) if place in values else _ABSENT for values in chosen]
         rows.append([place, *(tag("mark", text) if text != texts[0] else text for text in texts)])
-    if not rows:
-        return note("No difference.")
-    return table(["", *(subject.name for subject in subjects)], rows)
+    listed = table(["", *(subject.name for subject in subjects)], rows) if rows else note("No difference.")
+    return section("Differences", listed)
 
 
 def _marked(name: str, values: Sequence[Any]) -> list[object]:

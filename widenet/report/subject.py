@@ -5,14 +5,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from widenet.data.manifest import Manifest
 from widenet.data.words import Words, words_of
 from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.recommendations import Sample
-from widenet.runs.run_log import best_line, diverged, kept_line
+from widenet.runs.run_log import diverged, kept_line
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory, WeightsFacts
 
@@ -24,14 +23,12 @@ class Subject:
     Attributes:
         name: Name of the run in the report.
         run: The run directory.
-        data: Path of the dataset; None if it is not available.
         manifest: Manifest of the dataset; None if it is not available.
         sample: Recommendations for some users; None without a network or dataset.
     """
 
     name: str
     run: RunDirectory
-    data: Path | None = None
     manifest: Manifest | None = None
     sample: Sample | None = None
 
@@ -85,11 +82,6 @@ class Subject:
         """The metric that selects the best epoch; None without an evaluation."""
         evaluation = self.run.training.evaluation
         return None if evaluation is None else evaluation.metric
-
-    @property
-    def best(self) -> Mapping[str, Any] | None:
-        """The line of the log with the best metric, the first of equal ones; None if no line has it."""
-        return best_line(self.run.training, self.records)
 
     @property
     def last(self) -> Mapping[str, Any]:

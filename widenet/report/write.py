@@ -30,34 +30,27 @@ from widenet.training.run_directory import RunDirectory
 
 def page(subjects: Sequence[Subject]) -> Html:
     """The HTML of a report about one or more runs; it has no script and loads nothing."""
-    return _of_one(subjects[0]) if len(subjects) == 1 else _of_several(subjects)
+    if len(subjects) > 1:
+        names, of_several = ", ".join(subject.name for subject in subjects), _SECTIONS_OF_SEVERAL
+        return whole(f"{len(subjects)} runs", names, [write(subjects) for write in of_several])
+    (subject,) = subjects
+    return whole(subject.name, subject.run.network.name, [write(subject) for write in _SECTIONS])
 
 
-def _of_one(subject: Subject) -> Html:
-    parts = [
-        sections.summary(subject),
-        sections.curves_section(subject),
-        sections.evaluations_section(subject),
-        sections.network_section(subject),
-        sections.norms_section(subject),
-        sections.recommendations_section(subject),
-        sections.data_section(subject),
-        sections.time_section(subject),
-        sections.numbers_section(subject),
-        sections.documents_section(subject),
-        sections.machine_section(subject),
-    ]
-    return whole(subject.name, subject.run.network.name, parts)
-
-
-def _of_several(subjects: Sequence[Subject]) -> Html:
-    parts = [
-        final_numbers(subjects),
-        paired_differences(subjects),
-        curves_over_each_other(subjects),
-        differences(subjects),
-    ]
-    return whole(f"{len(subjects)} runs", ", ".join(subject.name for subject in subjects), parts)
+_SECTIONS = (
+    sections.summary,
+    sections.curves_section,
+    sections.evaluations_section,
+    sections.network_section,
+    sections.norms_section,
+    sections.recommendations_section,
+    sections.data_section,
+    sections.time_section,
+    sections.numbers_section,
+    sections.documents_section,
+    sections.machine_section,
+)
+_SECTIONS_OF_SEVERAL = (final_numbers, paired_differences, curves_over_each_other, differences)
 
 
 def whole(title: str, below: str, parts: Sequence[Html]) -> Html:
@@ -114,35 +107,30 @@ def write_report(
         OSError: The file cannot be written.
     """
     model = runs if isinstance(runs, Model) else None
-    if isinstance(runs, Model):
-        paths = [runs.run.path]
-    else:
-        paths = [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(path) for path in runs]
-    if not paths:
-        raise OptionError("a report needs a run; got none. Name a run directory.")
-    if out is None and any(is_uri(path) for path in paths):
-        raise OptionError("`out` must name a local file for the report of a run in a store. Name one.")
+    named = runs.run.path if isinstance(runs, Model) else runs
+    paths = [Path(named)] if isinstance(named, str | os.PathLike) else [Path(path) for path in named]
+    OptionError.require(paths, "must name a run", option="runs")
+    is_local = not any(is_uri(path) for path in paths)
+    OptionError.require(out or is_local, "must be a local file for a run in a store", option="out")
     names = _names(paths)
     if model is None:
         paths = [readable(path, "run") for path in paths]
-    if out is not None and _is_taken(Path(out), model):
-        check_new(Path(out), overwrite, "a report", _is_report)
-    if out is None and len(paths) > 1:
-        check_new(Path(FILE_NAME), True, "a report", _is_report)
+    target = Path(out or (paths[0] / FILE_NAME if len(paths) == 1 else FILE_NAME))
+    if out or len(paths) > 1:
+        is_taken = [target.exists()]
+        if model is not None:
+            is_taken = model.network.exchange.collect(is_taken[0], "report")
+        if is_taken[0]:
+            check_new(target, overwrite or not out, "a report", _is_report)
     if len(paths) == 1:
-        target = paths[0] / FILE_NAME if out is None else Path(out)
         subjects = [_alone(names[0], paths[0], model, data, recommendations)]
     else:
-        target = Path(FILE_NAME if out is None else out)
         subjects = [Subject(name, RunDirectory.open(path)) for name, path in zip(names, paths, strict=True)]
     if model is None or model.network.exchange.leads:
-        _write(target, page(subjects))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with appearing(target) as file:
+            file.write(page(subjects).encode("utf-8", errors="xmlcharrefreplace"))
     return target
-
-
-def _is_taken(out: Path, model: Model | None) -> bool:
-    """Whether `out` exists; with a model, the leader's answer in all processes of its group."""
-    return out.exists() if model is None else bool(model.network.exchange.collect(out.exists(), "report")[0])
 
 
 def _is_report(path: Path) -> bool:
@@ -154,7 +142,11 @@ def _alone(
     name: str, path: Path, model: Model | None, data: Dataset | str | Path | None, recommendations: bool
 ) -> Subject:
     run = RunDirectory.open(path) if model is None else model.run
-    dataset = _dataset(run, data)
+    if data is None:
+        dataset = run.dataset()
+    else:
+        dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+        run.check_dataset(dataset)
     if dataset is None:
         subject = Subject(name, run)
         if model is None or model.network.exchange.leads:
@@ -165,20 +157,7 @@ def _alone(
         model is not None or (path / "model").exists() or run.latest() is not None
     )
     sample = sampled(model or Model.load(path, "cpu"), dataset) if has_weights else None
-    return Subject(name, run, dataset.path, dataset.manifest, sample)
-
-
-def _dataset(run: RunDirectory, data: Dataset | str | Path | None) -> Dataset | None:
-    """Open the dataset `data`, or that of the training if it is still there for None.
-
-    Raises:
-        FitError: `data` does not match the run.
-    """
-    if data is None:
-        return run.dataset()
-    dataset = data if isinstance(data, Dataset) else Dataset.open(data)
-    run.check_dataset(dataset)
-    return dataset
+    return Subject(name, run, dataset.manifest, sample)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -186,9 +165,3 @@ def _names(paths: Sequence[Path]) -> list[str]:
     names = [path.resolve().name for path in paths]
     times = Counter(names)
     return [name if times[name] == 1 else shown(path) for name, path in zip(names, paths, strict=True)]
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with appearing(path) as file:
-        file.write(text.encode("utf-8", errors="xmlcharrefreplace"))

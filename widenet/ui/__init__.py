@@ -1,1 +1,1 @@
-"""Many runs in a browser: their table, curves, networks, plans and data, while they train."""
+"""Many runs in a browser: their table, curves, networks and data, while they train."""

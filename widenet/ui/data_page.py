@@ -1,19 +1,16 @@
 """The page of a dataset: counts, how they are spread, and a search of its examples and features."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 import pyarrow.compute as pc
 
 from widenet.data.dataset import Dataset
-from widenet.data.describe import Spread, counts
-from widenet.data.manifest import PARTS, Manifest, Part
+from widenet.data.describe import Counts, Spread, counts
+from widenet.data.manifest import PARTS, Manifest
 from widenet.data.words import Words
 from widenet.errors import DataError
-from widenet.pictures.curves import bars
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
 from widenet.training.run_path import DATA
@@ -22,25 +19,6 @@ from widenet.ui.pages import link, page, strict
 
 _DATASETS = 8
 _MOST_FOUND, _MOST_ITEMS = 20, 100
-
-
-@dataclass(frozen=True)
-class PartFacts:
-    """One part of a field.
-
-    Attributes:
-        field: The field.
-        part: The part.
-        activity: Entries of the examples.
-        popularity: Entries of the features.
-        lengths: Shares of the examples by their number of entries, which double from group to group.
-    """
-
-    field: str
-    part: Part
-    activity: Spread
-    popularity: Spread
-    lengths: dict[str, float]
 
 
 def data_page(dataset: Dataset, run: str | None, search: str, example: str | None) -> Html:
@@ -66,7 +44,7 @@ def data_page(dataset: Dataset, run: str | None, search: str, example: str | Non
                 class_="card",
             ),
             strict(section("Counts", dataset.manifest.as_table())),
-            *(strict(_part(facts, words)) for facts in facts_of(dataset)),
+            _parts(dataset.path, dataset.digest),
         ],
         here="Data",
         scripts=["search.js"],
@@ -106,9 +84,16 @@ def _search(dataset: Dataset, run: str | None, search: str) -> Html:
     return tag("form", label, field, id="searching", data_address=link("data", run=run), role="search")
 
 
-def _part(facts: PartFacts, words: Words) -> Html:
-    activity, popularity = facts.activity, facts.popularity
-    feature = words.feature(facts.field)
+@lru_cache(_DATASETS)
+def _parts(path: Path, digest: str) -> Html:
+    """How the entries of every part are spread; the entries of a dataset are read once."""
+    del digest  # with another one, the path holds other examples
+    manifest = Manifest.read(path)
+    return strict(joined([_part(part, manifest.words) for part in counts(path, manifest)]))
+
+
+def _part(part: Counts, words: Words) -> Html:
+    popularity, feature = Spread.of(part.features), words.feature(part.field)
     rows = [
         [
             name,
@@ -116,19 +101,14 @@ def _part(facts: PartFacts, words: Words) -> Html:
             brief(spread.mean),
             *(f"{number:,}" for number in spread.quantiles.values()),
         ]
-        for name, spread in ((words.examples, activity), (f"{feature}s", popularity))
+        for name, spread in ((words.examples, Spread.of(part.examples)), (f"{feature}s", popularity))
     ]
-    listed = table(["entries of", "number", "mean", *activity.quantiles], rows, numbers=True)
-    drawn = bars(
-        f"{facts.field}: entries of each {words.example}",
-        list(facts.lengths),
-        {f"of all {words.examples}": list(facts.lengths.values())},
-    )
     said = (
         f"The most popular 1 % of the {feature}s have {popularity.top_1_percent:.0%} of the entries,"
         f" 10 % have {popularity.top_10_percent:.0%}."
     )
-    return section(f"{facts.field}, {facts.part}", drawn, listed, note(said))
+    listed = table(["entries of", "number", "mean", *popularity.quantiles], rows, numbers=True)
+    return section(f"{part.field}, {part.part}", listed, note(said))
 
 
 def _found(dataset: Dataset, run: str | None, search: str) -> Html:
@@ -194,32 +174,3 @@ def _histories(dataset: Dataset, row: int) -> Iterator[Html]:
             entries = [tag("li", name) for name in names]
             title = f"{field.name}, {part}: {len(items):,}"
             yield tag("div", tag("h3", title), tag("ol", *entries), note(more) if more else "")
-
-
-def facts_of(dataset: Dataset) -> list[PartFacts]:
-    """Return the facts of every part that is not dense; the entries of a dataset are read once."""
-    return _facts(dataset.path, dataset.digest)
-
-
-@lru_cache(_DATASETS)
-def _facts(path: Path, digest: str) -> list[PartFacts]:
-    del digest  # with another one, the path holds other examples
-    return [
-        PartFacts(
-            part.field,
-            part.part,
-            Spread.of(part.examples),
-            Spread.of(part.features),
-            _lengths(part.examples),
-        )
-        for part in counts(path, Manifest.read(path))
-    ]
-
-
-def _lengths(examples: np.ndarray) -> dict[str, float]:
-    """Shares of examples with 0, 1, 2 to 3, 4 to 7 entries, and so on."""
-    if not len(examples):
-        return {}
-    groups = np.bincount(np.frexp(examples.astype(np.float64))[1])
-    names = ["0", "1", *(f"{2**power:,} to {2 ** (power + 1) - 1:,}" for power in range(1, len(groups)))]
-    return {name: number / len(examples) for name, number in zip(names, groups.tolist(), strict=False)}

@@ -10,8 +10,7 @@ from threading import Lock
 from typing import Any
 
 from widenet.errors import OptionError, WidenetError
-from widenet.report.differences import differing
-from widenet.report.listing import ListedRun, documents_of, found, listed
+from widenet.report.listing import ListedRun, differing, documents_of, found, listed
 from widenet.report.subject import Subject
 from widenet.runs.run_log import metric_names
 from widenet.training.run_directory import RunDirectory

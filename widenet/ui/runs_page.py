@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from widenet.pictures.html import Html, brief, tag
 from widenet.plan.numbers import duration
-from widenet.report.differences import as_text
+from widenet.report.listing import as_text
 from widenet.ui.known_runs import Known, KnownRun
 from widenet.ui.pages import link, live, page
 

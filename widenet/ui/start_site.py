@@ -46,11 +46,12 @@ def serve(arguments: UiArguments, url: Callable[[str], None], train: TrainComman
 
 def _check_folders(folder: Path, arguments: UiArguments) -> None:
     """Raise OptionError for folders that are none, and for one that cannot hold new runs."""
-    if not folder.is_dir():
-        raise OptionError(f"{folder} is not a folder. Train first, or name a folder that holds runs.")
-    if arguments.datasets is not None and not arguments.allow_training:
-        raise OptionError("`datasets` are for new trainings. Add `allow_training`, or leave it out.")
-    if arguments.datasets is not None and not Path(arguments.datasets).is_dir():
-        raise OptionError(f"`datasets` must be a folder; {arguments.datasets} is none. Check the path.")
-    if arguments.allow_training and (folder / "network.json").is_file():
-        raise OptionError(f"{folder} is a run, and cannot hold new ones. Name the folder that holds it.")
+    OptionError.require(folder.is_dir(), "must be a folder", place=folder)
+    is_run = arguments.allow_training and (folder / "network.json").is_file()
+    OptionError.require(not is_run, "is a run, and cannot hold new ones", place=folder)
+    further = arguments.datasets
+    OptionError.require(
+        further is None or arguments.allow_training, "needs `allow_training`", option="datasets"
+    )
+    is_folder = further is None or Path(further).is_dir()
+    OptionError.require(is_folder, "must be a folder", option="datasets", value=further)

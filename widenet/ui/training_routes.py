@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -27,16 +27,14 @@ from widenet.training.check import check_training
 from widenet.training.run_path import is_locked
 from widenet.ui.answers import html
 from widenet.ui.known_runs import Known, KnownRuns
-from widenet.ui.pages import link, live, page
+from widenet.ui.pages import live, page
 from widenet.ui.trainings import Trainings
 
 MOST_BYTES = 2**20
 """Largest size of a request."""
 
 _KINDS: Mapping[str, type[Document]] = {"network": NetworkSpec, "training": TrainingSpec}
-_MOST_DATASETS, _MOST_MODELS = 1000, 100
-_MOST_TEXT = 2**19
-"""Longest document of a run, in characters, that the page shows to be edited."""
+_MOST_DATASETS = 1000
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -49,14 +47,12 @@ class Draft(msgspec.Struct, forbid_unknown_fields=True):
         data: Path of the dataset, as the page offers it.
         network: JSON text of the network document.
         training: JSON text of the training document.
-        processes: Number of processes.
     """
 
     name: str
     data: str
     network: str
     training: str
-    processes: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,25 +88,16 @@ class TrainingRoutes:
 
     async def form(self, request: Request) -> Response:
         """The page that starts a training."""
-        query = request.query_params
-        data, like = query.get("data"), query.get("like", "")
-        return html(await asyncio.to_thread(self._form, data, like))
+        return html(await asyncio.to_thread(self._form, request.query_params.get("data")))
 
-    def _form(self, data: str | None, like: str) -> Html:
+    def _form(self, data: str | None) -> Html:
         known = self.runs.look()
-        choices, texts = self.choices(known), None
-        if like:
-            if like not in known.runs:
-                raise RefusedError(404, "no_run", f"the folder {known.folder.name} holds no run of this name")
-            run = known.runs[like]
-            texts = {name: _beginning(run.listed.path / f"{name}.json") for name in _KINDS}
-            data = data or str(_dataset_of(run.documents) or "")
+        choices = self.choices(known)
         data = data if data in choices else next(iter(choices), None)
         if data is None:
             text = f"No run in {known.folder.name} names a dataset that is still at hand."
             return page("Start a training", "", [tag("p", text, class_="card")])
-        texts = texts or default_texts(Dataset.open(data))
-        return _start_page(choices, data, like, known, texts)
+        return _start_page(choices, data, default_texts(Dataset.open(data)))
 
     def choices(self, known: Known) -> dict[str, str]:
         """Return the datasets that a training may take: names by path."""
@@ -139,7 +126,7 @@ class TrainingRoutes:
             check_training(network, training, dataset.path, dataset.manifest)
             busy = next((name for name, run in known.runs.items() if is_locked(run.listed.path)), None)
             files = {f"{name}.json": text for name, text in texts.items()}
-            self.trainings.start(draft.name, Path(draft.data), files, draft.processes, busy)
+            self.trainings.start(draft.name, Path(draft.data), files, busy)
 
         await asyncio.to_thread(begin)
         return html(page(draft.name, "", [tag("p", "It begins.")]))
@@ -175,21 +162,17 @@ class TrainingRoutes:
     def part(self, run: ListedRun) -> Html:
         """Return what the page of a run says of its training: a button to stop it, and what it prints."""
         path, is_alive = run.path, self.trainings.is_alive(run.path)
-        is_stopping = self.trainings.is_stopping(path)
+        is_stopping, is_training = self.trainings.is_stopping(path), run.state == "training"
         said: Html | str = ""
-        if run.state == "training" and is_stopping:
+        if is_stopping:
             said = tag("p", "It saves a checkpoint and ends.")
-        elif run.state == "training" and is_alive:
+        elif is_alive:
             words = {"type": "button", "class_": "main", "data_action": "stop", "data_run": run.name}
             said = tag("button", "Stop with a checkpoint", **words)
-        elif run.state == "training":
+        elif is_training:
             said = note("These pages have not started this training. Stop it where it was started.")
-        elif is_alive:
-            said = tag("p", "The training begins, or ends.")
-        again = tag("a", "Start another training with these documents", href=link("start", like=run.name))
-        pending = _pending(is_stopping or (is_alive and run.state != "training"))
-        output = _output(self.trainings.output(path))
-        return live("training", "div", said, pending, tag("p", again), output, class_="card")
+        pending = _pending(is_stopping or (is_alive and not is_training))
+        return live("training", "div", said, pending, _output(self.trainings.output(path)), class_="card")
 
 
 def default_texts(dataset: Dataset) -> dict[str, str]:
@@ -210,31 +193,17 @@ def _dataset_of(machine: Mapping[str, Any]) -> Path | None:
     return Path(str(data)).resolve() if is_local else None
 
 
-def _beginning(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.read(_MOST_TEXT)
-
-
-def _start_page(
-    choices: Mapping[str, str], data: str, like: str, known: Known, texts: Mapping[str, str]
-) -> Html:
-    newest = sorted(known.runs, key=lambda name: -known.runs[name].listed.changed.timestamp())[:_MOST_MODELS]
-    models = {
-        "": "the defaults for this dataset",
-        **{name: name for name in dict.fromkeys([*newest, like]) if name},
-    }
-    datasets = {path: f"{name} \u00b7 {path}" for path, name in choices.items()}
+def _start_page(choices: Mapping[str, str], data: str, texts: Mapping[str, str]) -> Html:
+    options = [
+        tag("option", f"{name} \u00b7 {path}", value=path, selected=path == data)
+        for path, name in choices.items()
+    ]
+    offered = tag("select", *options, id="data")
     words = {"spellcheck": "false", "autocomplete": "off"}
-    number = tag("input", id="processes", type="number", value=1, min=1, required=True)
     name = tag("input", id="name", type="text", required=True, maxlength=100, **words)
     form = tag(
         "form",
-        tag(
-            "div",
-            _select("data", "Dataset", datasets, data),
-            _select("like", "Begin with the documents of", models, like),
-            class_="controls card",
-        ),
+        tag("div", tag("div", tag("label", "Dataset", for_="data"), offered), class_="controls card"),
         tag("div", *(_editor(kind, text) for kind, text in texts.items()), class_="editors"),
         tag(
             "section",
@@ -242,7 +211,6 @@ def _start_page(
             tag(
                 "div",
                 tag("div", tag("label", "Name of the run", for_="name"), name),
-                tag("div", tag("label", "Processes", for_="processes"), number),
                 tag("button", "Start the training", id="start", class_="main"),
                 class_="controls",
             ),
@@ -253,11 +221,6 @@ def _start_page(
         novalidate=True,
     )
     return page("Start a training", "", [form], here="Start", scripts=["start.js"])
-
-
-def _select(name: str, label: str, options: Mapping[str, str], chosen: str) -> Html:
-    listed = [tag("option", text, value=value, selected=value == chosen) for value, text in options.items()]
-    return tag("div", tag("label", label, for_=name), tag("select", *listed, id=name))
 
 
 def _editor(name: str, text: str) -> Html:

@@ -11,7 +11,7 @@ async function start() {
   at("start").disabled = true;
   const texts = Object.fromEntries([...form.querySelectorAll("textarea")].map(each => [each.id, each.value]));
   try {
-    await send("start", { name: at("name").value, data: at("data").value, ...texts, processes: Number(at("processes").value) });
+    await send("start", { name: at("name").value, data: at("data").value, ...texts });
     location.assign(`run?${new URLSearchParams({ name: at("name").value })}`);
   } catch (error) {
     at("start").disabled = false;
@@ -22,8 +22,7 @@ async function start() {
 }
 
 if (form) {
-  const begin = () => { location.search = new URLSearchParams({ data: at("data").value, like: at("like").value }); };
-  for (const name of ["like", "data"]) at(name).addEventListener("change", begin);
+  at("data").addEventListener("change", () => { location.search = new URLSearchParams({ data: at("data").value }); });
   form.addEventListener("submit", event => {
     event.preventDefault();
     start();
