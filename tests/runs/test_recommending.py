@@ -58,16 +58,6 @@ def test_several_baskets_get_what_each_gets_alone(model):
     assert [len(rows) for rows in found] == [WIDTH] * 3
 
 
-def test_what_can_be_read_only_once_is_read_whole(model):
-    expected = model.recommend(BASKETS, k=4)
-    assert model.recommend((basket for basket in BASKETS), k=4) == expected
-    assert model.recommend(map(iter, BASKETS), k=4) == expected
-    alone = model.recommend(["3", "5"], k=4)
-    assert model.recommend(map(str, (3, 5)), k=4) == alone
-    assert model.recommend(fields={"items": iter(["3", "5"])}, k=4) == alone
-    assert model.recommend({"3", "5"}, k=4) == alone
-
-
 def test_numbers_are_ids_and_never_titles(model, tmp_path):
     assert model.recommend([3, np.int64(5)], k=4) == model.recommend(["3", "5"], k=4)
     assert same(model.recommend([[3], np.array([5, 0])], k=4), model.recommend([["3"], ["5", "0"]], k=4))
@@ -87,43 +77,33 @@ def test_users_get_what_predict_gives_them(model, data):
     assert same([model.recommend(users=7, k=3)], found[:1])
 
 
-TABLES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table, "columns": dict}
+TABLES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.Table}
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_table_of_baskets_becomes_a_table_of_recommendations(kind, model):
-    rows = {"customer": ["b", "a", "b", "a", "c"], "isbn": ["3", "0", "5", "1", "2"]}
-    form = kind if kind != "columns" else "pandas"
-    table = model.recommend(TABLES[kind](rows), k=2, format=form)
-    expected = model.recommend([["3", "5"], ["0", "1"], ["2"]], k=2)
-    assert isinstance(table, {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.Table}[form])
+def test_recommendations_may_be_a_table(kind, model):
+    baskets = [["3", "5"], ["0", "1"], ["2"]]
+    table = model.recommend(baskets, k=2, format=kind)
+    assert isinstance(table, TABLES[kind])
     columns = table.to_pydict() if kind == "arrow" else {name: list(table[name]) for name in table.columns}
     assert list(columns) == ["user", "item", "title", "score", "rank"]
-    assert columns["user"] == ["b", "b", "a", "a", "c", "c"]
-    flat = [row for rows in expected for row in rows]
+    assert columns["user"] == [0, 0, 1, 1, 2, 2]
+    flat = [row for rows in model.recommend(baskets, k=2) for row in rows]
     assert columns["item"] == [row.item for row in flat]
     assert columns["title"] == [row.title for row in flat]
     assert columns["score"] == pytest.approx([row.score for row in flat], rel=1e-5)
     assert columns["rank"] == [1, 2] * 3
 
 
-def test_columns_may_be_named_and_hold_values(valued, model):
-    table = pd.DataFrame({"who": [1], "what": [3], "much": [4.0]})
-    named = {"user": "who", "item": "what", "value": "much"}
+def test_baskets_may_have_values(valued, model):
     for wrong in (
-        lambda: model.recommend(table, columns=named),
         lambda: model.recommend([[3], [5]], values=[[1.0], [2.0]]),
         lambda: model.explain(3, [5], values=[0.5]),
     ):
         with mistake(OptionError):
             wrong()
-    model = valued
-    table = pd.DataFrame({"who": [1, 1, 2], "what": [3, 5, 0], "much": [1.0, 4.0, 2.0]})
-    named = {"user": "who", "item": "what", "value": "much"}
-    found = model.recommend(table, k=3, columns=named)
-    assert same(found, [model.recommend([3, 5], k=3, values=[1, 4]), model.recommend([0], k=3, values=[2])])
-    assert same(model.recommend([[3, 5], [0]], k=3, values=[[1, 4], [2]]), found)
-    assert model.recommend(table, columns=named, format="pandas")["user"].dtype == np.int64
+    found = valued.recommend([[3, 5], [0]], k=3, values=[[1, 4], [2]])
+    assert same(found, [valued.recommend([3, 5], k=3, values=[1, 4]), valued.recommend([0], k=3, values=[2])])
 
 
 def items(found):
@@ -187,14 +167,11 @@ def test_single_users_get_only_what_is_theirs_and_others_all(model):
     assert found == [[everything[0][0], *everything[0][4::2]], []]
 
 
-def test_filters_of_several_baskets_name_them_by_number_or_by_the_users_of_the_table(model):
+def test_filters_of_several_baskets_name_them_by_number(model):
     everything = items(model.recommend(BASKETS, k=WIDTH))
     filters = {"never_for": {0: [everything[0][1]]}, "only_for": {2: everything[2][1:3]}}
     expected = [everything[0][:1] + everything[0][2:], everything[1], everything[2][1:3]]
     assert items(model.recommend(BASKETS, k=WIDTH, **filters)) == expected
-    table = {"user": ["x", "x", "y"], "item": ["3", "5", "0"]}
-    found = model.recommend(table, k=WIDTH, never_for={"x": [everything[0][1]]})
-    assert items(found) == [expected[0], everything[1]]
     assert items(model.recommend(BASKETS, k=WIDTH, only_for={7: ["0"]})) == everything
     unseen = {"exclude_seen": False, "k": WIDTH, "never_for": {1: ["0"]}}
     assert [len(row) for row in model.recommend(BASKETS, **unseen)] == [WIDTH, WIDTH - 1, WIDTH]
@@ -223,24 +200,16 @@ MISTAKES = {
     "a table of users": (lambda m: m.recommend(users=pd.DataFrame({"user": ["1"]})), OptionError),
     "a user without axes": (lambda m: m.recommend(users=np.array("1")), OptionError),
     "half a user": (lambda m: m.recommend(users=[1.5]), OptionError),
-    "an unknown item of a table": (lambda m: m.recommend({"user": ["1"], "item": ["x"]}), DataError),
-    "a title in a table": (lambda m: m.recommend({"user": ["1"], "item": ["Book 1"]}), DataError),
-    "an empty cell": (lambda m: m.recommend({"user": ["1", None], "item": ["2", "3"]}), DataError),
-    "no column of items": (lambda m: m.recommend({"user": ["1"], "what": ["2"]}), DataError),
-    "a column that is not there": (
-        lambda m: m.recommend({"user": ["1"], "item": ["2"]}, columns={"value": "stars"}),
-        DataError,
-    ),
+    "a table of baskets": (lambda m: m.recommend({"user": ["1"], "item": ["2"]}), OptionError),
+    "a frame of baskets": (lambda m: m.recommend(pd.DataFrame({"user": ["1"]})), OptionError),
+    "a generator": (lambda m: m.recommend(map(str, [1, 2])), OptionError),
+    "an unknown item of a basket": (lambda m: m.recommend([["1"], ["x"]]), DataError),
     "an empty basket": (lambda m: m.recommend([["1"], []]), OptionError),
     "an item among baskets": (lambda m: m.recommend([1, [2]]), OptionError),
     "True": (lambda m: m.recommend([True]), OptionError),
     "weights in a series": (lambda m: m.recommend([1], weights=pd.Series({"1": 2.0})), ArgumentError),
     "a table to evaluate": (lambda m: m.evaluate(pd.DataFrame({"user": [1], "item": [2]})), ArgumentError),
     "values of one basket": (lambda m: m.recommend([["1"], ["2"]], values=[1.0]), OptionError),
-    "values beside a table": (
-        lambda m: m.recommend({"user": ["1"], "item": ["2"]}, values=[1.0]),
-        OptionError,
-    ),
     "fields of several": (lambda m: m.recommend([["1"], ["2"]], fields={"items": ["3"]}), OptionError),
     "items never for somebody unknown": (lambda m: m.recommend(["1"], never_for={"1": ["2"]}), OptionError),
     "users without an order": (lambda m: m.recommend(users={"1", "2"}), OptionError),

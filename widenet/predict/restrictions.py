@@ -46,10 +46,9 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is an iterable of entries: neither a text nor an array without axes."""
-    return (
-        isinstance(value, Iterable) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) != 0
-    )
+    """Whether a value is a list of entries: no text, table, matrix, array without axes, or iterator."""
+    is_other = isinstance(value, str | bytes | Mapping | Iterator) or getattr(value, "ndim", 1) == 0
+    return isinstance(value, Iterable) and not is_other and not hasattr(value, "columns")
 
 
 def check_order(name: str, value: Any) -> None:
@@ -270,7 +269,8 @@ def _rows(option: str, given: Any, *columns: str) -> tuple[str, list[_Row]]:
         rows = [(str(user), item) for user, ids in given.items() for item in _listed(option, ids)]
     else:
         others = [given.values()] if "weight" in columns else []
-        rows = [*zip(_listed(option, given), *others, strict=True)]
+        ids = list(given) if isinstance(given, Mapping) else given
+        rows = [*zip(_listed(option, ids), *others, strict=True)]
     return option, [(None, row) for row in rows]
 
 

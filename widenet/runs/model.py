@@ -35,7 +35,6 @@ from widenet.runs.recommending import (
     alike,
     answered,
     predicted,
-    read_once,
     reasons,
     understood,
     with_items,
@@ -299,9 +298,8 @@ class Model:
     def recommend(self, arguments: RecommendArguments) -> Any:
         """Return the k best items for a basket, for several, or for users of a dataset.
 
-        A basket is a list of ids or titles; numbers are ids. Several baskets are a list of lists, or a table
-        (pandas, Polars, Arrow, a dictionary of columns, a SciPy matrix) with a row for each item of somebody.
-        Users have the history that the dataset holds, as in `predict`.
+        A basket is a list of ids or titles; numbers are ids. Several baskets are a list of lists. Users have
+        the history that the dataset holds, as in `predict`.
 
         The items belong to the output's field, or to the only field that the network reads. An item that is
         named twice counts once, with its last value. For networks that read a sequence, give the items in
@@ -321,7 +319,6 @@ class Model:
             OptionError: An argument is wrong.
         """
         check_choice("format", arguments.format, get_args(Format))
-        arguments = read_once(arguments)
         with fixed_arithmetic():
             answers, is_one = answered(self.run, self.network, self._dataset, arguments)
         return answers.shown(arguments.format, is_one)
@@ -401,7 +398,6 @@ class Model:
             OptionError: An argument is wrong.
         """
         check_choice("format", format, get_args(Format))
-        items = list(items) if isinstance(items, Iterator) else items
         if user is not None and (len(items) or values is not None):
             raise OptionError("goes without `items` and `values`", option="user")
         name, dataset = output_name(self.network, output), None if user is None else self._dataset(data)

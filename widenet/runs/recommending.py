@@ -1,8 +1,9 @@
 """What is recommended to whom: to one basket, to several, to users of a dataset, to all of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain
 from numbers import Integral, Real
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +13,6 @@ import torch
 from torch import Tensor
 
 from widenet.baselines.evaluate import check_part, output_name, output_of
-from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, nearest, warn_user
@@ -141,8 +141,6 @@ def in_format(table: pa.Table, form: Format) -> Any:
 
 def _array(names: Sequence[Any]) -> pa.Array:
     """Names as a column: of numbers, or of texts where there is a text."""
-    if isinstance(names, pa.Array):
-        return names
     if any(isinstance(name, str) for name in names):
         return pa.array([str(name) for name in names], pa.string())
     is_large = any(name > _LARGEST_INT64 for name in names)
@@ -211,28 +209,6 @@ def predicted(
     )
 
 
-def is_table_of_baskets(items: Any) -> bool:
-    """Whether baskets are a table: a DataFrame, an Arrow table, a dictionary of columns, a matrix."""
-    return isinstance(items, Mapping) or hasattr(items, "columns") or hasattr(items, "tocsr")
-
-
-def are_many(items: Any) -> bool:
-    """Whether items are several baskets rather than one."""
-    return is_table_of_baskets(items) or (is_list(items) and any(map(is_list, items)))
-
-
-def read_once(arguments: RecommendArguments) -> RecommendArguments:
-    """Return arguments whose items and fields can be read several times, even if they were generators."""
-    once = {name: _read_once(value) for name, value in (arguments.fields or {}).items()}
-    return replace(
-        arguments, items=_read_once(arguments.items), fields=None if arguments.fields is None else once
-    )
-
-
-def _read_once(value: Any) -> Any:
-    return list(value) if isinstance(value, Iterator) else value
-
-
 def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
     """Return ids as a list of texts and whole numbers, and whether there was only one, by itself.
 
@@ -241,44 +217,9 @@ def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
     """
     check_order(name, ids)
     is_one = isinstance(ids, str | Integral)
-    if is_table_of_baskets(ids) or not (is_one or is_list(ids)):
+    if not (is_one or is_list(ids)):
         raise OptionError("must be an id or a list of ids", option=name, value=ids)
     return checked_names(name, [ids] if is_one else ids), is_one
-
-
-def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bool) -> Baskets:
-    """Read several baskets.
-
-    Args:
-        items: A table with a row for each item of a basket, or a list of baskets, each a list of items.
-        values: For a list of baskets: a list of numbers for each of them, one for each item.
-        columns: For a table: the columns of "user", "item" and "value".
-        is_sequence: Whether the network reads a sequence.
-
-    Raises:
-        DataError: The table is wrong.
-        OptionError: A basket is wrong.
-    """
-    if is_table_of_baskets(items):
-        if values is not None:
-            raise OptionError("is for lists", option="values")
-        from widenet.data.baskets import baskets_of
-
-        return baskets_of(items, columns)
-    if columns:
-        raise OptionError("is for tables", option="columns")
-    for basket in items if is_sequence or values is not None else ():
-        check_order("items", basket)
-    rows = [checked_items(row, f"items[{place}]") for place, row in enumerate(items)]
-    owners = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    flat = [item for row in rows for item in row]
-    if values is None:
-        return Baskets(pa.array(range(len(rows))), owners, flat, may_be_titles=True)
-    if not is_list(values) or len(listed := list(values)) != len(rows):
-        raise OptionError(f"must be a list for each of {len(rows)} baskets", option="values", value=values)
-    pairs = zip(listed, rows, strict=True)
-    numbers = [number for each, row in pairs for number in checked_values(each, len(row))]
-    return Baskets(pa.array(range(len(rows))), owners, flat, np.array(numbers), may_be_titles=True)
 
 
 def answered(
@@ -299,10 +240,11 @@ def answered(
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
     chosen = restrictions_of(run, network.outputs[output].spec, arguments)
+    asked: Sequence[Any]
     blocks: Iterator[Block]
     if arguments.users is not None:
         asked, is_one = listed_ids("users", arguments.users)
-        _check_unused(arguments, ["items", "values", "columns", *([] if is_one else ["fields"])], "users")
+        _check_unused(arguments, ["items", "values", *([] if is_one else ["fields"])], "users")
         dataset, instead = dataset_of(arguments.data), None
         if arguments.fields:
             instead = batches_of(run, with_items(run, output, (), arguments.fields))
@@ -318,16 +260,14 @@ def answered(
             chosen=rows,
             instead=instead,
         )
-    elif are_many(arguments.items):
+    elif is_list(arguments.items) and any(map(is_list, arguments.items)):
         _check_unused(arguments, ["data", "fields"], "several baskets")
-        is_sequence = run.fields[field_of_items(run, output)].kind == "sequence"
-        known = baskets(arguments.items, arguments.values, arguments.columns or {}, is_sequence)
-        asked, is_one = known.keys, False
+        asked, is_one = range(len(arguments.items)), False
         size = chosen.rows_a_block(k, network.outputs[output].width)
-        batches = _basket_inputs(run, output, known, size)
+        batches = _baskets(run, output, arguments.items, arguments.values, size)
         blocks = _listed(run, network, output, k, arguments.exclude_seen, chosen, batches)
     else:
-        _check_unused(arguments, ["data", "columns", "never_for", "only_for"], "one basket")
+        _check_unused(arguments, ["data", "never_for", "only_for"], "one basket")
         asked, is_one = [0], True
         known_fields = with_items(run, output, arguments.items, arguments.fields, arguments.values)
         warn_of_ambiguous(run, known_fields)
@@ -449,41 +389,46 @@ def _listed(
         yield chosen.block(network, fields, output, k, [str(key) for key in keys], names, seen)
 
 
-def _basket_inputs(
-    run: RunDirectory, output: str, known: Baskets, size: int
+def _baskets(
+    run: RunDirectory, output: str, items: Sequence[Any], values: Any, size: int
 ) -> Iterator[tuple[Sequence[Any], Inputs]]:
-    """Yield the keys of several baskets, and their items, in batches of a size.
+    """Yield the numbers of several baskets, and their items, in batches of a size.
+
+    Args:
+        run: The run.
+        output: Name of the output.
+        items: A list of items for each basket.
+        values: None, or a list of numbers for each basket.
+        size: Baskets of a batch.
 
     Raises:
         DataError: An item is unknown.
         FitError: The network reads no items.
-        OptionError: There are values for a sequence.
+        OptionError: A basket or a value is wrong.
     """
     field = field_of_items(run, output)
     vocabulary, is_sequence = run.vocabulary(field), run.fields[field].kind == "sequence"
-    if known.may_be_titles:
-        features = [found[0] for found in vocabulary.find_each(known.items)]
-    else:
-        features = vocabulary.index_of([str(item) for item in known.items]).tolist()
-    numbers = None
-    if known.values is not None:
-        check_reads_values(run, field, known.values)
-        numbers = known.values.tolist()
-    entries: list[list[int]] = [[] for _ in range(len(known.keys))]
-    for entry, owner in enumerate(known.owners.tolist()):
-        entries[owner].append(entry)
-    for start in range(0, len(entries), size):
-        rows = [
-            ordered_history(
-                [features[entry] for entry in own],
-                None if numbers is None else [numbers[entry] for entry in own],
-                is_sequence,
+    for basket in items if is_sequence or values is not None else ():
+        check_order("items", basket)
+    rows = [checked_items(row, f"items[{place}]") for place, row in enumerate(items)]
+    numbers: list[list[float] | None] = [None] * len(rows)
+    if values is not None:
+        if not is_list(values) or len(values) != len(rows):
+            raise OptionError(
+                f"must be a list for each of {len(rows)} baskets", option="values", value=values
             )
-            for own in entries[start : start + size]
+        numbers = [checked_values(each, len(row)) for each, row in zip(values, rows, strict=True)]
+        check_reads_values(run, field, chain.from_iterable(filter(None, numbers)))
+    for start in range(0, len(rows), size):
+        block = rows[start : start + size]
+        found = iter(vocabulary.find_each([item for row in block for item in row]))
+        histories = [
+            ordered_history([next(found)[0] for _ in row], own, is_sequence)
+            for row, own in zip(block, numbers[start : start + size], strict=True)
         ]
-        values = None if numbers is None else [own or [] for _, own in rows]
-        batch = from_rows([units for units, _ in rows], values)
-        yield known.keys[start : start + size].to_pylist(), {field: batch}
+        own_values = None if values is None else [own or [] for _, own in histories]
+        batch = from_rows([units for units, _ in histories], own_values)
+        yield range(start, start + len(block)), {field: batch}
 
 
 Fields = Mapping[str, Any]

@@ -345,10 +345,6 @@ class RecommendArguments(_RankingArguments):
         ),
     ] = None
     fields: Fields = None
-    columns: Annotated[
-        Mapping[str, str] | None,
-        Argument('The columns of a table of baskets: "user", "item" and "value". Default: guessed.', flag=""),
-    ] = None
     never_for: Annotated[
         str | Path | Mapping[Any, Any] | None,
         Argument(
