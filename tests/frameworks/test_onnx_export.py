@@ -209,8 +209,7 @@ def test_large_weights_lie_beside_the_model(data, tmp_path, monkeypatch):
     )
 
 
-def test_the_names_of_items_lie_beside_the_model(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_export, "_NAMES_PER_BLOCK", 4)
+def test_the_names_of_items_lie_beside_the_model(data, tmp_path):
     export_onnx(model_of(random_layers(1), data, tmp_path / "run"), tmp_path / "model.onnx")
     names = json.loads((tmp_path / "model.onnx.json").read_text("utf-8"))
     vocabulary = data.vocabulary("items")

@@ -14,7 +14,6 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError, OptionError, unwritten
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import (
@@ -43,7 +42,6 @@ LARGEST_INSIDE = 2**30
 _PRODUCER, _HEAD_BYTES = b"\x12\x07widenet", 16
 """The producer's field of a model, and the first bytes of the file, which hold it."""
 _ALIGNMENT = 4096
-_NAMES_PER_BLOCK = 65_536
 
 
 def export_onnx(
@@ -84,11 +82,11 @@ def export_onnx(
             )
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     check_out(out, overwrite)
-    names = {names_path(out): _vocabularies(model)}
+    names = _names(model)
     large = sum(weight.num_bytes for weight in _weights(model.network)) > LARGEST_INSIDE
     files = [
         *([_data_path(out)] if large else []),
-        *(path for path, vocabularies in names.items() if vocabularies),
+        *([names_path(out)] if names else []),
         out,
     ]
     earlier = _files_of(out) if overwrite else []
@@ -97,9 +95,8 @@ def export_onnx(
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         beside.mkdir(parents=True)
-        for path, vocabularies in names.items():
-            if vocabularies:
-                _write_names(beside / path.name, vocabularies)
+        if names:
+            (beside / names_path(out).name).write_text(json.dumps(names, ensure_ascii=False), "utf-8")
         _write_model(beside / out.name, model, top_k, exclude_seen, large)
         with appearing_together(files) as temporary:
             for path, partial_path in zip(files, temporary, strict=True):
@@ -132,7 +129,7 @@ def _files_of(out: Path) -> list[Path]:
     data = [_data_path(out)] if _data_path(out).name.encode() in content and _data_path(out).is_file() else []
     if names.is_file():
         with names.open("rb") as file:
-            return [*data, *([names] if file.read(3) == b'{\n"' else []), out]
+            return [*data, *([names] if file.read(2) == b'{"' else []), out]
     return [*data, out]
 
 
@@ -288,23 +285,11 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
     return graph
 
 
-def _vocabularies(model: Model) -> dict[str, Vocabulary]:
-    """Return the vocabularies of the fields that have one."""
+def _names(model: Model) -> dict[str, Any]:
+    """Return the ids and titles of the features of each field that has them, in their order."""
     named = [name for name, record in model.run.fields.items() if record.vocabulary_digest is not None]
-    return {name: model.run.vocabulary(name) for name in named}
-
-
-def _write_names(path: Path, vocabularies: dict[str, Vocabulary]) -> None:
-    """Write {"FIELD": {"ids": [...], "titles": [...]}} in the order of features."""
-    with path.open("x", encoding="utf-8") as file:
-        for number, (field, vocabulary) in enumerate(vocabularies.items()):
-            file.write(f"{',' if number else '{'}\n{json.dumps(field)}: {{")
-            for column, read in (("ids", vocabulary.ids), ("titles", vocabulary.titles)):
-                file.write(f'{", " if column == "titles" else ""}"{column}": [')
-                for start in range(0, len(vocabulary), _NAMES_PER_BLOCK):
-                    stop = min(start + _NAMES_PER_BLOCK, len(vocabulary))
-                    names = json.dumps(read(np.arange(start, stop)), ensure_ascii=False)[1:-1]
-                    file.write(f"{', ' if start else ''}{names}")
-                file.write("]")
-            file.write("}")
-        file.write("\n}\n")
+    vocabularies = {name: model.run.vocabulary(name) for name in named}
+    return {
+        name: {"ids": each.ids(np.arange(len(each))), "titles": each.titles(np.arange(len(each)))}
+        for name, each in vocabularies.items()
+    }

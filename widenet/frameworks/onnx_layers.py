@@ -30,8 +30,6 @@ from widenet.spec.layers import (
     RecurrentLayer,
 )
 
-_FLOAT = TensorProto.FLOAT
-
 
 @dataclass(frozen=True)
 class Padded:
@@ -97,6 +95,8 @@ def states(
 ) -> str:
     """Return the states [T * E, H] of a recurrent layer, with the formulas of `model.recurrence`.
 
+    ONNX's cells multiply their inputs by a matrix: it hands on the sums, in ONNX's order of the gates.
+
     Args:
         graph: The graph.
         layer: The layer.
@@ -105,52 +105,26 @@ def states(
         bias: Biases [4 H], or None.
         positions: Positions of the sequences.
     """
-    carried_bias = None
+    units, sums = layer.units, layer.sums
+    gates = (1, 0, 2) if layer.cell == "gru" else (0, 3, 1, 2)
+    order = graph.whole(*(gate * units + unit for gate in gates for unit in range(units)))
+    biases: list[str] = []
     if bias is not None:
-        own = graph.op("Add", own, graph.slice(bias, graph.whole(0), graph.whole(layer.sums)))
-        if layer.cell == "gru":
-            more = graph.slice(bias, graph.whole(layer.sums), graph.whole(4 * layer.units))
-            carried_bias = graph.op("Concat", graph.constant(np.zeros(2 * layer.units)), more, axis=0)
-    by_time = graph.op("Concat", graph.whole(-1), positions.num_examples, graph.whole(layer.sums), axis=0)
-    shape = graph.op("Concat", positions.num_examples, graph.whole(layer.units), axis=0)
-    zeros = graph.op("ConstantOfShape", shape, value=helper.make_tensor("zero", _FLOAT, [1], [0.0]))
-    inner = Graph(f"{graph.prefix}/Scan_{len(graph.nodes)}")
-    before = [
-        f"{inner.prefix}/{name}" for name in (("state",) if layer.cell == "gru" else ("state", "memory"))
-    ]
-    here = f"{inner.prefix}/own"
-    carried = inner.op("Gemm", before[0], weight, *([carried_bias] if carried_bias else []), transB=1)
-    after = (_gru if layer.cell == "gru" else _lstm)(inner, here, carried, before)
-    output = inner.op("Identity", after[0])
-    inputs = [helper.make_tensor_value_info(name, _FLOAT, [None, layer.units]) for name in before]
-    inputs.append(helper.make_tensor_value_info(here, _FLOAT, [None, layer.sums]))
-    outputs = [helper.make_tensor_value_info(name, _FLOAT, [None, layer.units]) for name in (*after, output)]
-    body = helper.make_graph(inner.nodes, "position", inputs, outputs, list(inner.constants.values()))
-    *_, stacked = graph.op(
-        "Scan",
-        *[zeros] * len(before),
-        graph.op("Reshape", own, by_time),
-        outputs=len(outputs),
-        body=body,
-        num_scan_inputs=1,
+        own = graph.op("Add", own, graph.slice(bias, graph.whole(0), graph.whole(sums)))
+    if bias is not None and layer.cell == "gru":
+        of_state = graph.slice(bias, graph.whole(sums), graph.whole(4 * units))
+        of_others = graph.constant(np.zeros(5 * units))
+        biases = [graph.op("Unsqueeze", graph.op("Concat", of_others, of_state, axis=0), graph.whole(0))]
+    by_time = graph.op("Concat", graph.whole(-1), positions.num_examples, graph.whole(sums), axis=0)
+    zeros = graph.op("ConstantOfShape", graph.whole(sums, sums))
+    matrices = (
+        graph.op("Unsqueeze", graph.op("Gather", matrix, order), graph.whole(0))
+        for matrix in (graph.op("EyeLike", zeros), weight)
     )
-    return str(graph.op("Reshape", stacked, graph.whole(-1, layer.units)))
-
-
-def _gru(inner: Graph, own: str, carried: str, before: list[str]) -> list[str]:
-    """Return the new state h' = n + z (h - n)."""
-    inputs, state = (inner.op("Split", value, outputs=3, axis=1, num_outputs=3) for value in (own, carried))
-    r, z = (inner.op("Sigmoid", inner.op("Add", inputs[gate], state[gate])) for gate in (0, 1))
-    n = inner.op("Tanh", inner.op("Add", inputs[2], inner.op("Mul", r, state[2])))
-    return [inner.op("Add", n, inner.op("Mul", z, inner.op("Sub", before[0], n)))]
-
-
-def _lstm(inner: Graph, own: str, carried: str, before: list[str]) -> list[str]:
-    """Return the new states h' = o tanh(c') and c' = f c + i g."""
-    i, f, g, o = inner.op("Split", inner.op("Add", own, carried), outputs=4, axis=1, num_outputs=4)
-    i, f, g, o = inner.op("Sigmoid", i), inner.op("Sigmoid", f), inner.op("Tanh", g), inner.op("Sigmoid", o)
-    memory = inner.op("Add", inner.op("Mul", f, before[1]), inner.op("Mul", i, g))
-    return [inner.op("Mul", o, inner.op("Tanh", memory)), memory]
+    settings = {"linear_before_reset": 1} if layer.cell == "gru" else {}
+    numbers = graph.op("Reshape", own, by_time)
+    outputs = graph.op(layer.cell.upper(), numbers, *matrices, *biases, hidden_size=units, **settings)
+    return str(graph.op("Reshape", outputs, graph.whole(-1, units)))
 
 
 def block(graph: Graph, layer: AttentionLayer, units: int, values: str, positions: Padded) -> str:
