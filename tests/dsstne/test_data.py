@@ -70,16 +70,6 @@ def test_every_type_of_data_is_read(netcdf, tmp_path, data_type):
     )
 
 
-def test_numbers_of_8_bits_mean_something_else_as_targets(netcdf, tmp_path):
-    sets = [
-        dense_set(n, name, [[0, 128], [255, 1]], data_type="UChar", sides=(2,))
-        for n, name in enumerate(["pixels", "labels"])
-    ]
-    dataset = imported(netcdf("x.nc", *sets), tmp_path, targets=["labels"])
-    assert dataset.dense("pixels", slice(0, None)).tolist() == [[-0.5, 0.0], [255 / 256 - 0.5, 1 / 256 - 0.5]]
-    assert dataset.dense("labels", slice(0, None)).tolist() == [[0.0, 0.5], [255 / 256, 1 / 256]]
-
-
 def test_a_dense_boolean_set_becomes_one_feature_an_example(netcdf, tmp_path):
     dataset = imported(
         netcdf("x.nc", dense_set(0, "class", [2, 0, 9], data_type="UInt", sides=(10,), flags=["Boolean"])),
@@ -168,16 +158,6 @@ def test_example_weights_are_those_that_the_sets_agree_on(netcdf, tmp_path):
         import_data([netcdf("y.nc", *sets, variables=weight)], tmp_path / "other")
 
 
-def test_sets_of_several_files_become_fields_of_one_dataset(netcdf, tmp_path):
-    paths = [
-        netcdf("in.nc", sparse_set(0, "input", ROWS)),
-        netcdf("out.nc", sparse_set(0, "output", ROWS, VALUES, flags=["SparseIgnoreZero"])),
-    ]
-    dataset = imported(paths, tmp_path)
-    assert list(dataset.fields) == ["input", "output"]
-    assert dataset.manifest.source["dsstne"]["output"]["attributes"] == ["SPARSE", "SPARSE_IGNORE_ZERO"]
-
-
 def test_index_files_name_features_and_examples_and_take_the_padding_off(netcdf, tmp_path):
     (tmp_path / "features").write_text("c\t2\na\t0\nd\t3\nb\t1\n")
     (tmp_path / "samples").write_text("u2\t1\nu1\t0\nu3\t2\n")
@@ -186,26 +166,3 @@ def test_index_files_name_features_and_examples_and_take_the_padding_off(netcdf,
     assert dataset.field("items").width == 4
     assert dataset.vocabulary("items").ids([0, 1, 2, 3]) == ["a", "b", "c", "d"]
     assert dataset.ids(slice(0, None)) == ["u1", "u2", "u3"]
-
-
-def test_names_within_the_file_are_taken_too(netcdf, tmp_path):
-    names = {
-        "indToFeature0": ("text", "namesDim", ["a", "b"]),
-        "samples": ("text", "samplesDim", ["x", "y", "z"]),
-    }
-    path = netcdf(
-        "x.nc",
-        sparse_set(0, "items", [[1], [], [0]]),
-        dimensions={"namesDim": 2, "samplesDim": 3},
-        variables=names,
-    )
-    dataset = imported(path, tmp_path)
-    assert dataset.vocabulary("items").ids([0, 1]) == ["a", "b"]
-    assert dataset.ids(slice(0, None)) == ["x", "y", "z"]
-
-
-def test_sets_named_as_parts_become_parts(netcdf, tmp_path):
-    path = netcdf("x.nc", sparse_set(0, "items.heldout", [[1], [], [2]]), sparse_set(1, "items", ROWS))
-    dataset = imported(path, tmp_path)
-    assert dataset.field("items").parts == ("train", "heldout")
-    assert np.array_equal(dense_of(dataset, "items", "heldout"), one_hot([[1], [], [2]]))

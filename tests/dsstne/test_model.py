@@ -67,13 +67,6 @@ def test_every_activation_gives_the_scores_of_its_formula(tmp_path, activation):
     )
 
 
-def test_a_softmax_output_gives_the_scores_of_its_formula(tmp_path):
-    layers = autoencoder(hidden="Tanh", output="SoftMax")
-    assert_same(
-        tmp_path / "x.nc", tmp_path / "run", layers, connected(1, layers), {"Input": random_rows(2, 7, 10)}
-    )
-
-
 @pytest.mark.parametrize("output", ["Sigmoid", "SoftMax"])
 def test_an_output_straight_on_a_sparse_input_is_taken_and_written_back(output, tmp_path):
     layers = [

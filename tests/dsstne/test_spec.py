@@ -109,18 +109,6 @@ def test_limits_shares_and_sources_are_taken_over():
     assert wide[-2]["source"] == [f"H{n}" for n in range(6)]
 
 
-def test_kind_type_and_name_have_dsstnes_defaults():
-    document = {"Layers": [{"DataSet": "a", "N": 5}, {"N": [4, 2]}, {"DataSet": "b", "N": 3}]}
-    found = layers_of(document)
-    assert [(layer["name"], layer.get("kind"), layer["units"]) for layer in found] == [
-        ("Input0", "input", 5),
-        ("Hidden1", None, 8),
-        ("Output2", "output", 3),
-    ]
-    assert found[1]["activation"] == found[2]["activation"] == "sigmoid"
-    assert spoken(document).training == {"shuffle": True}
-
-
 def test_penalty_and_denoising_act_where_a_layer_is_sparse_and_the_network_has_them():
     penalty = {"SparsenessPenalty": {"p": 0.2, "beta": 3}}
     assert "sparseness" not in layers_of(config(hidden(), **penalty))[1]
@@ -134,18 +122,6 @@ def test_penalty_and_denoising_act_where_a_layer_is_sparse_and_the_network_has_t
     assert alone.notes == ()
     assert "denoise" not in layers_of(config(first={"Sparse": False}, Denoising={"p": 0.2}))[0]
     assert layers_of(config(hidden(Sparse=True, Activation="Relu"), **penalty))[1]["activation"] == "relu"
-
-
-def test_dropout_of_an_input_is_for_dense_data():
-    assert layers_of(config(first={"Sparse": False, "pDropout": 0.2}))[0]["dropout"] == 0.2
-    found = spoken(config(first={"pDropout": 0.2}))
-    assert "dropout" not in found.network["layers"][0]
-
-
-def test_skips_and_normalization_of_hidden_layers():
-    document = config(hidden(Name="A"), hidden(Name="B", Skip="A", BatchNormalization=True))
-    found = layers_of(document)[2]
-    assert (found["skip"], found["batch_normalization"]) == ("A", {"momentum": 1.0})
 
 
 def test_what_belongs_to_training_is_told():
@@ -222,8 +198,3 @@ def test_dsstnes_arithmetic_is_said_by_settings(activation):
     penalty = found.hidden[0].sparseness
     assert (penalty.after_dropout, penalty.pull_outside, found.shared_gradient) == (True, True, "sum")
     assert NetworkSpec.parse(found.to_json()) == found
-
-
-def test_those_that_share_weights_move_them_by_the_mean():
-    tied = {"SharedWeights": {"SourceInputLayer": "In", "SourceOutputLayer": "H", "Transposed": True}}
-    assert NetworkSpec.of(config(hidden(), last=tied)).shared_gradient == "mean"

@@ -65,12 +65,6 @@ def test_analog_entries_have_values_and_those_without_one_zero(place, hdf5):
     assert (len(said), said[0].startswith("in.txt: line 1: 1 ")) == (2, True)
 
 
-@pytest.mark.parametrize(("count", "width"), [(1, 128), (128, 128), (129, 256)])
-def test_widths_are_rounded_up_to_128(place, hdf5, count, width):
-    made(["u\t" + ":".join(map(str, range(count)))])
-    assert hdf5(place / "out.nc")[0]["width0"] == width
-
-
 def test_what_is_no_entry_is_skipped_and_told(place, hdf5):
     said = made(["u1 a", "u2\t:a::", "u3", "u4\t"])
     assert hdf5(place / "out.nc")[1]["sparseEnd0"].tolist() == [1, 1]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
-from tests.frameworks.test_onnx_export import session
-from tests.interop.networks import feed, model_of, scores
+from tests.frameworks.test_onnx_export import answers
+from tests.interop.networks import model_of, scores
 from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, attention, gru
 from widenet.data.lists import dataset_from_lists
@@ -43,9 +43,7 @@ def dataset(path):
 
 
 def outputs(path, rows):
-    runtime = session(path)
-    values = runtime.run(None, feed(runtime, {"items": SparseBatch.from_lists(rows)}))
-    return dict(zip([each.name for each in runtime.get_outputs()], values, strict=True))
+    return answers(path, {"items": SparseBatch.from_lists(rows)})
 
 
 @pytest.mark.parametrize("name", NETWORKS)

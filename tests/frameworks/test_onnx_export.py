@@ -42,122 +42,77 @@ def session(path):
     return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
+def answers(path, fields):
+    """What onnxruntime gives for a batch, by the names of the outputs."""
+    runtime = session(path)
+    values = runtime.run(None, feed(runtime, fields))
+    return dict(zip([output.name for output in runtime.get_outputs()], values, strict=True))
+
+
+def assert_same(model, fields, folder):
+    """Scores of all units are those of the network."""
+    export_onnx(model, folder / "all.onnx", overwrite=True)
+    found = answers(folder / "all.onnx", fields)
+    assert set(found) == set(model.network.outputs)
+    for output, values in found.items():
+        wanted = scores(model, fields, output)
+        assert np.abs(values - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max()), output
+
+
+def assert_same_best(model, fields, folder, k):
+    """The best units are those of the network, with their scores."""
+    export_onnx(model, folder / "best.onnx", top_k=k, overwrite=True)
+    chosen = answers(folder / "best.onnx", fields)
+    read = {layer.field for layer in model.run.network.inputs}
+    for name, output in model.network.outputs.items():
+        seen = fields[output.spec.field] if output.spec.field in read else None
+        rules = Rules().within(model.run.fields[output.spec.field].width, output)
+        expected, units = top_k(model.network, fields, name, k, seen, rules)
+        found, known = chosen[f"{name}.units"], units.numpy() >= 0
+        assert (known == (found >= 0)).all()
+        assert np.allclose(chosen[f"{name}.scores"], expected.numpy(), rtol=1e-4, atol=1e-5)
+        lines = np.nonzero(known)
+        own = scores(model, fields, name)[lines[0], found[known]]
+        assert np.allclose(own, expected.numpy()[known], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_onnxruntime_gives_the_scores_and_the_best_units_of_random_networks(seed, data, tmp_path):
     model, fields = model_of(random_layers(seed), data, tmp_path / "run", seed), random_fields(seed)
-    export_onnx(model, tmp_path / "all.onnx")
-    export_onnx(model, tmp_path / "best.onnx", top_k=20)
-    for name, given in (("all", fields), ("one", {field: _first(batch) for field, batch in fields.items()})):
-        whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
-        found = dict(
-            zip(
-                [output.name for output in whole.get_outputs()],
-                whole.run(None, feed(whole, given)),
-                strict=True,
-            )
-        )
-        chosen = dict(
-            zip(
-                [output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True
-            )
-        )
-        for output in model.network.outputs.values():
-            place = output.spec.name
-            wanted = scores(model, given, place)
-            assert np.abs(found[place] - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max()), (name, place)
-            seen = (
-                given[output.spec.field]
-                if output.spec.field in {layer.field for layer in model.run.network.inputs}
-                else None
-            )
-            rules = Rules().within(model.run.fields[output.spec.field].width, output)
-            expected, units = top_k(model.network, given, place, 20, seen, rules)
-            known = units.numpy() >= 0
-            assert (known == (chosen[f"{place}.units"] >= 0)).all()
-            assert (np.isneginf(chosen[f"{place}.scores"]) == ~known).all()
-            assert np.allclose(
-                chosen[f"{place}.scores"][known], expected.numpy()[known], rtol=1e-4, atol=1e-5
-            )
-            lines = np.nonzero(known)
-            assert np.allclose(
-                wanted[lines[0], chosen[f"{place}.units"][known]],
-                expected.numpy()[known],
-                rtol=1e-4,
-                atol=1e-5,
-            )
+    for given in (fields, {field: _first(batch) for field, batch in fields.items()}):
+        assert_same(model, given, tmp_path)
+        assert_same_best(model, given, tmp_path, 20)
+
+
+def images(path, layers):
+    """A network over images, and some of them."""
+    random = np.random.default_rng(0)
+    profiles = random.normal(size=(2, 40)).tolist()
+    data = dataset_from_lists(path / "data", [[0], [1]], width=9, dense={"profile": profiles})
+    given = {"profile": torch.from_numpy(random.normal(size=(7, 40)).astype(np.float32))}
+    return model_of(layers, data, path / "run"), given
 
 
 def test_onnxruntime_gives_the_scores_of_convolutions_and_pooling(tmp_path):
-    random = np.random.default_rng(0)
-    images = dataset_from_lists(
-        tmp_path / "data", [[0], [1]], width=9, dense={"profile": random.normal(size=(2, 40)).tolist()}
-    )
-    model = model_of(SPATIAL, images, tmp_path / "run")
-    export_onnx(model, tmp_path / "model.onnx")
-    given = {"profile": torch.from_numpy(random.normal(size=(7, 40)).astype(np.float32))}
-    runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(
-        runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6
-    )
+    assert_same(*images(tmp_path, SPATIAL), tmp_path)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_onnxruntime_normalizes_over_any_number_of_channels(n, tmp_path):
+    function = {"kind": "lrn", "alpha": 0.7, "n": n, "k": 0.5, "beta": 0.6}
+    response = {"name": "bright", "kind": "pooling", "function": function}
+    layers = [{**SPATIAL[0], "shape": [5, 4, 2]}, response, {**SPATIAL[-1], "source": "bright"}]
+    assert_same(*images(tmp_path, layers), tmp_path)
 
 
 @pytest.mark.parametrize("name", sequences.SETTINGS)
 def test_onnxruntime_goes_along_sequences(name, tmp_path):
     data = sequences.write(tmp_path / "data")
     model = model_of(sequences.documents(name)[0]["layers"], data, tmp_path / "run")
-    export_onnx(model, tmp_path / "all.onnx")
-    export_onnx(model, tmp_path / "best.onnx", top_k=5)
-    whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
     for rows in ([[0, 3, 5, 3], [], [1], [2, 3, 7, 11, 12, 0, 0], [4, 9]], [[], []], [[6]]):
         given = {"items": SparseBatch.from_lists(rows), "label": SparseBatch.from_lists([[] for _ in rows])}
-        found = dict(
-            zip(
-                [output.name for output in whole.get_outputs()],
-                whole.run(None, feed(whole, given)),
-                strict=True,
-            )
-        )
-        chosen = dict(
-            zip(
-                [output.name for output in best.get_outputs()], best.run(None, feed(best, given)), strict=True
-            )
-        )
-        for output in model.network.outputs:
-            wanted = scores(model, given, output)
-            assert np.abs(found[output] - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
-            seen = given["items"] if model.network.outputs[output].spec.field == "items" else None
-            expected, _ = top_k(
-                model.network,
-                given,
-                output,
-                5,
-                seen,
-                Rules().within(wanted.shape[1], model.network.outputs[output]),
-            )
-            assert np.allclose(chosen[f"{output}.scores"], expected.numpy(), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-def test_onnxruntime_normalizes_over_any_number_of_channels(n, tmp_path):
-    images = dataset_from_lists(
-        tmp_path / "data", [[0], [1]], width=9, dense={"profile": np.zeros((2, 40)).tolist()}
-    )
-    response = {
-        "name": "bright",
-        "kind": "pooling",
-        "function": {"kind": "lrn", "alpha": 0.7, "n": n, "k": 0.5, "beta": 0.6},
-    }
-    model = model_of(
-        [{**SPATIAL[0], "shape": [5, 4, 2]}, response, {**SPATIAL[-1], "source": "bright"}],
-        images,
-        tmp_path / "run",
-    )
-    export_onnx(model, tmp_path / "model.onnx")
-    given = {"profile": torch.from_numpy(np.random.default_rng(n).normal(size=(7, 40)).astype(np.float32))}
-    runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(
-        runtime.run(["next"], feed(runtime, given))[0], scores(model, given, "next"), rtol=1e-5, atol=1e-6
-    )
+        assert_same(model, given, tmp_path)
+        assert_same_best(model, given, tmp_path, 5)
 
 
 def _first(batch):
@@ -175,25 +130,13 @@ def test_onnxruntime_gives_the_scores_of_an_output_on_a_sparse_input(entry, data
         {"name": "in", "kind": "input", "field": "items", **entry},
         {"name": "next", "kind": "output", "field": "tags"},
     ]
-    model, fields = model_of(layers, data, tmp_path / "run"), random_fields(2)
-    export_onnx(model, tmp_path / "model.onnx")
-    runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(
-        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), rtol=1e-5, atol=1e-6
-    )
+    assert_same(model_of(layers, data, tmp_path / "run"), random_fields(2), tmp_path)
 
 
 def test_seen_items_are_kept_where_they_are_asked_for(data, tmp_path):
     model = model_of(random_layers(1), data, tmp_path / "run")
     export_onnx(model, tmp_path / "model.onnx", top_k=ITEMS, exclude_seen=False)
-    runtime, fields = session(tmp_path / "model.onnx"), random_fields(1)
-    units = dict(
-        zip(
-            [output.name for output in runtime.get_outputs()],
-            runtime.run(None, feed(runtime, fields)),
-            strict=True,
-        )
-    )["next.units"]
+    units = answers(tmp_path / "model.onnx", random_fields(1))["next.units"]
     assert (np.sort(units, axis=1) == np.arange(ITEMS)).all()
 
 
@@ -203,10 +146,8 @@ def test_large_weights_lie_beside_the_model(data, tmp_path, monkeypatch):
     files = export_onnx(model, tmp_path / "model.onnx")
     assert [path.name for path in files] == ["model.onnx.data", "model.onnx.json", "model.onnx"]
     assert (tmp_path / "model.onnx").stat().st_size < 20_000
-    runtime = session(tmp_path / "model.onnx")
-    assert np.allclose(
-        runtime.run(["next"], feed(runtime, fields))[0], scores(model, fields, "next"), atol=1e-5, rtol=1e-5
-    )
+    found = answers(tmp_path / "model.onnx", fields)["next"]
+    assert np.allclose(found, scores(model, fields, "next"), atol=1e-5, rtol=1e-5)
 
 
 def test_the_names_of_items_lie_beside_the_model(data, tmp_path):
@@ -253,13 +194,8 @@ def test_only_a_model_of_widenet_is_replaced_with_the_files_beside_it(data, tmp_
 def test_onnxruntime_recommends_described_items_without_their_attributes(tmp_path):
     data = described(tmp_path / "data")
     model = train(network(), {**TRAINING, "epochs": 1}, data, tmp_path / "run")
-    export_onnx(model, tmp_path / "model.onnx")
     batch = data.sparse("items", slice(0, 5))
-    given = {"items": SparseBatch(batch.indptr, batch.indices.long())}
-    whole = session(tmp_path / "model.onnx")
-    (found,) = whole.run(None, feed(whole, given))
-    wanted = scores(model, given, "next")
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert_same(model, {"items": SparseBatch(batch.indptr, batch.indices.long())}, tmp_path)
 
 
 @pytest.mark.parametrize("cosine", [None, {"temperature": 0.2, "prediction_temperature": 0.3}])
@@ -276,17 +212,10 @@ def test_onnxruntime_gives_the_scores_of_a_run_in_8_bits(cosine, kind, tmp_path)
         layers[2]["predict"] = "next"
     train({"layers": layers}, {"epochs": 3, "batch_size": 2}, data, tmp_path / "run")
     model = quantize(tmp_path / "run", tmp_path / "small")
-    export_onnx(model, tmp_path / "all.onnx")
-    export_onnx(model, tmp_path / "best.onnx", top_k=6)
     fields = {"items": SparseBatch.from_lists(rows)}
-    whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
-    (found,) = whole.run(None, feed(whole, fields))
-    assert np.abs(found - scores(model, fields, "out")).max() <= 1e-6
-    expected, units = top_k(model.network, fields, "out", 6, fields["items"])
-    chosen = dict(
-        zip([each.name for each in best.get_outputs()], best.run(None, feed(best, fields)), strict=True)
-    )
-    assert np.array_equal(chosen["out.units"], units.numpy())
-    assert np.allclose(chosen["out.scores"], expected.numpy(), rtol=1e-5)
+    assert_same(model, fields, tmp_path)
+    assert_same_best(model, fields, tmp_path, 6)
+    _, units = top_k(model.network, fields, "out", 6, fields["items"])
+    assert np.array_equal(answers(tmp_path / "best.onnx", fields)["out.units"], units.numpy())
     stored = {tensor.name: tensor for tensor in onnx.load(tmp_path / "all.onnx").graph.initializer}
     assert sum(tensor.data_type == onnx.TensorProto.UINT8 for tensor in stored.values()) >= 2

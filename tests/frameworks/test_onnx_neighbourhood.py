@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.frameworks.test_onnx_export import session
-from tests.interop.networks import feed
+from tests.frameworks.test_onnx_export import answers, assert_same, assert_same_best
+from tests.interop.networks import scores
 from widenet.data.lists import dataset_from_lists
-from widenet.frameworks.onnx_export import export_onnx
-from widenet.parallel.exchange import fixed_arithmetic
-from widenet.predict.top_k import layer_values, top_k
+from widenet.predict.top_k import top_k
 from widenet.runs import train
 from widenet.sparse import SparseBatch
 
@@ -36,12 +34,6 @@ def trained(path, *, sequence=False, **term):
     return train({"layers": layers}, {"epochs": 2, "batch_size": 2, "shards": 3}, data, path / "run")
 
 
-def scores(model, fields):
-    """The scores of widenet's own predictions."""
-    with fixed_arithmetic():
-        return np.concatenate([each.numpy() for each in layer_values(model.network, fields, "out")], axis=1)
-
-
 @pytest.mark.parametrize(
     ("sequence", "order"), [(False, "ignore"), (True, "ignore"), (True, "use"), (True, "forward")]
 )
@@ -51,16 +43,9 @@ def test_onnxruntime_gives_the_scores_of_a_run_with_a_term(neighbours, sequence,
     model = trained(tmp_path, sequence=sequence, neighbourhood=term)
     rows = [row[:1] + row + row[:2] for row in ROWS] if sequence else ROWS
     fields = {"items": SparseBatch.from_lists(rows)}
-    export_onnx(model, tmp_path / "all.onnx")
-    export_onnx(model, tmp_path / "best.onnx", top_k=6)
-    whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
-    (found,) = whole.run(None, feed(whole, fields))
-    expected = scores(model, fields)
-    assert np.abs(found - expected).max() <= 1e-5
+    assert_same(model, fields, tmp_path)
+    assert_same_best(model, fields, tmp_path, 6)
     plain = trained(tmp_path / "plain", sequence=sequence)
-    assert np.abs(expected - scores(plain, fields)).max() > 0.1
+    assert np.abs(scores(model, fields, "out") - scores(plain, fields, "out")).max() > 0.1
     _, units = top_k(model.network, fields, "out", 6, fields["items"])
-    chosen = dict(
-        zip([each.name for each in best.get_outputs()], best.run(None, feed(best, fields)), strict=True)
-    )
-    assert np.array_equal(chosen["out.units"], units.numpy())
+    assert np.array_equal(answers(tmp_path / "best.onnx", fields)["out.units"], units.numpy())

@@ -2,22 +2,11 @@
 
 import pytest
 
-from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, DocumentError, FitError
 from widenet.runs import train
 from widenet.runs.documents import documents, goes_on, is_usual, network_of, prepared
 from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.usual import further_training, usual_network
-
-
-@pytest.mark.parametrize("given", ["network", "training"])
-def test_an_empty_document_is_not_that_of_the_run(given, tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], width=3)
-    train(None, {"epochs": 1, "seed": 7}, data, tmp_path / "run")
-    documents = {"network": None, "training": None, given: {}}
-    with pytest.raises((DocumentError, CheckpointError)):
-        train(**documents, data=data, out=tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize(("is_sequence", "epochs"), [(False, 20), (True, 10)])
@@ -60,12 +49,6 @@ def test_a_training_goes_on_with_the_network_of_its_start_named_or_not(named, tm
         assert goes_on(given, layout.network) == (named != "changed")
     with prepared(TrainArguments(network, None, data, tmp_path / "run", no_validation=True)) as (layout, _):
         assert layout.training != further_training()
-
-
-def test_a_dataset_without_items_has_no_default_network(tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [[0, 1]], width=3, sparse={"next": [[1]]}, field="books")
-    with mistake(FitError):
-        documents(None, None, data)
 
 
 def test_the_default_network_counts_pairs_where_they_are_not_too_many(tmp_path, monkeypatch):

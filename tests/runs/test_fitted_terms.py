@@ -5,10 +5,9 @@ import json
 import pytest
 
 import widenet
-from tests.runs.test_neighbourhood import TRAINING, WIDTH, world
+from tests.runs.test_neighbourhood import TRAINING, world
 from tests.trainings import tied_near
 from widenet.data.lists import dataset_from_lists
-from widenet.report.listing import list_runs
 from widenet.runs import Model, train
 from widenet.runs.documents import documents
 from widenet.runs.made_of import words_of
@@ -108,41 +107,6 @@ def test_any_number_of_processes_fits_the_same_term(size, fitted, data, groups, 
     assert Model.load(tmp_path / "run").run.network == fitted.run.network
 
 
-def with_two_outputs(**term):
-    """Two outputs of the same items, of which each has a term of its own."""
-    *layers, output = tied_near(**WEAK, **term)["layers"]
-    return {"layers": [*layers, output, {**output, "name": "also", "source": "taste", "cosine": None}]}
-
-
-BOTH = {**EVALUATED, "shards": 4, "evaluation": {"metric": "ndcg@5", "output": "also"}}
-
-
-@pytest.fixture(scope="module")
-def twice(data, tmp_path_factory):
-    """A run of which two terms were fitted, and what was said of them."""
-    heard, path = Heard(), tmp_path_factory.mktemp("twice") / "run"
-    return train(with_two_outputs(fit=True), BOTH, data, path, device="cpu", report=heard), heard
-
-
-def test_the_terms_of_two_outputs_are_fitted_one_after_the_other(twice, data, tmp_path):
-    model, heard = twice
-    begun = [said.split('"')[1] for said in heard.said if said.startswith("Fitting the neighbourhood term")]
-    assert begun == ["next", "also"]
-    train(with_two_outputs(), BOTH, data, tmp_path / "plain", device="cpu")
-    searched = tmp_path / "plain"
-    for output in begun:
-        made = tmp_path / output
-        widenet.fit_neighbourhood(searched, made, metric="ndcg@5", output=output)
-        searched = made
-    assert Model.load(searched).fingerprint() == model.fingerprint()
-    terms = [output.neighbourhood for output in model.run.network.outputs]
-    assert all(term.weight > 0.001 for term in terms)
-    assert terms[0] != terms[1]
-
-
-ALONE = [[user % WIDTH, (user * 7 + 1) % WIDTH] for user in range(60)]
-
-
 @pytest.mark.parametrize("evaluation", [{}, {"evaluation": {"metric": "coverage@5"}}])
 def test_a_term_that_cannot_be_fitted_stays_and_the_report_says_so(evaluation, data, tmp_path):
     training = {**TRAINING, **evaluation}
@@ -151,16 +115,6 @@ def test_a_term_that_cannot_be_fitted_stays_and_the_report_says_so(evaluation, d
     assert len(heard.said) == 1
     assert model.run.network.outputs[0].neighbourhood.weight == 0.001
     assert not heard.terms
-
-
-def test_a_gain_that_may_be_chance_changes_nothing(tmp_path):
-    heard = Heard()
-    alone = world(tmp_path / "data", ALONE)
-    model = train(
-        tied_near(weight=0.6, fit=True), EVALUATED, alone, tmp_path / "run", device="cpu", report=heard
-    )
-    assert model.run.network == widenet.Network.of(tied_near(weight=0.6))
-    assert list_runs(tmp_path / "run").runs[0].value == model.run.records()[-1]["ndcg@5"]
 
 
 def test_the_default_training_fits_its_term_and_knows_its_network_again(tmp_path):

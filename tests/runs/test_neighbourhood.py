@@ -113,20 +113,6 @@ def along_a_sequence(**output):
     }
 
 
-def test_a_network_along_a_sequence_may_have_a_term(tmp_path):
-    rows = [[item for pair in pairs for item in (2 * pair, 2 * pair + 1)] for pairs in PAIRS]
-    data = world(tmp_path / "data", rows, sequence=True)
-    train(along_a_sequence(), TRAINING, data, tmp_path / "run", device="cpu")
-    tried = []
-    made = fit_neighbourhood(tmp_path / "run", tmp_path / "made", **ASKED, report=tried.append)
-    term = made.run.network.outputs[0].neighbourhood
-    assert term is not None
-    document = along_a_sequence(neighbourhood=term.model_dump())
-    trained = train(document, TRAINING, data, tmp_path / "with", device="cpu")
-    assert trained.fingerprint() == made.fingerprint()
-    assert max(choice.mean for choice in tried) > tried[0].mean
-
-
 @pytest.mark.parametrize(("steps", "best"), [(9, "use"), (2, "forward")])
 def test_along_a_sequence_all_orders_are_tried(steps, best, tmp_path):
     # Along a ring; without order, the item before the first is as near as the one after the newest. If a

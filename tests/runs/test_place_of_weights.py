@@ -11,8 +11,6 @@ from contextlib import ExitStack
 import pytest
 
 from benchmarks.cgroups import capped, peak, within
-from tests.described import TRAINING, described
-from tests.described import network as described_network
 from tests.mistakes import mistake
 from tests.parallel.workers import Group
 from tests.scripts import Script
@@ -97,11 +95,6 @@ def settings(name):
     return network, {**training, "epochs": 2}
 
 
-def test_a_place_that_is_not_known_is_refused_before_any_work(tmp_path):
-    with mistake(OptionError, option="weights_in"):
-        train(UNTIED, {}, tmp_path / "nothing", tmp_path / "run", weights_in="DISK")
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_a_training_has_the_bits_losses_and_metrics_of_one_in_memory(name, data, tmp_path, small_chunks):
     if name == "momentum, on the input":  # whose weight is as high as wide, and is never in a file
@@ -133,15 +126,6 @@ def _trained(out, data, name):
     model = train(*settings(name), data, out, weights_in="disk")
     in_file = all(file_of(part.weight) is not None for part in model.network.wide["next"].parts.values())
     return model.fingerprint(), len(model.network.wide["next"].parts), in_file
-
-
-@pytest.mark.parametrize("is_tied", [True, False])
-def test_described_rows_are_those_of_memory_beside_passes_that_write(is_tied, tmp_path, small_chunks):
-    data, network = described(tmp_path / "data"), described_network(is_tied)
-    train(network, TRAINING, data, tmp_path / "memory", weights_in="device")
-    train(network, TRAINING, data, tmp_path / "disk", weights_in="disk")
-    assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")
-    assert small_chunks
 
 
 def test_two_processes_train_to_the_bits_of_one(data, tmp_path):
@@ -189,14 +173,6 @@ def test_a_killed_training_leaves_no_file_and_resumes_to_the_same_bits(data, tmp
     assert [*(tmp_path / "files").iterdir()] == []
     train(*documents, data, tmp_path / "run", resume=True, weights_in="disk", scratch=tmp_path / "files")
     assert outcome(tmp_path / "run") == outcome(tmp_path / "memory")
-
-
-def test_checkpoints_within_an_epoch_are_written_before_training_goes_on(data, tmp_path):
-    network, training = settings("momentum")
-    often = {**training, "checkpoints": {"every_steps": 2}}
-    train(network, often, data, tmp_path / "disk", weights_in="disk")
-    train(network, training, data, tmp_path / "memory")
-    assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")
 
 
 @pytest.mark.parametrize("make", [lambda _: None, lambda path: path.write_text("")], ids=["none", "a file"])

@@ -32,11 +32,6 @@ def follow(report):
     report.stop()
 
 
-def test_elsewhere_it_is_a_line_an_epoch(capsys):
-    follow(TrainingReport())
-    assert capsys.readouterr() == ("", f"{LINE}\n")
-
-
 def test_quiet_is_nothing(capsys):
     follow(TrainingReport(quiet=True))
     assert capsys.readouterr() == ("", "")

@@ -10,9 +10,6 @@ import widenet
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
-from widenet.parallel.exchange import fixed_arithmetic
-from widenet.serve.engine import Engine
-from widenet.serve.requests import Recommend
 
 WIDTH, USERS = 60, 90
 LIKED = [
@@ -154,27 +151,3 @@ def test_it_replaces_an_earlier_run_and_what_a_killed_process_left(place, tmp_pa
     assert made.facts["made_of"] == str(place / "plain")
     assert [*tmp_path.iterdir()] == [small]
     assert widenet.Model.load(small).fingerprint() == made.fingerprint()
-
-
-def made(folder, out):
-    return widenet.quantize(folder / "plain", out).fingerprint()
-
-
-def test_several_processes_write_it_once(place, tmp_path, groups):
-    alone = made(place, tmp_path / "1")
-    for size in (2, 4):
-        assert groups(size)(made, place, tmp_path / str(size)) == [alone] * size
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "4"]
-
-
-def test_it_is_compared_with_the_trained_run_and_served(place):
-    found = widenet.compare(place / "plain", place / "plain small", place / "data", ks=(5,))
-    assert abs(found.metrics["ndcg@5"].difference) < 0.02
-    engine, model = (
-        Engine.load(place / "plain small", None, "cpu", None),
-        widenet.Model.load(place / "plain small"),
-    )
-    with fixed_arithmetic():
-        (answer,) = engine.answers([Recommend(items=["0", "5"], k=4)])
-    expected = [(row.item, row.score) for row in model.recommend(["0", "5"], 4)]
-    assert [(row.item, row.score) for row in answer.items] == expected

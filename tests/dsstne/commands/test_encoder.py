@@ -7,8 +7,6 @@ import netCDF4
 import numpy as np
 import pytest
 
-from tests.model.twin import snapshot
-from widenet.dsstne import encoder
 from widenet.dsstne.encoder import training_of
 from widenet.dsstne.spec.settings import Settings
 from widenet.runs import Model
@@ -158,24 +156,6 @@ def test_validate_takes_networks_of_every_shape(hidden, output, weights, project
     ended = project(Network="config.json", Data="data.nc", Command="Validate")
     assert ended.err == ""
     assert (ended.status, {line.split(": ")[0] for line in ended.out.splitlines()}) == (0, weights)
-
-
-def test_a_difference_of_losses_moves_nothing(project, monkeypatch):
-    moved, make = [], encoder.train_step
-
-    def watched(network, *arguments, **options):
-        before = snapshot(network)
-        loss = make(network, *arguments, **options)
-        moved.append(any(not tensor.equal(before[key]) for key, tensor in snapshot(network).items()))
-        return loss
-
-    monkeypatch.setattr(encoder, "train_step", watched)
-    first, hidden, last = CONFIG["Layers"]
-    layers = [first, {**hidden, "N": 2, "BatchNormalization": True}, last]
-    Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")
-    project(Network="config.json", Data="data.nc", Command="Validate")
-    assert len(moved) > 100
-    assert moved == [False] * (len(moved) - 1) + [True]
 
 
 def test_validate_tells_of_a_gradient_that_is_no_derivative(project):

@@ -71,13 +71,6 @@ def test_two_processes_train_and_predict_what_one_does(place, groups):
 
 
 @pytest.mark.usefixtures("place")
-def test_a_prediction_may_be_asked_of_several_processes(widenet, launched):
-    line = ["dsstne", "predict", *LISTED, "--processes", "2"]
-    assert widenet(*line).status == 0
-    assert launched == [(2, line)]
-
-
-@pytest.mark.usefixtures("place")
 def test_memory_holds_no_batch_of_a_whole_output(widenet, monkeypatch):
     monkeypatch.setattr(predict, "_VALUES_PER_BLOCK", 1)
     monkeypatch.setitem(SEARCHED_CELLS, "cpu", 1)

@@ -67,14 +67,6 @@ def test_of_two_spellings_of_a_slope_dsstne_reads_that_last_whose_bytes_are_late
     assert layers_of({**INPUT, "N": 5}, layer, OUTPUT)[1]["activation"]["slope"] == slope
 
 
-def test_a_convolution_has_the_penalty_of_a_sparse_layer():
-    own = {**CONVOLUTION, "Kernel": 3, "Sparse": True, "SparsenessPenalty": {"p": 0.2}}
-    found = layers_of({**INPUT, "N": [12, 3]}, own, OUTPUT, SparsenessPenalty={"p": 0.5, "beta": 2})
-    penalty = found[1]["sparseness"]
-    assert (penalty["target"], penalty["weight"]) == (0.2, 2.0)
-    assert "sparseness" not in layers_of({**INPUT, "N": [12, 3]}, own, OUTPUT)[1]
-
-
 def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():
     shared = {"InputLayer": "G", "SourceInputLayer": "F", "SourceOutputLayer": "Out"}
     found = layers_of(

@@ -25,51 +25,6 @@ def test_keys_and_enumerated_values_are_taken_in_any_case(change):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("Sigmoid", "sigmoid"),
-        ("Tanh", "tanh"),
-        ("Relu", "relu"),
-        ("RectifiedLinear", "relu"),
-        ("Linear", "linear"),
-        ("SoftPlus", "linear"),
-        ("SoftSign", "linear"),
-        ("RELUMax", "linear"),
-        ("LinearMax", "linear"),
-        ("SoftMax", "softmax"),
-        ("ELU", {"kind": "elu", "alpha": 1.0, "scale": 1.0}),
-        ("ExponentialLinear", {"kind": "elu", "alpha": 1.0, "scale": 1.0}),
-        ("LRelu", {"kind": "leaky_relu", "slope": 1.0}),
-        ("LeakyRectifiedLinear", {"kind": "leaky_relu", "slope": 1.0}),
-        ("SELU", {"kind": "elu", "alpha": 1.0, "scale": 1.050701}),
-        ("ScaledExponentialLinear", {"kind": "elu", "alpha": 1.0, "scale": 1.050701}),
-    ],
-)
-def test_activations_are_what_dsstnes_kernels_compute(name, expected):
-    assert layers_of(config(hidden(Activation=name)))[1]["activation"] == expected
-
-
-@pytest.mark.parametrize("alias", ["RELUSlope", "Slope"])
-def test_numbers_of_activations_stand_at_the_network_or_at_a_layer(alias):
-    network = {alias: 0.2, "ELUAlpha": 1.5, "SELULambda": 1.1}
-    found = [
-        layers_of(config(hidden(Activation=name), **network))[1]["activation"]
-        for name in ("LRelu", "ELU", "SELU")
-    ]
-    assert found == [
-        {"kind": "leaky_relu", "slope": 0.2},
-        {"kind": "elu", "alpha": 1.5, "scale": 1.0},
-        {"kind": "elu", "alpha": 1.5, "scale": 1.1},
-    ]
-    own = hidden(Activation="SELU", ELUAlpha=1.6, SELULambda=1.05)
-    assert layers_of(config(own, **network))[1]["activation"] == {"kind": "elu", "alpha": 1.6, "scale": 1.05}
-    assert (
-        layers_of(config(hidden(Activation="LRelu", **{alias: 0.3}), **network))[1]["activation"]["slope"]
-        == 0.3
-    )
-
-
-@pytest.mark.parametrize(
     ("given", "expected"),
     [
         ({}, HALF_XAVIER),

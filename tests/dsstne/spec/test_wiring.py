@@ -34,20 +34,6 @@ def test_two_consecutive_outputs(activation):
     assert len(notes) == 1
 
 
-def test_an_output_that_convolves_may_feed_layers_too():
-    convolved = {**OUTPUT, "Type": "Convolutional", "Kernel": 3, "N": [10, 2], "Activation": "Relu"}
-    spec, _ = spoken(
-        {**INPUT, "N": [12, 3]},
-        convolved,
-        {**HIDDEN, "Skip": []},
-        {**OUTPUT, "Name": "Second"},
-        ErrorFunction="L2",
-    )
-    assert wires(spec)["H"] == (("Out units",), ())
-    assert spec.layer("Out units").units == 20
-    assert spec.layer("Out convolved").kind == "convolution"
-
-
 def test_shares_follow_an_output_that_feeds_layers():
     shared = {"InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "Out"}
     layers = [
