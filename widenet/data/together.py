@@ -1,11 +1,12 @@
 """Which features of a field occur together in training examples: sums of whole numbers, block by block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from widenet.data.buckets import ascending
 from widenet.data.dataset import Dataset
 from widenet.plan.tiles import COUNTED_PAIRS
 from widenet.spec.layers import Order
@@ -77,27 +78,6 @@ def neighbours(
 
 
 @dataclass(frozen=True)
-class _Pairs:
-    """Pairs of a unit and a feature, each as position of the unit x width + feature.
-
-    Attributes:
-        keys: int64 [P].
-        near: What each counts, as a multiple of 1 / `_ONE_IN_ORDER`, int64 [P]; None if each counts one.
-    """
-
-    keys: np.ndarray
-    near: np.ndarray | None
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Sums of what pairs count: their keys, ascending int64 [P], and the sums as in `_Pairs`, int64 [P]."""
-
-    keys: np.ndarray
-    sums: np.ndarray
-
-
-@dataclass(frozen=True)
 class _Examples:
     """The training examples of a field, in which each feature counts once."""
 
@@ -148,19 +128,22 @@ class _Examples:
             np.add.at(pairs, features, np.repeat(lengths - 1, lengths))
         return counts, pairs
 
-    def pairs(self, units: range) -> _Sums:
-        """Return what the pairs of some units count together."""
-        summed = _Sums(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        pending: list[_Pairs] = []
+    def pairs(self, units: range) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the pairs of some units count together, as a multiple of 1 / `one`.
+
+        Returns:
+            The pairs, each as position of the unit x width + feature, ascending int64 [P], and the sum of
+            each, int64 [P].
+        """
+        pending = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
         num_pending = 0
         for indptr, features in self.rows(units):
-            for paired in _paired(indptr, features, units, self.width, self.order):
-                pending.append(paired)
-                num_pending += len(paired.keys)
+            for keys, amounts in _paired(indptr, features, units, self.width, self.order):
+                pending.append((keys, amounts))
+                num_pending += len(keys)
                 if num_pending > COUNTED_PAIRS:
-                    summed = _added(summed, pending)
-                    pending, num_pending = [], 0
-        return _added(summed, pending)
+                    pending, num_pending = [_summed(pending)], 0
+        return _summed(pending)
 
 
 def _are_in(units: range, features: np.ndarray) -> np.ndarray:
@@ -181,11 +164,12 @@ def _blocks(pairs: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _nearest(
-    summed: _Sums, one: int, units: range, counts: np.ndarray, number: int, first: int
+    pairs: tuple[np.ndarray, np.ndarray], one: int, units: range, counts: np.ndarray, number: int, first: int
 ) -> Neighbours:
     """Return the neighbours of a block of units, the first of which has the position `first`."""
-    positions, features = np.divmod(summed.keys, len(counts))
-    both = summed.sums / one
+    keys, sums = pairs
+    positions, features = np.divmod(keys, len(counts))
+    both = sums / one
     order = np.lexsort((features, -(both * both / counts[features]), positions))
     begins = np.searchsorted(positions, np.arange(len(units)))
     ranks = np.empty(len(positions), np.int32)
@@ -198,8 +182,8 @@ def _nearest(
 
 def _paired(
     indptr: np.ndarray, features: np.ndarray, units: range, width: int, order: Order
-) -> Iterator[_Pairs]:
-    """Yield the pairs of some examples in any order, a piece at a time."""
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the pairs of some examples and what each counts, in any order, a piece at a time."""
     own = np.flatnonzero(_are_in(units, features))
     examples = np.searchsorted(indptr, own, side="right") - 1
     starts, lengths = indptr[examples], indptr[examples + 1] - indptr[examples]
@@ -211,22 +195,14 @@ def _paired(
         stays = others < entries if order == "forward" else others != entries
         entries, others = entries[stays], others[stays]
         keys = (features[entries] - units.start) // units.step * width + features[others]
-        yield _Pairs(keys, None if order == "ignore" else _ONE_IN_ORDER // np.abs(entries - others))
+        near = np.abs(entries - others)
+        yield keys, np.ones_like(near) if order == "ignore" else _ONE_IN_ORDER // near
 
 
-def _added(summed: _Sums, pending: list[_Pairs]) -> _Sums:
-    """Add what pairs count."""
-    keys = np.concatenate([np.zeros(0, np.int64), *(pairs.keys for pairs in pending)])
-    near = [pairs.near for pairs in pending if pairs.near is not None]
-    fresh = _summed(keys, np.concatenate(near)) if near else _Sums(*np.unique(keys, return_counts=True))
-    if not len(summed.keys):
-        return fresh
-    return _summed(np.concatenate([summed.keys, fresh.keys]), np.concatenate([summed.sums, fresh.sums]))
-
-
-def _summed(keys: np.ndarray, amounts: np.ndarray) -> _Sums:
+def _summed(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Add the amounts of equal keys."""
-    merged, places = np.unique(keys, return_inverse=True)
-    sums = np.zeros(len(merged), np.int64)
-    np.add.at(sums, places, amounts)
-    return _Sums(merged, sums)
+    keys, amounts = (np.concatenate(columns) for columns in zip(*pairs, strict=True))
+    order = ascending(keys.astype(np.uint64))
+    keys = keys[order]
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    return keys[starts], np.add.reduceat(amounts[order], starts) if len(starts) else amounts
