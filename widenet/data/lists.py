@@ -1,9 +1,8 @@
 """Makes a dataset from lists in Python: for tests, notebooks, and small data."""
 
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,13 +11,11 @@ from widenet.arguments import Location, typed
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part, column, value_column
 from widenet.data.rules import FieldLayout, check_names
-from widenet.data.writer import VOCABULARY_SCHEMA, write_dataset
-from widenet.errors import DataError, OptionError, shown
-from widenet.sparse import SparseBatch
+from widenet.data.writer import vocabulary_rows, write_dataset
+from widenet.errors import DataError, OptionError, reason_of
 
 Rows = Sequence[Sequence[int]]
 Numbers = Sequence[Sequence[float]]
-_Number = TypeVar("_Number", int, float)
 
 
 @typed
@@ -69,25 +66,37 @@ def dataset_from_lists(
         DataError: A row, an index, a weight or a name breaks a rule.
         OptionError: `values` do not fit `items`.
     """
-    rows_of: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
-    named = {part: rows for part, rows in rows_of.items() if rows is not None}
-    parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in named.items()}
-    further = {name: _numbers(name, rows, operator.index) for name, rows in (sparse or {}).items()}
-    columns = _example_columns(len(items), ids, weights)
-    width = _width(parts.values(), width, item_ids, titles)
-    layout = FieldLayout(field, width, "sequence" if sequence else "sparse", tuple(parts), values is not None)
-    others = [FieldLayout(name, _width([rows], None, None, None)) for name, rows in further.items()]
-    layouts = [layout, *others]
-    columns |= _parts(layout, parts, values)
-    for other in others:
-        columns |= _columns(other, "train", further[other.name], None)
-    vocabularies = {field: [_vocabulary(parts["train"], layout.width, item_ids, titles)]}
-    vocabularies |= {each.name: [_vocabulary(further[each.name], each.width, None, None)] for each in others}
-    for name, numbers in (dense or {}).items():
-        layouts.append(FieldLayout(name, _dense_width(name, numbers), kind="dense"))
-        columns[name] = pa.array(_numbers(name, numbers, _real), pa.list_(pa.float32(), layouts[-1].width))
+    given: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
+    parts = {part: _lists(column(field, part), rows) for part, rows in given.items() if rows is not None}
+    further = {name: _lists(name, rows) for name, rows in (sparse or {}).items()}
+    named = next((len(names) for names in (item_ids, titles) if names is not None), None)
+    least = max(map(_width, parts.values())) if named is None else named
+    kind: Literal["sparse", "sequence"] = "sequence" if sequence else "sparse"
+    layouts = [FieldLayout(field, least if width is None else width, kind, tuple(parts), values is not None)]
+    columns = {"id": _names("ids", list(map(str, range(len(items)))) if ids is None else ids)}
+    if weights is not None:
+        columns["weight"] = _array("weight", weights, pa.float32())
+    for part, lists in parts.items():
+        ones = pa.array(np.ones(len(lists.flatten()), np.float32))
+        beside = None if values is None else pa.ListArray.from_arrays(lists.offsets, ones)
+        if part == "train" and values is not None:
+            beside = _array(value_column(field), list(values), pa.list_(pa.float32()))
+        columns |= _sorted(column(field, part), lists, beside, sequence)
+    for name, lists in further.items():
+        layouts.append(FieldLayout(name, _width(lists)))
+        columns |= _sorted(name, lists, None, False)
+    for name, rows in (dense or {}).items():
+        numbers = _array(name, list(rows), pa.list_(pa.float32()))
+        layouts.append(FieldLayout(name, len(numbers[0]) if len(numbers) else 1, "dense"))
+        columns[name] = _array(name, numbers, pa.list_(pa.float32(), layouts[-1].width))
     check_names(layouts)
-    _check_lengths(columns, len(items))
+    for name, array in columns.items():
+        if len(array) != len(items):
+            raise DataError(
+                f"must have a row for each of {len(items)} examples", column=name, value=len(array)
+            )
+    vocabularies = {field: _vocabulary(parts["train"], layouts[0].width, item_ids, titles)}
+    vocabularies |= {name: _vocabulary(lists, _width(lists)) for name, lists in further.items()}
     write_dataset(
         Path(path),
         layouts=layouts,
@@ -99,118 +108,61 @@ def dataset_from_lists(
     return Dataset.open(path)
 
 
-def _example_columns(
-    num_examples: int, ids: Sequence[str] | None, weights: Sequence[float] | None
-) -> dict[str, pa.Array]:
-    """The names of the examples and, if there are any, their weights."""
-    columns = {"id": _names("ids", [str(row) for row in range(num_examples)] if ids is None else ids)}
-    if weights is not None:
-        columns["weight"] = pa.array(_numbers("weight", [weights], _real)[0], pa.float32())
-    return columns
+def _array(name: str, rows: Any, kind: pa.DataType | None) -> pa.Array:
+    """Make a column; raises DataError if a row is of another kind."""
+    try:
+        return rows.cast(kind) if isinstance(rows, pa.Array) else pa.array(rows, kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise DataError(f"must be of one kind for each example: {reason_of(error)}", column=name) from error
 
 
-def _check_lengths(columns: Mapping[str, pa.Array], num_examples: int) -> None:
-    """Raise DataError for a column that does not have one row for each example."""
-    for name, values in columns.items():
-        if len(values) != num_examples:
-            raise DataError(
-                f"column {name!r} must have one row for each of {num_examples} examples; got {len(values)}."
-            )
+def _lists(name: str, rows: Rows) -> pa.ListArray:
+    """Make a column of indices; raises DataError if a row is no list of whole numbers."""
+    inferred = _array(name, list(rows), None)
+    entry = inferred.type.value_type if pa.types.is_list(inferred.type) else inferred.type
+    if not (pa.types.is_null(entry) or (pa.types.is_integer(entry) and pa.types.is_list(inferred.type))):
+        raise DataError("must be a list of whole numbers for each example", column=name)
+    return _array(name, inferred, pa.list_(pa.uint32()))
 
 
-def _parts(layout: FieldLayout, parts: Mapping[Part, Rows], values: Numbers | None) -> dict[str, pa.Array]:
-    """The columns of a field's parts; if there are values, those outside the train part are 1."""
-    columns: dict[str, pa.Array] = {}
-    for part, rows in parts.items():
-        ones = None if values is None else [[1.0] * len(row) for row in rows]
-        columns |= _columns(layout, part, rows, values if part == "train" else ones)
-    return columns
-
-
-def _width(
-    parts: Iterable[Rows],
-    width: int | None,
-    item_ids: Sequence[str] | None,
-    titles: Sequence[str | None] | None,
-) -> int:
-    if width is not None:
-        return width
-    for names in (item_ids, titles):
-        if names is not None:
-            return len(names)
-    return 1 + max((index for rows in parts for row in rows for index in row if index > 0), default=0)
-
-
-def _dense_width(name: str, rows: Numbers) -> int:
-    """The common length of all rows; raises DataError for a row of another length."""
-    lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else 0 for row in rows]
-    for row, length in enumerate(lengths):
-        if length != lengths[0] or not length:
-            rule = "must be a list of numbers, as many as in row 0 and at least one"
-            raise DataError(f"column {name!r}: row {row} {rule}; got {shown(rows[row])}.")
-    return lengths[0] if lengths else 1
-
-
-def _numbers(
-    name: str, rows: Sequence[Iterable[object]], read: Callable[[Any], _Number]
-) -> list[list[_Number]]:
-    """Convert each number of the rows with `read`; raises DataError for a row that cannot be converted."""
-    numbers: list[list[_Number]] = []
-    for number, row in enumerate(rows):
-        try:
-            if isinstance(row, str | bytes):
-                raise TypeError
-            numbers.append([read(entry) for entry in row])
-        except (TypeError, ValueError) as error:
-            what = "whole numbers" if read is operator.index else "numbers"
-            rule = f"row {number} must be a list of {what}; got {shown(row)}"
-            raise DataError(f"column {name!r}: {rule}.") from error
-    return numbers
-
-
-def _real(entry: Any) -> float:
-    if isinstance(entry, str | bytes):
-        raise TypeError
-    return float(entry)
-
-
-def _names(what: str, names: Sequence[str]) -> pa.Array:
+def _names(option: str, names: Sequence[str]) -> pa.Array:
     """Make a column of names; raises DataError for one that is not a text, or that occurs twice."""
-    seen: set[str] = set()
-    for name in names:
-        if not isinstance(name, str) or name in seen:
-            raise DataError(f"{what} must be different texts; got {shown(name)}.")
-        seen.add(name)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise DataError("must be different texts", option=option)
     return pa.array(list(names), pa.string())
 
 
-def _columns(layout: FieldLayout, part: Part, rows: Rows, values: Numbers | None) -> dict[str, pa.Array]:
-    name, beside = column(layout.name, part), value_column(layout.name, part)
-    numbers = None if values is None else _numbers(beside, values, _real)
-    if numbers is not None and [len(row) for row in numbers] != [len(row) for row in rows]:
-        raise OptionError(f"values must have one number beside each index of {name!r}.")
-    SparseBatch.from_lists(rows, numbers).checked(layout.width, f"column {name!r}")
-    ordered = rows if layout.kind == "sequence" else [sorted(row) for row in rows]
-    columns = {name: pa.array(ordered, pa.list_(pa.uint32()))}
-    if numbers is not None:
-        paired = [
-            [number for _, number in sorted(zip(row, others, strict=True))]
-            for row, others in zip(rows, numbers, strict=True)
-        ]
-        columns[beside] = pa.array(paired, pa.list_(pa.float32()))
-    return columns
+def _width(lists: pa.ListArray) -> int:
+    """The smallest number of features that fits."""
+    return int(lists.flatten().to_numpy().max(initial=0)) + 1
+
+
+def _sorted(
+    name: str, lists: pa.ListArray, values: pa.ListArray | None, sequence: bool
+) -> dict[str, pa.ListArray]:
+    """The column of indices, and that of values; within a row they ascend unless it is a sequence."""
+    columns = {name: lists} | ({} if values is None else {f"{name}.value": values})
+    if any(not array.offsets.equals(lists.offsets) for array in columns.values()):
+        raise OptionError("must have one number beside each index", option="values")
+    owners = np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
+    order = np.arange(len(owners)) if sequence else np.lexsort((lists.flatten().to_numpy(), owners))
+    return {
+        each: pa.ListArray.from_arrays(lists.offsets, array.flatten().take(order))
+        for each, array in columns.items()
+    }
 
 
 def _vocabulary(
-    rows: Rows, width: int, ids: Sequence[str] | None, titles: Sequence[str | None] | None
-) -> pa.RecordBatch:
-    flat = np.array([index for row in rows for index in row], dtype=np.int64)
-    counts = np.bincount(flat[flat < width], minlength=width)
-    names = list(ids) if ids is not None else [str(index) for index in range(width)]
-    titled = list(titles) if titles is not None else [None] * width
-    if not len(names) == len(titled) == width:
-        raise DataError(
-            f"item_ids and titles must name {width} features; got {len(names)} and {len(titled)}."
-        )
-    columns = [_names("item_ids", names), pa.array(titled, pa.string()), pa.array(counts, pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA)
+    lists: pa.ListArray,
+    width: int,
+    ids: Sequence[str] | None = None,
+    titles: Sequence[str | None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a field's vocabulary."""
+    for option, names in (("item_ids", ids), ("titles", titles)):
+        if names is not None and len(names) != width:
+            raise DataError(f"must name {width} features", option=option, value=len(names))
+    flat = lists.flatten().to_numpy()
+    if ids is not None:
+        _names("item_ids", ids)
+    return vocabulary_rows(width, ids, titles, np.bincount(flat[flat < width], minlength=width))
