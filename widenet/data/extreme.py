@@ -4,36 +4,121 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from widenet.arguments import typed
+from widenet.data.columns import literal
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import MAX_WIDTH, WHOLE_NUMBERS, Part, column, value_column
 from widenet.data.read import check_file
 from widenet.data.rules import FieldLayout
-from widenet.data.text_formats import decompressed
+from widenet.data.source import ROW_NUMBER, Scan, Text
+from widenet.data.text_formats import lines_of, prepared, sample_of
 from widenet.data.words import LABELS
 from widenet.data.writer import publication, vocabulary_rows, write_contents
-from widenet.errors import DataError, OptionError, shown
-from widenet.regular_files import LONGEST_LINE_BYTES
+from widenet.errors import DataError, OptionError, reason_of
 
 LINES_A_BLOCK = 4096
 
-_NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-_POINT = re.compile(rb"(\d{1,10}(?:,\d{1,10})*(?=\s|$))?((?:\s*\d{1,10}:" + _NUMBER + rb"(?=\s|$))*)")
-_HEADER = re.compile(rb"\s*(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s*")
-_PAIR = re.compile(rb"\s*(\d{1,19})\s+(\d{1,19})\s*")
-_FORM = "must be labels and features, such as `3,17 0:0.5 8:1`"
+_NUMBER = r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"
+_POINT = rf"\s*([0-9]{{1,10}}(,[0-9]{{1,10}})*(\s+|$))?([0-9]{{1,10}}:{_NUMBER}(\s+|$))*"
+_POINTS = """
+    SELECT number, line, labels, features, weights, NOT coalesce(
+        regexp_full_match(line, {form}) AND coalesce(list_max(labels) < {num_labels}, true)
+        AND coalesce(list_max(features) < {num_features}, true) AND list_count(weights) = len(weights), false
+    ) AS is_bad
+    FROM (
+        SELECT *,
+            list_transform(pairs, lambda pair: TRY_CAST(split_part(pair, ':', 1) AS BIGINT)) AS features,
+            list_transform(pairs, lambda pair: TRY_CAST(split_part(pair, ':', 2) AS DOUBLE)) AS weights,
+            list_transform(own, lambda label: TRY_CAST(label AS BIGINT)) AS labels
+        FROM (
+            SELECT *, list_filter(words, lambda word: contains(word, ':')) AS pairs,
+                CASE WHEN words[1] <> '' AND NOT contains(words[1], ':')
+                    THEN string_split(words[1], ',') ELSE [] END AS own
+            FROM (
+                SELECT {number} AS number, coalesce(line, '') AS line,
+                    string_split_regex(trim(coalesce(line, ''), {spaces}), '\\s+') AS words
+                FROM {lines}
+            )
+        )
+    )
+    WHERE number <= {num_points} OR words <> ['']
+"""
+_PAIRS = """
+    SELECT number, line, NOT coalesce(regexp_full_match(line, '\\s*[0-9]{{1,18}}\\s+[0-9]{{1,18}}\\s*')
+        AND point < {num_points} AND label < {num_labels}, false) AS is_bad, point, label
+    FROM (
+        SELECT {number} AS number, line, TRY_CAST(regexp_extract(line, '[0-9]+') AS BIGINT) AS point,
+            TRY_CAST(regexp_extract(line, '([0-9]+)\\s*$', 1) AS BIGINT) AS label
+        FROM {lines} WHERE regexp_matches(line, '\\S')
+    )
+"""
 
 
 @dataclass(frozen=True)
-class Rows:
+class _File:
+    """A file whose line 1 is the numbers of points, features and labels; one line a point follows."""
+
+    name: str
+    text: Text
+    num_points: int
+    num_features: int
+    num_labels: int
+
+    @classmethod
+    def open(cls, path: Path, folder: str) -> "_File":
+        """Open a file, with a folder for a copy; raises DataError if line 1 is no header."""
+        check_file(path, str(path))
+        text = prepared(path, str(path), Path(folder))
+        line = (sample_of(text) or [""])[0]
+        if not re.fullmatch(r"\s*([0-9]{1,10}\s+){2}[0-9]{1,10}\s*", line):
+            raise DataError(
+                "must be three numbers: points, features and labels", place=path, line=1, value=line
+            )
+        file = cls(str(path), text, *map(int, line.split()))
+        if not (1 <= file.num_features <= MAX_WIDTH and 1 <= file.num_labels <= MAX_WIDTH):
+            rule = f"features and labels must each be 1 to {MAX_WIDTH:,}"
+            raise DataError(rule, place=path, line=1, value=line)
+        return file
+
+    def blocks(self) -> Iterator[tuple["_Rows", "_Rows"]]:
+        """Yield the labels and the features of some points at a time.
+
+        Raises:
+            DataError: A line breaks a rule, or there are not as many as the header says.
+        """
+        rule = (
+            f"must be labels below {self.num_labels:,} and features below {self.num_features:,},"
+            " such as `3,17 0:0.5 8:1`"
+        )
+        query = _POINTS.format(
+            form=literal(_POINT),
+            num_points=self.num_points,
+            num_features=self.num_features,
+            num_labels=self.num_labels,
+            number=ROW_NUMBER,
+            spaces=literal(" \t\r\v\f"),
+            lines=lines_of(self.text, Scan(numbered=True), skip=1),
+        )
+        num_points = 0
+        for batch in _checked(query, self.name, rule, 1):
+            labels, features, weights = (batch.column(name) for name in ("labels", "features", "weights"))
+            yield _Rows.of(labels), _Rows.of(features, weights.flatten().to_numpy())
+            num_points += batch.num_rows
+        if num_points != self.num_points:
+            rule = f"must have {self.num_points:,} points, as line 1 says"
+            raise DataError(rule, place=self.name, value=num_points)
+
+
+@dataclass(frozen=True)
+class _Rows:
     """Some rows of indices in CSR form, in the order of the file; indices may repeat within a row.
 
     Attributes:
@@ -46,122 +131,43 @@ class Rows:
     indices: NDArray[np.int64]
     values: NDArray[np.float64] | None = None
 
-
-@dataclass(frozen=True)
-class Size:
-    """The three numbers of a header."""
-
-    num_points: int
-    num_features: int
-    num_labels: int
+    @classmethod
+    def of(cls, lists: pa.ListArray, values: NDArray[np.float64] | None = None) -> "_Rows":
+        """The rows of a column of lists."""
+        return cls(np.diff(lists.offsets.to_numpy()).astype(np.int64), lists.flatten().to_numpy(), values)
 
 
-@dataclass(frozen=True)
-class ExtremeText:
-    """A file whose header names the numbers of points, features and labels; one line a point follows."""
-
-    path: Path
-
-    @cached_property
-    def size(self) -> Size:
-        """The numbers of the header; raises DataError if it is none."""
-        check_file(self.path, str(self.path))
-        with decompressed(self.path, str(self.path)) as file:
-            line = file.readline(LONGEST_LINE_BYTES)
-        found = _HEADER.fullmatch(line)
-        if found is None:
-            raise self._mistake(1, "must be three numbers: points, features and labels", line)
-        size = Size(*map(int, found.groups()))
-        if not (1 <= size.num_features <= MAX_WIDTH and 1 <= size.num_labels <= MAX_WIDTH):
-            raise self._mistake(1, f"features and labels must each be 1 to {MAX_WIDTH:,}", line)
-        return size
-
-    def blocks(self) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the labels and the features of some points at a time.
-
-        Raises:
-            DataError: A line breaks a rule, or there are not as many as the header says.
-        """
-        size, num_points = self.size, 0
-        with decompressed(self.path, str(self.path)) as file:
-            file.readline(LONGEST_LINE_BYTES)
-            while lines := list(islice(file, LINES_A_BLOCK)):
-                left = max(0, size.num_points - num_points)
-                if not any(map(bytes.strip, lines[left:])):
-                    lines = lines[:left]  # without empty lines at the end
-                if lines:
-                    yield self._parsed(lines, num_points + 2)
-                num_points += len(lines)
-        if num_points != size.num_points:
-            rule = f"must have {size.num_points:,} points, as line 1 says; got {num_points:,}"
-            raise DataError(f"{self.path}: {rule}.")
-
-    def _parsed(self, lines: list[bytes], first_line: int) -> tuple[Rows, Rows]:
-        matches = []
-        for number, line in enumerate(lines, start=first_line):
-            found = _POINT.fullmatch(line.strip())
-            if found is None:
-                raise self._mistake(number, _FORM, line)
-            matches.append(found.groups(default=b""))
-        labels = _numbers(b" ".join(own for own, _ in matches).replace(b",", b" "))
-        pairs = _numbers(b" ".join(own for _, own in matches).replace(b":", b" "))
-        num_labels = np.array([own.count(b",") + bool(own) for own, _ in matches], dtype=np.int64)
-        num_features = np.array([own.count(b":") for _, own in matches], dtype=np.int64)
-        size = self.size
-        read = (
-            ("label", Rows(num_labels, labels.astype(np.int64)), size.num_labels),
-            ("feature", Rows(num_features, pairs[::2].astype(np.int64), pairs[1::2]), size.num_features),
-        )
-        for what, rows, width in read:
-            wrong = np.flatnonzero(rows.indices >= width)
-            if len(wrong):
-                row = int(np.searchsorted(np.cumsum(rows.counts), wrong[0], side="right"))
-                rule = f"every {what} must be below {width:,}, as line 1 says"
-                raise self._mistake(first_line + row, rule, str(rows.indices[wrong[0]]).encode())
-        return read[0][1], read[1][1]
-
-    def _mistake(self, number: int, rule: str, line: bytes) -> DataError:
-        return mistake(self.path, number, rule, line)
-
-
-def _numbers(text: bytes) -> NDArray[np.float64]:
-    """Read numbers that white space parts, float64."""
-    return np.fromstring(text.decode("ascii"), sep=" ") if text.strip() else np.zeros(0)
-
-
-def mistake(path: Path, number: int, rule: str, line: bytes) -> DataError:
-    """Make the error for a line that breaks a rule."""
-    text = line.decode(errors="replace").strip()
-    return DataError(f"{path}: line {number}: {rule}; got {shown(text)}.")
-
-
-def filtered_pairs(path: Path, size: Size) -> NDArray[np.int64]:
-    """Read the pairs of a point and a label that an evaluation leaves out.
+def _checked(query: str, name: str, rule: str, skipped: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a query in order; raises DataError for the first one that is bad.
 
     Args:
-        path: The file: a point and a label in each line.
-        size: The numbers of points and labels.
-
-    Returns:
-        The distinct pairs, int64 [P, 2], ascending.
-
-    Raises:
-        DataError: The file is missing, or a line breaks a rule.
+        query: Gives `number`, `line`, `is_bad` and more.
+        name: Name of the file.
+        rule: The rule of its lines.
+        skipped: Number of lines before the first row.
     """
+    with duckdb.connect(config={"threads": 1}) as connection:
+        try:
+            for batch in connection.sql(query).to_arrow_reader(LINES_A_BLOCK):
+                for row in np.flatnonzero(batch.column("is_bad").to_numpy(zero_copy_only=False)):
+                    number, line = (batch.column(each)[int(row)].as_py() for each in ("number", "line"))
+                    raise DataError(rule, place=name, line=number + skipped, value=line.strip())
+                yield batch
+        except (duckdb.Error, OSError) as error:
+            raise DataError(f"must be text in UTF-8: {reason_of(error)}", place=name) from error
+
+
+def _filtered_pairs(path: Path, file: _File, folder: str) -> NDArray[np.int64]:
+    """Read the pairs of a point and a label that an evaluation leaves out: ascending, int64 [P, 2]."""
     check_file(path, str(path))
-    pairs = []
-    with decompressed(path, str(path)) as file:
-        for number, line in enumerate(file, start=1):
-            found = _PAIR.fullmatch(line)
-            if found is None and line.strip():
-                raise mistake(path, number, "must be a point and a label, such as `17 3`", line)
-            if found is not None:
-                point, label = map(int, found.groups())
-                if point >= size.num_points or label >= size.num_labels:
-                    rule = f"must be a point below {size.num_points:,} and a label below {size.num_labels:,}"
-                    raise mistake(path, number, rule, line)
-                pairs.append((point, label))
-    return np.array(sorted(set(pairs)), dtype=np.int64).reshape(-1, 2)
+    lines = lines_of(prepared(path, str(path), Path(folder)), Scan(numbered=True))
+    query = _PAIRS.format(
+        num_points=file.num_points, num_labels=file.num_labels, number=ROW_NUMBER, lines=lines
+    )
+    rule = f"must be a point below {file.num_points:,} and a label below {file.num_labels:,}, such as `17 3`"
+    batches = _checked(query, str(path), rule, 0)
+    pairs = [np.stack([batch.column(each).to_numpy() for each in ("point", "label")], 1) for batch in batches]
+    return np.unique(np.concatenate([np.zeros((0, 2), np.int64), *pairs]), axis=0)
 
 
 @typed
@@ -214,118 +220,105 @@ def ingest_extreme(
             for each in (out, test_out)
             if each is not None
         ]
-        points = _Points(ExtremeText(Path(train)), labels, features)
-        points.write_train(folders[0])
+        scratch = stack.enter_context(TemporaryDirectory(dir=folders[0]))
+        points = _File.open(Path(train), scratch)
+        fields = _Fields.counted(points, labels, features)
+        fields.write(folders[0], points)
         if test is not None:
-            points.write_test(folders[1], ExtremeText(Path(test)), filter_pairs)
+            of_test = _File.open(Path(test), scratch)
+            widths = of_test.num_features, of_test.num_labels
+            if widths != (points.num_features, points.num_labels):
+                rule = f"must have as many features and labels as {train}"
+                raise DataError(rule, place=test, line=1, value=widths)
+            pairs = np.zeros((0, 2), np.int64)
+            if filter_pairs is not None:
+                pairs = _filtered_pairs(Path(filter_pairs), of_test, scratch)
+            fields.write(folders[1], of_test, pairs)
     return Dataset.open(out), None if test_out is None else Dataset.open(test_out)
 
 
-class _Points:
-    """Writes points under the features and labels of a training file, which is read once to count them.
+@dataclass(frozen=True)
+class _Fields:
+    """The fields of labels and of features, whose order both datasets have.
 
-    Raises:
-        DataError: A line breaks a rule, or no point has a label.
+    Attributes:
+        labels: Name of the field of labels.
+        features: Name of the field of features.
+        counts: By field, the number of training points that have each feature of the file, int64 [width].
     """
 
-    def __init__(self, train: ExtremeText, labels: str, features: str) -> None:
-        self._train, self._labels, self._features = train, labels, features
-        size = train.size
-        self._label_counts = np.zeros(size.num_labels, dtype=np.int64)
-        self._feature_counts = np.zeros(size.num_features, dtype=np.int64)
-        for each_labels, each_features in train.blocks():
-            for counts, rows in (
-                (self._label_counts, each_labels),
-                (self._feature_counts, each_features),
-            ):
-                indices, _, _ = _distinct(rows, np.arange(len(counts)))
-                np.add.at(counts, indices, 1)
-        if not self._label_counts.any():
-            raise DataError(f"{train.path}: at least one point must have a label; none has.")
-        self._index_of_label = _index_of(self._label_counts)
-        self._index_of_feature = _index_of(self._feature_counts)
+    labels: str
+    features: str
+    counts: dict[str, NDArray[np.int64]]
 
-    def write_train(self, folder: Path) -> None:
-        """Write the training points into a folder."""
-        self._write(folder, self._train, "", ("train",), None)
+    @classmethod
+    def counted(cls, train: _File, labels: str, features: str) -> "_Fields":
+        """Count the labels and features of the training points; raises DataError if no point has a label."""
+        counts = [np.zeros(width, dtype=np.int64) for width in (train.num_labels, train.num_features)]
+        for block in train.blocks():
+            for total, rows in zip(counts, block, strict=True):
+                np.add.at(total, _distinct(rows, np.arange(len(total)))[0], 1)
+        if not counts[0].any():
+            raise DataError("at least one point must have a label; none has", place=train.name)
+        return cls(labels, features, dict(zip((labels, features), counts, strict=True)))
 
-    def write_test(self, folder: Path, test: ExtremeText, filter_pairs: Path | str | None) -> None:
-        """Write test points into a folder; raises DataError for other features or labels, or a wrong line."""
-        ours, own = self._train.size, test.size
-        if (own.num_features, own.num_labels) != (ours.num_features, ours.num_labels):
-            raise DataError(
-                f"{test.path}: line 1: must have {ours.num_features:,} features and {ours.num_labels:,}"
-                f" labels, as {self._train.path} has; got {own.num_features:,} and {own.num_labels:,}."
-            )
-        pairs = np.zeros((0, 2), np.int64)
-        if filter_pairs is not None:
-            pairs = filtered_pairs(Path(filter_pairs), own)
-        self._write(folder, test, "test-", ("train", "heldout"), pairs)
+    def write(self, folder: Path, file: _File, filtered: NDArray[np.int64] | None = None) -> None:
+        """Write points into a folder.
 
-    def _write(
-        self,
-        folder: Path,
-        file: ExtremeText,
-        prefix: str,
-        parts: tuple[Part, ...],
-        filtered: NDArray[np.int64] | None,
-    ) -> None:
-        size = file.size
-        counts = {self._labels: self._label_counts, self._features: self._feature_counts}
-        order = {name: np.argsort(-each, kind="stable") for name, each in counts.items()}
-        vocabularies = {
-            name: vocabulary_rows(len(each), list(map(str, order[name])), counts=each[order[name]])
-            for name, each in counts.items()
-        }
+        Args:
+            folder: The folder.
+            file: The points.
+            filtered: For test points, the pairs that an evaluation leaves out, int64 [P, 2].
+        """
+        parts: tuple[Part, ...] = ("train",) if filtered is None else ("train", "heldout")
+        order = {name: np.argsort(-each, kind="stable") for name, each in self.counts.items()}
         write_contents(
             folder,
-            name=file.path.name.split(".")[0],
+            name=Path(file.name).name.split(".")[0],
             layouts=[
-                FieldLayout(self._labels, size.num_labels, parts=parts),
-                FieldLayout(self._features, size.num_features, has_values=True),
+                FieldLayout(self.labels, file.num_labels, parts=parts),
+                FieldLayout(self.features, file.num_features, has_values=True),
             ],
-            batches=self._batches(file, prefix, filtered),
-            vocabularies=vocabularies,
+            batches=self._batches(file, filtered),
+            vocabularies={
+                name: vocabulary_rows(len(each), list(map(str, order[name])), counts=each[order[name]])
+                for name, each in self.counts.items()
+            },
             has_weights=False,
             source={
-                "sources": [file.path.name],
-                LABELS: self._labels,
-                WHOLE_NUMBERS: [self._labels, self._features],
+                "sources": [Path(file.name).name],
+                LABELS: self.labels,
+                WHOLE_NUMBERS: [self.labels, self.features],
                 **({} if filtered is None else {"filter_pairs": len(filtered)}),
             },
         )
 
-    def _batches(
-        self, file: ExtremeText, prefix: str, filtered: NDArray[np.int64] | None
-    ) -> Iterator[pa.RecordBatch]:
-        start = 0
+    def _batches(self, file: _File, filtered: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
+        index_of = {
+            name: np.argsort(np.argsort(-each, kind="stable"), kind="stable")
+            for name, each in self.counts.items()
+        }
+        of_label, prefix, start = index_of[self.labels], "" if filtered is None else "test-", 0
         for labels, features in file.blocks():
             stop = start + len(labels.counts)
             columns = {"id": pa.array([f"{prefix}{point}" for point in range(start, stop)], pa.string())}
             if filtered is None:
-                columns[column(self._labels)] = _lists(*_distinct(labels, self._index_of_label)[:2])
+                columns[column(self.labels)] = _lists(*_distinct(labels, of_label)[:2])
             else:
                 own = filtered[np.searchsorted(filtered[:, 0], start) : np.searchsorted(filtered[:, 0], stop)]
-                pairs = Rows(np.bincount(own[:, 0] - start, minlength=stop - start), own[:, 1])
-                columns[column(self._labels)] = _lists(*_distinct(pairs, self._index_of_label)[:2])
-                truth = _without(labels, own[:, 0] - start, own[:, 1], len(self._index_of_label))
-                columns[column(self._labels, "heldout")] = _lists(*_distinct(truth, self._index_of_label)[:2])
-            indices, counts, values = _distinct(features, self._index_of_feature)
-            columns[column(self._features)] = _lists(indices, counts)
-            columns[value_column(self._features)] = _lists(values, counts)
+                pairs = _Rows(np.bincount(own[:, 0] - start, minlength=stop - start), own[:, 1])
+                columns[column(self.labels)] = _lists(*_distinct(pairs, of_label)[:2])
+                truth = _without(labels, own[:, 0] - start, own[:, 1], len(of_label))
+                columns[column(self.labels, "heldout")] = _lists(*_distinct(truth, of_label)[:2])
+            indices, counts, values = _distinct(features, index_of[self.features])
+            columns[column(self.features)] = _lists(indices, counts)
+            columns[value_column(self.features)] = _lists(values, counts)
             yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
             start = stop
 
 
-def _index_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The index in the dataset of each feature of a file: by falling count, then by number."""
-    index_of = np.empty(len(counts), dtype=np.int64)
-    index_of[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
-    return index_of
-
-
 def _distinct(
-    rows: Rows, index_of: NDArray[np.int64]
+    rows: _Rows, index_of: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.float32]]:
     """Renumber the entries of rows, ascending within a row; the values of a repeated one are added up.
 
@@ -341,11 +334,11 @@ def _distinct(
         return (kept % len(index_of)).astype(np.uint32), counts, values.astype(np.float32)
 
 
-def _without(rows: Rows, points: NDArray[np.int64], labels: NDArray[np.int64], width: int) -> Rows:
+def _without(rows: _Rows, points: NDArray[np.int64], labels: NDArray[np.int64], width: int) -> _Rows:
     """Rows without some pairs of row and index."""
     owners = np.repeat(np.arange(len(rows.counts)), rows.counts)
     kept = ~np.isin(owners * width + rows.indices, points * width + labels)
-    return Rows(np.bincount(owners[kept], minlength=len(rows.counts)), rows.indices[kept])
+    return _Rows(np.bincount(owners[kept], minlength=len(rows.counts)), rows.indices[kept])
 
 
 def _lists(entries: NDArray[np.generic], counts: NDArray[np.int64]) -> pa.ListArray:

@@ -179,11 +179,9 @@ def sql_path(path: Path) -> str:
 
 def _records(lines: Iterable[str], delimiter: str, reading: Reading) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each record with the number of the line after it."""
-    if delimiter == SPACES or len(delimiter) > 1:
-        for place, line in enumerate(lines, start=2):
-            cells = line.split() if delimiter == SPACES else line.rstrip("\r\n").split(delimiter)
-            if line.strip():
-                yield place, cells
+    if len(delimiter) > 1:
+        filled = ((place, line.rstrip("\r\n")) for place, line in enumerate(lines, start=2) if line.strip())
+        yield from ((place, line.split(delimiter)) for place, line in filled)
         return
     quote = '"' if reading.quote is None else reading.quote
     reader = csv.reader(
@@ -217,6 +215,8 @@ def _delimiter_of(name: str, sample: Sequence[str], reading: Reading) -> str:
     If lines differ, it is the only one that makes line 1 a header with known names, or cuts it into as many
     cells as columns were named.
     """
+    if reading.delimiter == SPACES:
+        raise DataError("is for lines of words; name one character", option=reading.option("delimiter"))
     if reading.delimiter is not None:
         return reading.delimiter
     known = [delimiter for delimiter in DELIMITERS if delimiter != reading.decimal]
@@ -268,14 +268,7 @@ def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sour
     has_header = _header_of(name, first, reading)
     columns = _column_names(name, first, has_header, reading)
     skip = after - 1 if has_header else 0
-    common: dict[str, Any] = {
-        "name": name,
-        "columns": columns,
-        "decimal": reading.decimal or ".",
-        "text_file": text,
-        "comment": reading.comment or "",
-    }
-    words = DELIMITERS.get(delimiter, "runs of spaces" if delimiter == SPACES else f'delimiter "{delimiter}"')
+    words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
     place_of = {column: f"c{place}" for place, column in enumerate(columns)}
     faults = _comment_faults(text, "c0", reading)
@@ -284,20 +277,6 @@ def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sour
             f"coalesce(c{place}, '') = {literal(cell)}" for place, cell in enumerate(first[:2])
         )
         faults.append(("must hold data; it repeats the header", repeated, None))
-    if delimiter == SPACES:
-        cells = ", ".join(f"words[{place + 1}] AS c{place}" for place in range(len(columns)))
-        faults = [
-            (f"must have {len(columns)} columns", f"num_words <> {len(columns)}", None),
-            ("must not hold quotes if runs of spaces separate the columns", """contains(line, '"')""", None),
-            *faults,
-        ]
-
-        def spaced(connection: duckdb.DuckDBPyConnection, scan: Scan) -> str:
-            del connection
-            columns = f"{cells}, len(words) AS num_words, line{_numbered(scan)}"
-            return f"(SELECT {columns} FROM {_words(text, reading, scan, skip)})"
-
-        return Source(kind=kind, table=spaced, cell=place_of.__getitem__, faults=faults, **common)
     _check_last_line(text, name, _LONGEST_RECORD_BYTES)
     quote = '"' if reading.quote is None else reading.quote
     kinds = ", ".join(f"{place}: 'VARCHAR'" for place in place_of.values())
@@ -319,7 +298,11 @@ def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sour
         cell=place_of.__getitem__,
         faults=faults,
         line_of=partial(_line_of, text, delimiter, reading, skip, len(columns)),
-        **common,
+        name=name,
+        columns=columns,
+        decimal=reading.decimal or ".",
+        text_file=text,
+        comment=reading.comment or "",
     )
     if text.has_odd_quotes and quote:  # only then may a quoted cell run over lines
         _check_quotes(source, options, delimiter, is_sure=reading.quote is not None)
@@ -398,7 +381,7 @@ def _line_of(text: Text, delimiter: str, reading: Reading, skip: int, width: int
     return line
 
 
-def _lines(text: Text, scan: Scan, skip: int = 0) -> str:
+def lines_of(text: Text, scan: Scan, skip: int = 0) -> str:
     """The SQL table of the lines of a text: `line`, which is NULL if empty."""
     options = (
         "columns = {'line': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', comment = '',"
@@ -412,13 +395,13 @@ def _numbered(scan: Scan) -> str:
     return f", {ROW_NUMBER}" if scan.numbered else ""
 
 
-def _words(text: Text, reading: Reading, scan: Scan, skip: int = 0, keeps_empty: bool = False) -> str:
+def _words(text: Text, reading: Reading, scan: Scan, keeps_empty: bool = False) -> str:
     """The SQL table of the lines of a text with their `words`, without comments and perhaps empty lines."""
     delimiter = "\\s+"
     if reading.delimiter not in (None, SPACES):
         delimiter = f"\\s*{re.escape(reading.delimiter or '')}\\s*"
     words = _WORDS.format(line="trim(line)", delimiter=literal(delimiter))
-    lines = f"SELECT line, coalesce({words}, []) AS words{_numbered(scan)} FROM {_lines(text, scan, skip)}"
+    lines = f"SELECT line, coalesce({words}, []) AS words{_numbered(scan)} FROM {lines_of(text, scan)}"
     stays = "true" if keeps_empty else "len(words) > 0"
     if reading.comment:
         stays += f" AND NOT coalesce(starts_with(words[1], {literal(reading.comment)}), false)"
@@ -492,7 +475,7 @@ def _dsstne(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> S
         name=name,
         kind="dsstne (NAME, tab, ITEM,VALUE:ITEM,VALUE)",
         columns=list(cells),
-        table=lambda _, scan: f"(SELECT * FROM {_lines(text, scan)} WHERE trim(line, chr(13)) <> '')",
+        table=lambda _, scan: f"(SELECT * FROM {lines_of(text, scan)} WHERE trim(line, chr(13)) <> '')",
         cell=cells.__getitem__,
         faults=[("must be a name, a tab and features", "NOT contains(line, chr(9))", None)],
         lists=frozenset({"item", "value"}),
@@ -514,7 +497,7 @@ def _json(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sou
 
     def rows(scan: Scan) -> str:
         if not is_array:
-            return _lines(text, scan)
+            return lines_of(text, scan)
         options = f"format = 'array', maximum_object_size = {LONGEST_LINE_BYTES}, compression = 'none'"
         table = f"(SELECT json AS line FROM read_json_objects({sql_path(text.path)}, {options}))"
         return f"(SELECT *, row_number() OVER () AS {ROW_NUMBER} FROM {table})" if scan.numbered else table
