@@ -74,10 +74,13 @@ def divided(rows: Pairs, seed: int) -> tuple[Pairs, Pairs]:
 def ingested(known: Pairs, heldout: Pairs, folder: Path) -> Dataset:
     """Make a dataset, with the descriptions of all books."""
     books = DATA / "goodbooks-10k"
+    known_columns, heldout_columns = (
+        dict(zip(("user", "item"), zip(*pairs, strict=True), strict=True)) for pairs in (known, heldout)
+    )
     return ingest(
-        known,
+        known_columns,
         folder,
-        heldout=heldout,
+        heldout=heldout_columns,
         items=books / "books.csv",
         items_id="id",
         items_separator=", ",

@@ -11,6 +11,12 @@ USERS, ITEMS, COLD = 60, 24, 6
 BY = ["genre", "price"]
 
 
+def columns_of(pairs):
+    """The columns of pairs of a user and an item."""
+    users, items = zip(*pairs, strict=True)
+    return {"user": users, "item": items}
+
+
 def described(folder, genres=("poem", "novel", "play"), normalize=True, cold=COLD) -> Dataset:
     """Everybody likes one of three genres; a tenth of the rest, and all that is cold, is held out."""
     random = np.random.default_rng(2)
@@ -26,9 +32,9 @@ def described(folder, genres=("poem", "novel", "play"), normalize=True, cold=COL
         "price": [float(item % 5) for item in range(ITEMS)],
     }
     return ingest(
-        train,
+        columns_of(train),
         folder,
-        heldout=heldout,
+        heldout=columns_of(heldout),
         items=catalogue,
         items_sparse={"genre": "genre"},
         items_dense={"price": ["price"]},

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widenet.data.ingest import ingest
+from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.read import open_file
-from widenet.data.source import Reading, Roles
+from widenet.data.source import Reading, table_of
 from widenet.dsstne.spec.network import is_dsstne, translation
 from widenet.errors import WidenetError
 from widenet.plan.binding import bind
@@ -234,7 +235,7 @@ def the_first_mistake_of_any_lines_is_found(folder, lines, has_header, form):
     path.write_text(f"user,item\n{lines}" if has_header else lines, newline="")
     with suppress(WidenetError):
         source = open_file(path, "lines", Reading(format=form), Path(mkdtemp(dir=folder)))
-        Roles().table(source).first_fault()
+        table_of(source, IngestArguments()).first_fault()
 
 
 def any_lines_are_a_source_or_refused(folder, lines, has_header, form):

@@ -1,13 +1,8 @@
 # ruff: noqa: E501 - a row of a table is a line
 """Command lines that fail, of every command: one sentence, status 2, and everything stays as it was."""
 
-import gzip
-import io
 import json
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.mistakes import mistake
@@ -279,85 +274,6 @@ def test_a_mistake_has_its_facts_and_leaves_everything_as_it_was(row, refused, d
     line, *facts = row
     with mistake(*facts):
         raise refused(line)
-
-
-ROWS = "user,item\n" + "".join(f"u{row},{row * 7 % 13}\n" for row in range(5000))
-RATED = "user,item,rating\nu1,1,{}\n"
-
-
-def parquet(**columns):
-    """The bytes of a Parquet file."""
-    sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink)
-    return sink.getvalue()
-
-
-def npz(**arrays):
-    """The bytes of a .npz file."""
-    sink = io.BytesIO()
-    np.savez(sink, **arrays)
-    return sink.getvalue()
-
-
-GZIP = gzip.compress(ROWS.encode(), mtime=0)
-TABLE = parquet(user=["a", "b"], item=["1", "2"], rating=[1.0, float("nan")])
-MATRIX = {"indices": np.array([0, 1]), "indptr": np.array([0, 1, 2]), "shape": np.array([2, 2])}
-
-# fmt: off
-SOURCES = {
-    'an empty file': ("a.csv", "", ""),
-    'one column': ("a.csv", "user\nu1\n", ""),
-    'a cell too few': ("a.csv", "user,item\nu1,1\nu2\n", "", 3),
-    'a cell too many': ("a.csv", "user,item\nu1,1\nu2,2,3\n", "", 3),
-    'no user': ("a.csv", "user,item\n,1\n", "", 2, "user"),
-    'an open quote': ("a.csv", 'user,item\n"u1,1\nu2,2\n', "", 2),
-    'another encoding': ("a.csv", "user,item\nu1,caf\u00e9\n".encode("latin-1"), "", 2),
-    'a NUL in an item': ("a.csv", "user,item\nu1,a\0b\n", "", 2),
-    'UTF-16': ("a.csv", "user,item\nu1,1\n".encode("utf-16-le"), "", 1),
-    'a word for a number': ("a.csv", RATED.format("five"), "--value rating", 2, "rating"),
-    'NaN': ("a.csv", RATED.format("nan"), "--value rating", 2, "rating"),
-    'beyond float32': ("a.csv", RATED.format("1e39"), "--value rating", 2, "rating"),
-    'no number': ("a.csv", RATED.format(""), "--value rating", 2, "rating"),
-    'no time': ("a.csv", "user,item,at\nu1,1,yesterday\n", "--time at", 2, "at"),
-    'more bad lines than may be skipped': ("a.csv", RATED.format("x") + "u2,1,y\nu3,1,1\n", "--value rating --skip-bad-lines 1", 2, "rating"),
-    'a column that is not there': ("a.csv", "user,item\nu1,1\n", "--user usr"),
-    'too few names': ("a.csv", "u1,1,5\n", "--columns user,item", 1),
-    'a cut-off gzip': ("a.csv.gz", GZIP[: len(GZIP) // 2], ""),
-    'a wrong gzip checksum': ("a.csv.gz", GZIP[:-8] + bytes(4) + GZIP[-4:], ""),
-    'a damaged zstd': ("a.csv.zst", b"\x28\xb5\x2f\xfdnothing at all", ""),
-    'a cut-off Parquet': ("a.parquet", TABLE[: len(TABLE) // 2], ""),
-    'a damaged page of Parquet': ("a.parquet", TABLE[:4] + bytes(40) + TABLE[44:], ""),
-    "NaN that Parquet's statistics hide": ("a.parquet", TABLE, "--value rating"),
-    'a null user': ("a.parquet", parquet(user=["a", None], item=["1", "2"]), ""),
-    'JSON that ends early': ("a.jsonl", '{"user":"u","item":1}\n{"user":"u"\n', "", 2),
-    'an array with a number': ("a.json", '[{"user":"u","item":1},\n 2]\n', ""),
-    'an array that ends early': ("a.json", '[{"user":"u","item":1},\n {"user":"u","item":2}', ""),
-    'a bad object in an array': ("a.json", '[{"user":"u","item":1,"rating":1},\n\n{"user":"u","item":2,"rating":"x"}]', "--value rating"),
-    'lists of several lengths': ("a.jsonl", '{"user":"u","item":[1],"rating":[1,2]}\n', "--value rating", 1),
-    'a NaN literal': ("a.jsonl", '{"user":"u","item":1,"rating":NaN}\n', "--value rating", 1, "rating"),
-    'a key twice': ("a.jsonl", '{"user":"u","user":"v","item":1}\n', "", 1),
-    'deep nesting': ("a.jsonl", '{"user":"u","item":' + "[" * 100_000 + "]" * 100_000 + "}\n", "", 1),
-    'half a character': ("a.jsonl", '{"user":"\\ud800","item":1}\n', "", 1),
-    'no tab': ("a.dsstne", "u1 a,1\n", "", 1),
-    "a feature's value that is none": ("a.dsstne", "u1\ta,1:b,x\n", "--value value", 1, "value"),
-    'no words': ("a.adj", "\n\n", ""),
-    'bytes that are no text, in sessions': ("a.sessions", b"a b\n\xff\n", "", 2),
-    'no zip': ("a.npz", b"PK\x03\x04", ""),
-    'a matrix of another shape': ("a.npz", npz(format=b"csr", data=np.ones(3), **MATRIX), ""),
-    'NaN in a matrix': ("a.npz", npz(format=b"csr", data=np.array([1, np.nan]), **MATRIX), "--value value"),
-    'a line of another format': ("a", "%%MatrixMarket matrix\n1 1 1\n", ""),
-}
-# fmt: on
-"""What is wrong: the name of a file, what it holds, options, and the line and the column of the mistake."""
-
-
-@pytest.mark.parametrize("wrong", SOURCES)
-def test_a_bad_source_has_its_line_and_column(wrong, refused, desk):
-    name, content, options, *facts = SOURCES[wrong]
-    write(desk / "bad", name, content)
-    line, column = (*facts, None, None)[:2]
-    with mistake(DataError, f"bad/{name}", None, line, column):
-        raise refused(" ".join(["data ingest", f"bad/{name}", "--out OUT", *options.split()]))
 
 
 def test_a_byte_order_mark_is_passed_over(widenet, desk):

@@ -14,7 +14,7 @@ from widenet.data.ingest import ingest
 from widenet.data.split import split, split_users
 from widenet.errors import DataError, OptionError
 
-LOG = [(user, item) for user in "abcd" for item in "wxy" if (user, item) != ("a", "y")]
+LOG = {"user": list("aabbbcccddd"), "item": list("wxwxywxywxy")}
 ITEMS = {
     "id": ["z", "y", "w", "v"],
     "genre": [["a", "b"], ["b"], [], ["c", "b", "b"]],
@@ -70,7 +70,7 @@ def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
 def test_the_order_of_the_sources_does_not_count(tmp_path):
     turned = {name: column[::-1] for name, column in ITEMS.items()}
     ingest(
-        LOG[::-1],
+        {name: column[::-1] for name, column in LOG.items()},
         tmp_path / "b",
         items=turned,
         items_id="id",

@@ -97,9 +97,10 @@ def test_minimums_count_known_items_alone(after, ids, tmp_path):
 def test_further_fields_keep_their_features_too(tmp_path, source, grow, countries):
     before = source("before.csv", "user,item,country\na,x,be\nb,x,be\nb,x,at\n")
     after = source("after.csv", "user,item,country\nc,x,ch\nd,x,ch\nd,x,at\n")
-    ingest(before, tmp_path / "before", sparse={"country": "country"})
+    options = {"sparse": {"country": "country"}, "users_id": "user"}
+    ingest(before, tmp_path / "before", users=before, **options)
     manifest = ingest(
-        after, tmp_path / "after", sparse={"country": "country"}, vocabulary=tmp_path / "before", grow=grow
+        after, tmp_path / "after", users=after, vocabulary=tmp_path / "before", grow=grow, **options
     ).manifest
     dataset = Dataset.open(tmp_path / "after")
     assert named(dataset, "country") == [(name, name, count) for name, count in countries]

@@ -11,7 +11,6 @@ from tests.mistakes import mistake
 from widenet.data import tables
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
-from widenet.data.selection import moment
 from widenet.errors import DataError
 
 HEAD = "user,item,value,time\n"
@@ -196,7 +195,7 @@ def test_times_from_a_date_on_are_set_aside(tmp_path, source):
         tmp_path / "ds",
         time="time",
         heldout_since="2024-05-03",
-        validation_since="2024-05-02",
+        validation_since="2024-05-02T02:00+02:00",
     )
     assert rows_of(tmp_path / "ds") == {"a": {"x": 1.0}, "b": {"x": 1.0}}
     assert rows_of(tmp_path / "ds", "validation") == {"a": {"y": 1.0}}
@@ -214,12 +213,6 @@ def test_rows_are_counted_where_the_sum_of_no_values_is_asked_for(tmp_path, sour
     assert rows_of(tmp_path / "sum") == {"a": {"x": 3.0, "y": 1.0}, "b": {"x": 1.0}}
     ingest(path, tmp_path / "twice", duplicates="sum", min_value=2)
     assert rows_of(tmp_path / "twice") == {"a": {"x": 1.0}}
-
-
-def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
-    path = source("r.csv", "user,item\na,x\nb,x\nb,y\nb,x\n")
-    with mistake(DataError, place=path, option="duplicates"):
-        ingest(path, tmp_path / "ds", duplicates="error")
 
 
 @pytest.mark.parametrize(
@@ -242,12 +235,6 @@ def test_a_time_that_sets_nothing_aside_is_refused(tmp_path, log, part):
     with mistake(DataError, place=log[0], option=f"{part}_since"):
         ingest(log[0], tmp_path / "ds", time="time", **{f"{part}_since": max(times) + 1})
     assert not (tmp_path / "ds").exists()
-
-
-def test_a_moment_is_a_number_or_a_date_in_utc():
-    assert moment("since", "12.5", 0) == 12.5
-    assert moment("since", "1970-01-02", 0) == moment("since", "1970-01-02T02:00+02:00", 0) == 86_400
-    assert moment("since", None, 7) == 7
 
 
 @pytest.mark.parametrize("option", ["since", "until", "heldout_since", "validation_since"])

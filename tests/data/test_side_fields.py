@@ -5,12 +5,10 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
-from tests.mistakes import mistake
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.split import split
-from widenet.errors import DataError
 
 LOG = "user,item,shop\nb,x,north\na,x,south\na,y,north\nc,z,\na,z,south\nd,x,east\n"
 USERS = "id,country,tag,age,income,counts\na,at,3,30,1.5,2\nb,de,20,40,-2,0.5\nc,de,,50,0,1\nq,fr,7,1,1,1\n"
@@ -57,28 +55,6 @@ def test_users_have_categories_numbers_and_weights(tmp_path, log, users, in_memo
         assert dataset.weights(slice(None)).tolist() == [2, 0.5, 1, 1]
         verify(folder, dataset.manifest)
     assert manifest.source["users_without_a_row"] == 1
-
-
-def test_a_column_of_the_interactions_gives_each_user_what_it_held(tmp_path, log):
-    ingest(log, tmp_path / "ds", sparse={"shop": "shop"})
-    dataset = Dataset.open(tmp_path / "ds")
-    assert names_of(dataset, "shop") == [["north", "south"], ["north"], [], ["east"]]
-    assert dataset.vocabulary("shop").counts.tolist() == [2, 1, 1]
-
-
-@pytest.mark.parametrize("users", ["ab", "12"], ids=["names", "numbers"])
-def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source, users):
-    good, bad = (
-        "{},7,caf\u00e9\n{},8,bar\n".format(*users).encode(),
-        f"{users[0]},9,Caf\u00e9\n".encode("latin-1"),
-    )
-    log = source("log.csv", b"user,item,desk\n" + good + bad * 2)
-    for skipped in (0, 1):
-        with mistake(DataError, place="log.csv", line=4):
-            ingest(log, tmp_path / "ds", sparse={"desk": "desk"}, skip_bad_lines=skipped)
-    dataset = ingest(log, tmp_path / "ds", sparse={"desk": "desk"}, skip_bad_lines=2)
-    assert names_of(dataset, "desk") == [["caf\u00e9"], ["bar"]]
-    assert (dataset.counts("items").sum(), dataset.manifest.source["train_lines_skipped"]) == (2, 2)
 
 
 @pytest.mark.parametrize(

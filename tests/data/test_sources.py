@@ -83,7 +83,7 @@ FILES = {
     "d.csv": (BARE, {"columns": ["user", "item", "value"]}),
     "e.csv": (BARE, {"header": False, "user": "1", "item": "2", "value": "3"}),
     "f.csv": (CSV.replace(",", "\x01"), {"delimiter": "\x01"}),
-    "g.csv": (CSV.replace(",", " "), {"delimiter": "space"}),
+    "g.csv": (CSV.replace(",", " "), {"delimiter": " "}),
     "h.csv": (
         '"x"," user ",item,"value, or so"\n' + "".join(f'"a ""q""\n",{line}\n' for line in BARE.splitlines()),
         {"user": " user ", "value": "value, or so"},
@@ -135,7 +135,6 @@ TABLES = {
     "record batch": lambda: pa.record_batch(frame()),
     "csr matrix": lambda: matrix().tocsr(),
     "coo array": lambda: scipy.sparse.coo_array(matrix()),
-    "tuple of arrays": lambda: tuple(np.array(column) for column in frame().values()),
 }
 
 

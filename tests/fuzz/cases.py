@@ -42,7 +42,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         _INGEST + " --skip-bad-lines 3",
     ),
     "likes.tsv": (_INGEST, _INGEST + " --sequence --time time"),
-    "spaces.txt": (_INGEST + " --delimiter space",),
+    "tildes.txt": (_INGEST + " --delimiter ~",),
     "likes.jsonl": (_INGEST, _INGEST + " --time time"),
     "likes.json": (_INGEST,),
     "sessions.txt": (_INGEST + " --format sessions", _INGEST + " --format sessions --sequence"),

@@ -88,7 +88,7 @@ def _write_sources(folder: Path) -> None:
     histories = {user: [item for who, item in LIKES if who == user] for user in range(USERS)}
     (folder / "likes.csv").write_text(text)
     (folder / "likes.tsv").write_text(text.replace(",", "\t"))
-    (folder / "spaces.txt").write_text(text.replace(",", " "))
+    (folder / "tildes.txt").write_text(text.replace(",", "~"))
     (folder / "likes.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     (folder / "likes.csv.zst").write_bytes(pa.compress(text.encode(), "zstd", asbytes=True))
     objects = [

@@ -245,11 +245,12 @@ def test_by_times_and_along_a_sequence_the_last_item_is_set_aside(tmp_path):
 
 
 def test_few_items_give_a_quarter_or_nothing(tmp_path):
-    few = [(user, item) for user in range(8) for item in range(user % 2, 6, 2)]
+    users = [user for user in range(8) for _ in range(3)]
+    few = {"user": users, "item": [user % 2 + 2 * (row % 3) for row, user in enumerate(users)]}
     run = begun(widenet.ingest(few, tmp_path / "few"), tmp_path / "of few")
     quarter = widenet.split(tmp_path / "few", tmp_path / "quarter", validation=0.25)
     assert inside(run.path / "data") == inside(quarter.path)
-    one = widenet.ingest([("a", "x"), ("b", "y"), ("b", "x")], tmp_path / "one")
+    one = widenet.ingest({"user": ["a", "b", "b"], "item": ["x", "y", "x"]}, tmp_path / "one")
     run = begun(one, tmp_path / "of one")
     assert run.training.evaluation is None
     assert "data" not in names(run.path)

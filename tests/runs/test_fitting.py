@@ -30,8 +30,6 @@ def books(folder):
 SOURCES = {
     "a path": (books, str),
     "pandas": (lambda _: pd.DataFrame(COLUMNS), int),
-    "tuples": (lambda _: PAIRS, int),
-    "tuples of texts": (lambda _: [(str(user), str(item)) for user, item in PAIRS], str),
     "a matrix": (
         lambda _: scipy.sparse.csr_matrix(([1] * len(PAIRS), (COLUMNS["user"], COLUMNS["item"]))), int
     ),
@@ -115,7 +113,7 @@ def test_what_stops_it_leaves_nothing(tmp_path):
 
 def test_a_new_run_replaces_an_earlier_one_with_its_dataset(fitted, tmp_path, monkeypatch):
     out = tmp_path / "run"
-    widenet.fit(PAIRS[:40], out, device="cpu", quiet=True)
+    widenet.fit({name: column[:40] for name, column in COLUMNS.items()}, out, device="cpu", quiet=True)
     earlier = sorted(path.relative_to(out) for path in out.rglob("*"))
     with pytest.raises(DataError):
         widenet.fit({"user": [1], "thing": [2]}, out, overwrite=True, quiet=True)

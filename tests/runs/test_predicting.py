@@ -37,8 +37,9 @@ def folder(tmp_path_factory):
         "price": [item / 2 for item in range(WIDTH + 5)],
         "tags": [["a"] for _ in range(WIDTH + 5)],
     }
-    gone = ingest(rows, folder / "gone", items=items)
-    ingest(rows, folder / "data", items=items)
+    columns = {"user": [user for user, _ in rows], "item": [item for _, item in rows]}
+    gone = ingest(columns, folder / "gone", items=items)
+    ingest(columns, folder / "data", items=items)
     train(TIED, TRAINING, gone, folder / "run")
     shutil.rmtree(folder / "gone")
     return folder

@@ -203,7 +203,8 @@ def ruled(tmp_path_factory):
         "in_stock": [item % 3 > 0 for item in range(90)],
         "price": [item / 2 for item in range(90)],
     }
-    data = ingest(rows, folder / "data", items=items)
+    users, bought = zip(*rows, strict=True)
+    data = ingest({"user": users, "item": bought}, folder / "data", items=items)
     model = train(NETWORK, {"epochs": 2, "shards": 3}, data, folder / "run")
     return Engine.load(folder / "run", data, "cpu", None), model, data
 

@@ -153,7 +153,6 @@ def test_real_books_give_the_bytes_of_ingest(spark, tmp_path):
         ("SELECT 'a\\u0000b' AS user, 1 AS item", {}, "user"),
         ("SELECT cast(X'ff' AS string) AS user, 1 AS item", {}, "user"),
         ("SELECT 'a' AS user, 1 AS item WHERE false", {}, None),
-        ("SELECT 'a' AS user, explode(array(1, 2, 2)) AS item", {"duplicates": "error"}, None),
     ],
 )
 def test_wrong_rows_are_refused_and_leave_nothing(spark, tmp_path, query, options, column):

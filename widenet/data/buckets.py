@@ -71,17 +71,12 @@ class Rows:
         """Merge the rows of each (user, item), and sort by key; see docs/data.md for the rules.
 
         Without values, each row counts 1 in a sum.
-
-        Raises:
-            RepeatedError: A pair occurs twice, and the rule is "error".
         """
         order = ascending(self.key)
         key = self.key[order]
         last = np.ones(len(key), dtype=bool)
         last[:-1] = key[1:] != key[:-1]
         if not last.all():
-            if duplicates == "error":
-                raise RepeatedError(int(key[np.argmin(last)]))
             several = ~last
             several[1:] |= several[:-1]
             rows = order[several]
@@ -128,14 +123,6 @@ class Rows:
         key, time = self.key[again], self.time[again]
         order = np.lexsort([time, key])
         return int(((np.diff(key[order]) == 0) & (np.diff(time[order]) == 0)).sum())
-
-
-class RepeatedError(Exception):
-    """A (user, item) pair occurs twice but must not; `key` is the key of its rows."""
-
-    def __init__(self, key: int) -> None:
-        super().__init__(key)
-        self.key = key
 
 
 def ascending(key: np.ndarray) -> np.ndarray:

@@ -82,17 +82,17 @@ def finite(cell: str) -> str:
     return f"CASE WHEN {_fits(double)} THEN {double} END"
 
 
-def seconds(cell: str, decimal: str = ".", time_formats: Sequence[str] = ()) -> str:
+def seconds(cell: str, decimal: str = ".", time_format: str | None = None) -> str:
     """The SQL of a cell as a finite number, or as seconds since 1970; NULL for anything else.
 
     A timestamp without a time zone is UTC. Those with an offset are cast to TIMESTAMPTZ, because a cast to
     TIMESTAMP drops the offset. With any format, DuckDB accepts "infinity" and "epoch" as times; a time must
-    hold a digit, which leaves these out. Of several formats, the first that fits counts.
+    hold a digit, which leaves these out.
     """
     text = f"CAST({cell} AS VARCHAR)"
-    if time_formats:
-        read = ", ".join(f"epoch(try_strptime({text}, {literal(each)}))" for each in time_formats)
-        return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN coalesce({read}) END"
+    if time_format is not None:
+        read = f"epoch(try_strptime({text}, {literal(time_format)}))"
+        return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN {read} END"
     zoned = f"WHEN regexp_matches({text}, '{_OFFSET}') THEN epoch(try_cast({text} AS TIMESTAMPTZ))"
     plain = (
         f"WHEN NOT regexp_matches({text}, '{_ZONE}') OR regexp_matches({text}, '(UTC|GMT)$') THEN"

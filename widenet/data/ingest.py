@@ -14,7 +14,7 @@ from widenet.data.messages import Note, ignore_message
 from widenet.data.options import Options, check
 from widenet.data.read import is_in_memory, open_sources
 from widenet.data.rules import FieldLayout
-from widenet.data.source import Source, Sources, check_columns, check_same_columns
+from widenet.data.source import Source, Sources, check_same_columns
 from widenet.data.tables import Tables
 from widenet.data.users import SideTables
 from widenet.data.writer import SortedEntries, assembled, publication, write_contents
@@ -64,10 +64,9 @@ def ingest(sources: Any, out: Location, options: Options) -> Dataset:
 
     docs/data.md explains the options; docs/dataset-directories.md describes the directory.
 
-    A source is a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy
-    matrix, a dictionary of columns, a list of tuples (user, item, and perhaps value and time), or a tuple of
-    such arrays. `sources` and `heldout` take one source or a list of them; `users`, `items` and `titles` take
-    one.
+    A source is a path, a pattern of paths, "-" for standard input, an open file, a pandas, Polars or Arrow
+    table, a SciPy matrix, or a dictionary of columns. `sources` and `heldout` take one source or a list of
+    them; `users`, `items` and `titles` take one.
 
     `on_progress` is called with a sentence at each phase. `on_rows` is called within a phase with the number
     of rows or examples that are done, and their total, or None if it is unknown yet.
@@ -101,12 +100,12 @@ class _Work:
         # Opened first, so that mistakes in these files are found before the long work.
         titles, fields = options.open_titles(scratch), options.open_users(scratch)
         items = options.open_items(scratch)
-        read = self._read(tables, scratch, fields.of_interactions(selection), fields.source)
+        read = self._read(tables, scratch)
         self._report("numbering users and items")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         self._read_titles(tables, titles)
         beside, described = self._attributes(tables, items, scratch)
-        side = SideTables(tables, fields, read["train"], selection.known_only)
+        side = SideTables(tables, fields, selection.known_only)
         self._report("writing")
         entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
         kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"
@@ -176,16 +175,12 @@ class _Work:
             return paths, {}
         return [*paths, found.path], found.widths
 
-    def _read(
-        self, tables: Tables, scratch: Path, beside: list[str], users: Source | None
-    ) -> dict[Part, Sources]:
+    def _read(self, tables: Tables, scratch: Path) -> dict[Part, Sources]:
         """Open the sources of each part, read their names and check every row.
 
         Args:
             tables: The tables to fill.
             scratch: Folder for copies.
-            beside: Columns of the train part that are read later.
-            users: The file of users, which lacks these columns.
         """
         options, sources_of = self._options, dict[Part, list[Source]]()
         for part, inputs in self._inputs.items():
@@ -194,14 +189,10 @@ class _Work:
         most = options.skip_bad_lines
         if most and not any(source.text_file for sources in sources_of.values() for source in sources):
             raise OptionError("is for lines of text, and no source has lines", option="skip_bad_lines")
-        check_columns(sources_of["train"], beside, users)
-        read = {
-            part: Sources(each, options.roles, most > 0, beside if part == "train" else ())
-            for part, each in sources_of.items()
-        }
+        read = {part: Sources(each, options) for part, each in sources_of.items()}
         check_same_columns(read.values())
         for part, sources in read.items():
-            for line in sources.described((options.sparse or {}).values()):
+            for line in sources.described():
                 self._report(line)
             num_wrong = tables.read(part, sources)
             if num_wrong:
@@ -232,14 +223,6 @@ def _listed(sources: Any) -> list[Any]:
         isinstance(sources, Iterable) and not isinstance(sources, str | Path) and not is_in_memory(sources)
     )
     listed = list(sources) if several else [sources]
-    if is_in_memory(listed):
-        return [listed]
-    if any(is_in_memory([each]) for each in listed) and all(
-        isinstance(each, tuple | list) for each in listed
-    ):
-        place, wrong = next(pair for pair in enumerate(listed) if not is_in_memory([pair[1]]))
-        rule = "must be a tuple (user, item), perhaps with a value and a time, as others are"
-        raise OptionError(f"entry {place} of the list {rule}; got {wrong!r}.")
     if not listed:
         raise OptionError("there must be at least one source of interactions; got none.")
     return listed

@@ -13,7 +13,7 @@ from widenet.arguments import IN_STORES, Argument, check_bounds
 
 FORMATS = ("csv", "parquet", "adjacency", "sessions", "jsonl", "dsstne", "npz")
 """Names of the formats of interactions."""
-Duplicates = Literal["last", "first", "max", "sum", "error"]
+Duplicates = Literal["last", "first", "max", "sum"]
 Moment = float | str
 """A number, an ISO date or time, or a duration before the newest interaction, such as "7 days"."""
 OnRows = Callable[[int, int | None], None]
@@ -58,7 +58,7 @@ class IngestArguments:
     sparse: Annotated[
         Mapping[str, str] | None,
         Argument(
-            "Add a sparse field with the categories in a column of `users`, or else of the sources.",
+            "Add a sparse field with the categories in a column of `users`.",
             form="FIELD=COLUMN",
         ),
     ] = None
@@ -136,19 +136,16 @@ class IngestArguments:
         ),
     ] = False
     heldout_last: Annotated[
-        int | str | None,
-        Argument(
-            "Set aside each user's last N items, or all items of the last 7d, for the final evaluation.",
-            form="N|DURATION",
-        ),
+        int | None,
+        Argument("Set aside each user's last N items, for the final evaluation.", form="N", at_least=1),
     ] = None
     heldout_since: Annotated[
         Moment | None,
         Argument("Set aside interactions from this time on, for the final evaluation.", form="TIME"),
     ] = None
     validation_last: Annotated[
-        int | str | None,
-        Argument("As `heldout_last`, from the remaining items, for validation.", form="N|DURATION"),
+        int | None,
+        Argument("As `heldout_last`, from the remaining items, for validation.", form="N", at_least=1),
     ] = None
     validation_since: Annotated[
         Moment | None, Argument("As `heldout_since`, from the remaining items, for validation.", form="TIME")
@@ -156,8 +153,8 @@ class IngestArguments:
     duplicates: Annotated[
         Duplicates | None,
         Argument(
-            "Which value of repeated interactions counts: last or first (by `time`), max, sum, or "
-            "error to refuse them. Default: last with `time`, else max."
+            "Which value of repeated interactions counts: last or first (by `time`), max or sum. "
+            "Default: last with `time`, else max."
         ),
     ] = None
     since: Annotated[
@@ -176,10 +173,6 @@ class IngestArguments:
             "Keep items with at least N users. Both rules repeat until nothing changes.", form="N", at_least=0
         ),
     ] = 0
-    max_user_items: Annotated[
-        int | None,
-        Argument("Keep users with at most N items, before both rules.", form="N", at_least=1),
-    ] = None
     format: Annotated[
         str | None,
         Argument(
@@ -189,9 +182,7 @@ class IngestArguments:
     ] = None
     delimiter: Annotated[
         str | None,
-        Argument(
-            "Column delimiter of CSV: up to 4 bytes, tab or space. Default: the only usual one that fits."
-        ),
+        Argument("Delimiter of CSV: up to 4 bytes, or tab. Default: the only usual one that fits."),
     ] = None
     header: Annotated[
         bool | None,
@@ -233,12 +224,9 @@ class IngestArguments:
         ),
     ] = None
     time_format: Annotated[
-        str | Sequence[str] | None,
+        str | None,
         Argument(
-            "Format of `time`, such as '%d/%m/%Y %H:%M:%S'. Numbers and ISO dates need none. Of several"
-            " formats, the first that fits a cell counts.",
-            form="FORMAT",
-            is_repeated=True,
+            "Format of `time`, such as '%d/%m/%Y %H:%M:%S'. Numbers and ISO dates need none.", form="FORMAT"
         ),
     ] = None
     skip_bad_lines: Annotated[
@@ -264,3 +252,9 @@ class IngestArguments:
 
     def __post_init__(self) -> None:
         check_bounds(self)
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns that are read, of `value` and `time`."""
+        needs_value = self.min_value is not None and self.duplicates != "sum"
+        return ["value"] * (self.value is not None or needs_value) + ["time"] * (self.time is not None)

@@ -1,6 +1,5 @@
 """Turns the rows of all sources into entries of examples: merges each part bucket by bucket."""
 
-import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,6 @@ import pyarrow as pa
 from widenet.data.buckets import (
     Buckets,
     Merge,
-    RepeatedError,
     Rows,
     entries,
     in_order,
@@ -78,7 +76,7 @@ class Merging:
 
     def _resolved(self) -> Selection:
         """The selection with durations before the newest time of the sources replaced by times."""
-        if not self._selection.ago:
+        if not any(point.is_ago for point in self._selection.times.values()):
             return self._selection
         times = (self._buckets["train"].rows(number).time for number in range(self._num_buckets))
         latest = max((float(time.max()) for time in times if time is not None and len(time)), default=0.0)
@@ -91,32 +89,26 @@ class Merging:
 
     def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, Counter[str]]:
         """Process every bucket, note which users and items have interactions, and return counts of rows."""
-        self._users_stay = np.full(self._num_users, not self._selection.drops)
+        self._users_stay = np.full(self._num_users, not self._selection.dropping)
         self._items_stay = np.zeros(self._num_items, dtype=bool)
         self._num_train = np.zeros(self._num_items, dtype=np.int64)
         self._num_of: Counter[Part] = Counter()
         users_below = np.zeros(self._num_users, dtype=bool)
         items_below = np.zeros(self._num_items, dtype=bool)
         counts: dict[Part, Counter[str]] = {part: Counter() for part in self._buckets}
-        try:
-            for of_parts in in_order(work, range(self._num_buckets), self._threads):
-                for part, merged in of_parts.items():
-                    self._users_stay[merged.users] = True
-                    self._items_stay[merged.items] = True
-                    if part == "train":
-                        np.add.at(self._num_train, merged.items, 1)
-                    self._num_of[part] += len(merged.items)
-                    if merged.below is not None:
-                        users_below[merged.below.user] = True
-                        items_below[merged.below.item] = True
-                    if part in self._sources:
-                        self._check_seconds(part, merged.latest)
-                    counts[part].update(merged.counts)
-        except RepeatedError as repeated:
-            user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
-            names = self._sources["train"].names
-            rule = "with `duplicates='error'`, a user must have each item once"
-            raise DataError(f"{names}: {rule}; {user!r} has {item!r} several times.") from None
+        for of_parts in in_order(work, range(self._num_buckets), self._threads):
+            for part, merged in of_parts.items():
+                self._users_stay[merged.users] = True
+                self._items_stay[merged.items] = True
+                if part == "train":
+                    np.add.at(self._num_train, merged.items, 1)
+                self._num_of[part] += len(merged.items)
+                if merged.below is not None:
+                    users_below[merged.below.user] = True
+                    items_below[merged.below.item] = True
+                if part in self._sources:
+                    self._check_seconds(part, merged.latest)
+                counts[part].update(merged.counts)
         users_emptied, items_emptied = users_below & ~self._users_stay, items_below & ~self._items_stay
         self._num_emptied = int(users_emptied.sum()), int(items_emptied.sum())
         return counts
@@ -132,13 +124,10 @@ class Merging:
         users, items = np.ones_like(had_users), had_items
         if self._selection.has_minimums:
             num_before = int(self._num_train[had_items].sum())
-            small, num_above = self._small_enough(had_items)
-            users, items, num_left = self._large_enough(small, had_items)
-            facts["users_above_max_user_items"] = int((had_users & ~small).sum())
-            facts["users_below_min_user_items"] = int((had_users & small & ~users).sum())
+            users, items, num_left = self._large_enough(had_items)
+            facts["users_below_min_user_items"] = int((had_users & ~users).sum())
             facts["items_below_min_item_users"] = int((had_items & ~items).sum())
-            facts["train_interactions_above_max_user_items"] = num_above
-            facts["train_interactions_below_minimums"] = num_before - num_above - num_left
+            facts["train_interactions_below_minimums"] = num_before - num_left
         for part in self._selection.divided:
             self._buckets[part] = self._empty(part)
         counts = self._passed(
@@ -146,32 +135,19 @@ class Merging:
         )
         self._tell_repeated(counts)
 
-    def _small_enough(self, items: np.ndarray) -> tuple[np.ndarray, int]:
-        """Find the users who have at most `max_user_items` of some items, bool [users] of bool [items].
-
-        Returns:
-            The users, and the number of rows that the others have of these items.
-        """
-        users = np.ones(self._num_users, dtype=bool)
-        if self._selection.max_user_items is None:
-            return users, 0
-        items_of_user, _ = self._counts(users, items)
-        is_above = items_of_user > self._selection.max_user_items
-        return ~is_above, int(items_of_user[is_above].sum())
-
-    def _large_enough(self, users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    def _large_enough(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """Find the largest sets of users and items in which each has enough of the other.
 
         The result does not depend on the order in which users and items are dropped. Each round reads all
         buckets once.
 
         Args:
-            users: The users to start from, bool [users].
             items: The items to start from, bool [items].
 
         Returns:
             The users and items that stay, bool [users] and bool [items], and the number of their rows.
         """
+        users = np.ones(self._num_users, dtype=bool)
         while True:
             items_of_user, users_of_item = self._counts(users, items)
             stay_users = users & (items_of_user >= self._selection.min_user_items)
@@ -227,18 +203,8 @@ class Merging:
     def _nothing_left(self) -> DataError:
         """Make the error for no interactions, with the options that drop some or set some aside."""
         facts, selection, sources = self._tables.facts, self._selection, self._sources["train"]
-        given = {
-            "since": selection.since > -math.inf,
-            "until": selection.until < math.inf,
-            "min_value": selection.min_value is not None,
-            "min_user_items": selection.min_user_items > 0,
-            "min_item_users": selection.min_item_users > 0,
-            "max_user_items": selection.max_user_items is not None,
-            "vocabulary": selection.known_only,
-            **dict.fromkeys((f"{part}_last" for part in selection.last), True),
-            **dict.fromkeys((f"{part}_since" for part in selection.from_time), True),
-        }
-        options = [f"`{option}`" for option, is_given in given.items() if is_given]
+        dropping = dict.fromkeys([*selection.dropping, *selection.splits_by_time])
+        options = [f"`{option}`" for option in dropping]
         if not facts["train_rows_read"] or not options:
             return DataError("must hold interactions", place=sources.first)
         rule = f"none of {facts['train_rows_read']:,} is left by {' and '.join(options)}"

@@ -1,21 +1,20 @@
 """The options of an ingest: their parts for each step of the work, and the checks between them."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from widenet.data.columns import choose_column
+from widenet.data.columns import check_time_format, choose_column
 from widenet.data.database import Limits
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.items import Descriptions, Forms, Items, Titles
 from widenet.data.known import KnownFeatures
 from widenet.data.read import open_source
 from widenet.data.rules import check_field_name
-from widenet.data.selection import Selection, ago, check_order, is_date, moment, set_aside
-from widenet.data.source import Reading, Roles
+from widenet.data.selection import Selection, selection_of
+from widenet.data.source import Reading
 from widenet.data.users import SideFields
 from widenet.errors import OptionError
 from widenet.plan.machine import available_threads
@@ -25,7 +24,7 @@ _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t"}
 
 
 _NEEDING = {
-    "users": ("dense", "weight", "users_id"),
+    "users": ("sparse", "dense", "weight", "users_id"),
     "titles": ("title_id", "title"),
     "items": (
         "items_id",
@@ -46,43 +45,15 @@ class Options(IngestArguments):
     @cached_property
     def selection(self) -> Selection:
         """The interactions to keep and to set aside."""
-        last, start = set_aside(
-            self.heldout_last, self.validation_last, self.heldout_since, self.validation_since
-        )
-        check_order("since", self.since, "until", self.until)
-        moments = {
-            "since": self.since,
-            "until": self.until,
-            **{f"{part}_since": value for part, value in start.items()},
-        }
-        return Selection(
-            self.duplicates or ("max" if self.time is None else "last"),
-            self.min_value,
-            moment("since", self.since, -math.inf),
-            moment("until", self.until, math.inf),
-            self.min_user_items,
-            self.min_item_users,
-            self.max_user_items,
-            last,
-            {part: moment(f"{part}_since", value, 0) for part, value in start.items()},
-            self.sequence,
-            self.vocabulary is not None and not self.grow,
-            [option for option, value in moments.items() if is_date(value)],
-            self.keep_times,
-            {option: seconds for option, value in moments.items() if (seconds := ago(value)) is not None},
-        )
-
-    @cached_property
-    def roles(self) -> Roles:
-        """The columns of the interactions."""
-        return Roles(
-            self.user,
-            self.item,
-            self.value,
-            self.time,
-            self.min_value is not None and not self._counts_rows,
-            (self.time_format,) if isinstance(self.time_format, str) else tuple(self.time_format or ()),
-            self.item_separator,
+        return selection_of(
+            self,
+            duplicates=self.duplicates or ("max" if self.time is None else "last"),
+            min_value=self.min_value,
+            min_user_items=self.min_user_items,
+            min_item_users=self.min_item_users,
+            sequence=self.sequence,
+            known_only=self.vocabulary is not None and not self.grow,
+            keep_times=self.keep_times,
         )
 
     @cached_property
@@ -183,8 +154,12 @@ def check(options: Options) -> None:
         raise OptionError("`sequence` stores no values; with it, `value` is for `min_value` alone.")
     if options.sequence and options.duplicates is not None:
         raise OptionError("`sequence` keeps every row, so `duplicates` has no effect.")
-    if options.keep_values and not options.roles.numbers and selection.duplicates != "sum":
+    if options.keep_values and not options.numbers and selection.duplicates != "sum":
         raise OptionError("`keep_values` needs `value`.")
+    if options.time_format is not None:
+        check_time_format(options.time_format)
+        if options.time is None:
+            raise OptionError("needs `time`", option="time_format")
     if options.keep_times and options.time is None:
         raise OptionError("`keep_times` needs `time`.")
     if selection.needs_time and options.time is None:
@@ -200,7 +175,7 @@ def check(options: Options) -> None:
 def _check_sources(options: Options) -> None:
     """Check the options of users, titles and items, and the names of the further fields."""
     # Each checks itself when it is made.
-    _ = options.roles, options.limits, options.forms, options.descriptions
+    _ = options.limits, options.forms, options.descriptions
     for source, needing in _NEEDING.items():
         given = [name for name in needing if getattr(options, name)] + options.readings[f"{source}_"].given
         if given and getattr(options, source) is None:

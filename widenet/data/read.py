@@ -41,8 +41,6 @@ _SUFFIXES = {
 _PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html)\b", re.IGNORECASE)
 """What servers send in place of a file."""
 
-_ARRAY_COLUMNS = ("user", "item", "value", "time")
-
 _ROW_LABELS = re.compile(r"__index_level_\d+__")
 """The name that Arrow gives the labels of pandas' rows if these have none, as after a filter."""
 
@@ -132,7 +130,7 @@ def _places(value: Any, folder: Path, reading: Reading) -> list[tuple[Any, str]]
     if is_in_memory(value):
         return [(value, f"the table of {option}" if option else "the table")]
     if not isinstance(value, str | Path):
-        kinds = "a path, an open file, a table, a SciPy matrix, a dictionary of columns, tuples or arrays"
+        kinds = "a path, an open file, a table, a SciPy matrix or a dictionary of columns"
         raise OptionError(f"{option or 'a source'} must be {kinds}; got {type(value).__name__}.")
     if is_uri(value):
         return [(copy, str(uri)) for copy, uri in fetched_sources(value)]
@@ -240,42 +238,16 @@ def _in_arrow(name: str, kind: str, arrow: pa.Table, **more: Any) -> Source:
 
 
 def is_in_memory(value: object) -> bool:
-    """Whether a value is one source in memory.
-
-    It is one if it can be read as a file, has an Arrow stream, or is a sparse matrix, an array, a tuple of
-    arrays, a dictionary of columns, or a list of tuples or of rows as dictionaries.
-    """
-    if isinstance(value, tuple) and value and all(isinstance(each, np.ndarray) for each in value):
-        return len(value) > 1
-    if isinstance(value, list | tuple):
-        return bool(value) and (all(map(_is_row, value)) or all(map(_is_record, value)))
-    return isinstance(value, Mapping | np.ndarray) or any(
+    """Whether a value is an open file, a table, a SciPy matrix or a dictionary of columns."""
+    return isinstance(value, Mapping) or any(
         hasattr(value, name) for name in ("read", "__arrow_c_stream__", "tocsr")
     )
 
 
-def _is_record(value: object) -> bool:
-    """Whether a value is a row as a dictionary."""
-    if not isinstance(value, Mapping) or hasattr(value, "tocsr"):
-        return False
-    return bool(value) and all(map(_is_single, value.values()))
-
-
-def _is_row(value: object) -> bool:
-    """Whether a value is a user, an item, and perhaps a value and a time."""
-    return isinstance(value, tuple) and 2 <= len(value) <= len(_ARRAY_COLUMNS) and all(map(_is_single, value))
-
-
-def _is_single(value: object) -> bool:
-    """Whether a value is one text or number rather than several."""
-    return isinstance(value, str) or not (hasattr(value, "__len__") or isinstance(value, Path))
-
-
 def open_table(value: Any, name: str) -> Source:
-    """Open a table, a matrix or arrays as a source.
+    """Open a table, a dictionary of columns or a matrix as a source.
 
-    A matrix has the columns user, item and value: row number, column number and stored value. Arrays, and the
-    entries of tuples, are user, item, value and time.
+    A matrix has the columns user, item and value: row number, column number and stored value.
 
     Raises:
         DataError: The value is none of these.
@@ -283,24 +255,8 @@ def open_table(value: Any, name: str) -> Source:
     if hasattr(value, "tocsr"):
         return _matrix(value, name)
     try:
-        is_rows = isinstance(value, list | tuple)
-        if is_rows and _is_record(value[0]):
-            keys = dict.fromkeys(key for row in value for key in row)
-            value = {key: [row.get(key) for row in value] for key in keys}
-        elif is_rows and _is_row(value[0]):
-            value = dict(zip(_ARRAY_COLUMNS, map(list, zip(*value, strict=True)), strict=False))
-        if isinstance(value, np.ndarray | tuple):
-            arrays = list(value.T) if isinstance(value, np.ndarray) else list(value)
-            if not 2 <= len(arrays) <= len(_ARRAY_COLUMNS) or any(array.ndim != 1 for array in arrays):
-                raise ValueError("2 to 4 arrays must be users, items, and perhaps values and times")
-            value = dict(zip(_ARRAY_COLUMNS, arrays, strict=False))
-        names = [str(each) for each in getattr(value, "columns", ())]
-        if len(set(names)) < len(names):
-            raise ValueError("every column must have its own name")
         if isinstance(value, Mapping):
-            if any(isinstance(each, str | bytes) for each in value.values()):
-                raise ValueError("a column must be a list or an array")
-            value = pa.table({str(name): pa.array(each, from_pandas=True) for name, each in value.items()})
+            value = {str(name): pa.array(each, from_pandas=True) for name, each in value.items()}
         arrow = pa.table(value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise DataError(f"must be columns of one length, each of one type: {error}", place=name) from error

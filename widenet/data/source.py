@@ -1,6 +1,6 @@
 """Sources of interactions as SQL: columns of roles, their rules, and the first row that breaks one."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +9,6 @@ import duckdb
 
 from widenet.data.columns import (
     RULES,
-    check_time_format,
     choose_column,
     finite,
     identifier,
@@ -19,7 +18,7 @@ from widenet.data.columns import (
     quoted,
     seconds,
 )
-from widenet.data.ingest_arguments import FORMATS
+from widenet.data.ingest_arguments import FORMATS, IngestArguments
 from widenet.errors import DataError, OptionError, nearest, reason_of
 
 ROW_NUMBER = '"number of the row"'
@@ -203,7 +202,7 @@ class Source:
         several = f"WHEN 'ARRAY' THEN json_extract({cell}, '$[*]') WHEN 'NULL' THEN NULL"
         return f"CASE json_type({cell}) {several} ELSE [{cell}] END"
 
-    def value_of(self, role: str, column: str, time_formats: Sequence[str] = ()) -> str:
+    def value_of(self, role: str, column: str, time_format: str | None = None) -> str:
         """The SQL of a role's value in a cell, or of the list of values in a column of lists."""
 
         def of(cell: str) -> str:
@@ -211,7 +210,7 @@ class Source:
             if role in ("user", "item"):
                 return identifier(text, column in self.floats)
             if role == "time":
-                return seconds(text, self.decimal, time_formats)
+                return seconds(text, self.decimal, time_format)
             is_number = column in self.floats or column in self.integers
             return finite(cell) if is_number else number(text, self.decimal)
 
@@ -225,72 +224,31 @@ def _text_of_json(value: str) -> str:
     return f"CASE WHEN json_type({value}) NOT IN ('OBJECT', 'ARRAY') THEN {value} ->> '$' END"
 
 
-@dataclass(frozen=True)
-class Roles:
-    """The columns of all sources, as they were named; None is an obvious or absent one.
-
-    Attributes:
-        user: Column with the user.
-        item: Column with the item.
-        value: Column with the value.
-        time: Column with the time.
-        needs_value: Whether to read a value even if its column was not named.
-        time_formats: Formats of the times; without any, numbers and ISO times.
-        item_separator: Separates several items in a cell; "" if a cell holds one.
+def table_of(source: Source, options: IngestArguments) -> "Table":
+    """Choose the column of each role that is read.
 
     Raises:
-        OptionError: The format of times is invalid, or has no `time`.
+        DataError: A column does not exist, has two roles, or has lists where none can be.
     """
-
-    user: str | None = None
-    item: str | None = None
-    value: str | None = None
-    time: str | None = None
-    needs_value: bool = False
-    time_formats: tuple[str, ...] = ()
-    item_separator: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.time_formats and self.time is None:
-            raise OptionError("needs `time`", option="time_format")
-        for each in self.time_formats:
-            check_time_format(each)
-
-    @property
-    def numbers(self) -> list[str]:
-        """The columns that are read, of `value` and `time`."""
-        return [*(["value"] if self.value or self.needs_value else []), *(["time"] if self.time else [])]
-
-    def table(self, source: Source, beside: Sequence[str] = ()) -> "Table":
-        """Choose the column of each role that is read.
-
-        Args:
-            source: The source.
-            beside: Further columns to read.
-
-        Raises:
-            DataError: A column does not exist, has two roles, or has lists where none can be.
-        """
-        columns = {
-            role: choose_column(source.name, source.columns, role, getattr(self, role))
-            for role in ("user", "item", *self.numbers)
-        }
-        for role, column in columns.items():
-            first = next(each for each in columns if columns[each] == column)
-            if first != role:
-                raise DataError(f"cannot be both {first} and {role}", place=source.name, column=column)
-            if column in source.lists and (role == "user" or columns["item"] not in source.lists):
-                raise DataError("must not hold lists", place=source.name, column=column, option=role)
-        item = columns["item"]
-        if self.item_separator:
-            splits = {item: self.item_separator}
-            source = replace(source, splits=splits, lists=source.lists | {item})
-        elif self.item_separator is None and item not in source.lists | source.integers | source.floats:
-            several = _several_in(source, f"CAST({source.cell(item)} AS VARCHAR)")
-            rule = 'must say what separates items, or "" if each cell holds one; a cell looks like a list'
-            fault = [(rule, several, "item_separator")] if several else []
-            source = replace(source, faults=[*source.faults, *fault])
-        return Table(source, columns, self.time_formats, beside)
+    columns = {
+        role: choose_column(source.name, source.columns, role, getattr(options, role))
+        for role in ("user", "item", *options.numbers)
+    }
+    for role, column in columns.items():
+        first = next(each for each in columns if columns[each] == column)
+        if first != role:
+            raise DataError(f"cannot be both {first} and {role}", place=source.name, column=column)
+        if column in source.lists and (role == "user" or columns["item"] not in source.lists):
+            raise DataError("must not hold lists", place=source.name, column=column, option=role)
+    item, separator = columns["item"], options.item_separator
+    if separator:
+        source = replace(source, splits={item: separator}, lists=source.lists | {item})
+    elif separator is None and item not in source.lists | source.integers | source.floats:
+        several = _several_in(source, f"CAST({source.cell(item)} AS VARCHAR)")
+        rule = 'must say what separates items, or "" if each cell holds one; a cell looks like a list'
+        fault = [(rule, several, "item_separator")] if several else []
+        source = replace(source, faults=[*source.faults, *fault])
+    return Table(source, columns, options.time_format)
 
 
 def _several_in(source: Source, cell: str) -> str:
@@ -321,20 +279,18 @@ class Table:
     Attributes:
         source: The source.
         columns: The column of each role.
-        time_formats: Formats of the times.
-        beside: Further columns that are read, so that rows in which they cannot be read are wrong.
+        time_format: Format of the times.
     """
 
     source: Source
     columns: Mapping[str, str]
-    time_formats: Sequence[str] = ()
-    beside: Sequence[str] = ()
+    time_format: str | None = None
 
     @property
     def values(self) -> dict[str, str]:
         """The SQL of each role's value, or of the list of values."""
         return {
-            role: self.source.value_of(role, column, self.time_formats)
+            role: self.source.value_of(role, column, self.time_format)
             for role, column in self.columns.items()
         }
 
@@ -345,8 +301,8 @@ class Table:
         faults = [Fault(rule, condition, option=option) for rule, condition, option in source.faults]
         for role, column in self.columns.items():
             rule, option = RULES[role], None
-            if role == "time" and self.time_formats:
-                rule, option = f"must have the format {' or '.join(self.time_formats)}", "time_format"
+            if role == "time" and self.time_format:
+                rule, option = f"must have the format {self.time_format}", "time_format"
             missing = f"{values[role]} IS NULL"
             if column in source.lists:
                 missing += f" OR list_count({values[role]}) < len({values[role]})"
@@ -358,17 +314,8 @@ class Table:
 
     @property
     def is_bad(self) -> str:
-        """The SQL condition of a row that breaks a rule; it reads all columns that must be readable."""
-        broken = [f"coalesce({fault.condition}, true)" for fault in self.faults]
-        read = [f"coalesce(strlen(CAST({self.source.cell(each)} AS VARCHAR)), 0) < 0" for each in self.beside]
-        return " OR ".join([*broken, *read])
-
-    def categories(self, connection: duckdb.DuckDBPyConnection, column: str, skipping: bool) -> str:
-        """The SQL query of users, `name`, and the categories in a column, `category`; NULL if empty."""
-        category = self.source.value_of("item", column)
-        rows = f"SELECT {self.values['user']} AS name, {category} AS category, {self.is_bad} AS is_bad"
-        table = self.source.table(connection, Scan(skipping=skipping))
-        return f"SELECT name, category FROM ({rows} FROM {table}) WHERE NOT is_bad"
+        """The SQL condition of a row that breaks a rule."""
+        return " OR ".join(f"coalesce({fault.condition}, true)" for fault in self.faults)
 
     def interactions(self, connection: duckdb.DuckDBPyConnection, skipping: bool) -> str:
         """The SQL query of `user`, `item`, `value` and `time`, one row for each interaction.
@@ -476,23 +423,16 @@ class Sources:
         DataError: A source lacks a column, or the sources have different ones.
     """
 
-    def __init__(
-        self, sources: Sequence[Source], roles: Roles, skipping: bool = False, beside: Sequence[str] = ()
-    ) -> None:
-        self.numbers = roles.numbers
-        self.tables = [roles.table(each, beside) for each in sources]
-        self.skipping = skipping or any(source.comment for source in sources)
+    def __init__(self, sources: Sequence[Source], options: IngestArguments) -> None:
+        self.numbers = options.numbers
+        self.tables = [table_of(each, options) for each in sources]
+        self.skipping = options.skip_bad_lines > 0 or any(source.comment for source in sources)
 
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL query of `Table.interactions` of all sources; it is valid once, on this connection."""
         nothing = "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time WHERE false"
         queries = [f"({table.interactions(connection, self.skipping)})" for table in self.tables]
         return " UNION ALL ".join(queries) or nothing
-
-    def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
-        """The SQL query of users, `name`, and the categories in a column, `category`; NULL if empty."""
-        queries = [table.categories(connection, column, self.skipping) for table in self.tables]
-        return " UNION ALL ".join(queries)
 
     @property
     def first(self) -> str:
@@ -519,16 +459,11 @@ class Sources:
         """Whether items are whole numbers by their type in every source."""
         return all(table.columns["item"] in table.source.integers for table in self.tables)
 
-    def described(self, elsewhere: Collection[str] = ()) -> list[str]:
-        """Describe in one line for each source how it is read: its format, its columns, and the unread ones.
-
-        Args:
-            elsewhere: Columns that are read elsewhere.
-        """
+    def described(self) -> list[str]:
+        """Describe in one line for each source how it is read: its format, its columns, the unread ones."""
         lines = []
         for name, table in zip(self.short_names, self.tables, strict=True):
-            known = {*table.columns.values(), *elsewhere}
-            others = [column for column in table.source.columns if column not in known]
+            others = [column for column in table.source.columns if column not in table.columns.values()]
             roles = ", ".join(f"{role} = {column}" for role, column in table.columns.items())
             line = f"reading {name} as {table.source.kind}: {roles}"
             lines.append(line + (f"; not read: {listed(others)}" if others else ""))
@@ -541,16 +476,6 @@ class Sources:
     def num_refused(self, connection: duckdb.DuckDBPyConnection) -> int:
         """Number of lines that DuckDB left out in scans of this connection."""
         return sum(len(refusals(connection, table.source)) for table in self.tables)
-
-
-def check_columns(sources: Iterable[Source], columns: Iterable[str], users: Source | None) -> None:
-    """Raise DataError unless every source has these columns, which the file of users, if any, lacks."""
-    for source in sources:
-        for column in columns:
-            if column not in source.columns:
-                first = source if users is None else users
-                rule = f"does not exist; the columns are {listed(first.columns)}"
-                raise DataError(rule, place=first.name, column=column)
 
 
 def check_same_columns(parts: Iterable[Sources]) -> None:

@@ -17,7 +17,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import Moment
 from widenet.data.manifest import PARTS, Facts, Field, Part, column, time_column, value_column
 from widenet.data.rules import FieldLayout
-from widenet.data.selection import Selection, ago, is_date, moment, set_aside
+from widenet.data.selection import Selection, selection_of
 from widenet.data.writer import check_free, publication, write_contents
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
@@ -42,15 +42,12 @@ class SplitArguments:
     )
     validation: Annotated[float, Argument("Share of each user's items set aside for validation.")] = 0.0
     heldout_last: Annotated[
-        int | str | None,
-        Argument(
-            "Set aside each user's last N items, or all items of the last 7d. See `keep_times`.",
-            form="N|DURATION",
-        ),
+        int | None,
+        Argument("Set aside each user's last N items. See `keep_times`.", form="N", at_least=1),
     ] = None
     validation_last: Annotated[
-        int | str | None,
-        Argument("As `heldout_last`, from the remaining items, for validation.", form="N|DURATION"),
+        int | None,
+        Argument("As `heldout_last`, from the remaining items, for validation.", form="N", at_least=1),
     ] = None
     heldout_since: Annotated[
         Moment | None,
@@ -108,8 +105,7 @@ def split(arguments: SplitArguments) -> Dataset:
     example and the index of the feature decide which ones.
 
     The last entries are those at the end of a sequence, or the newest by the times that
-    `ingest(keep_times=True)` stored. A duration such as "7d" counts back from the newest entry of all. The
-    validation part comes before the heldout part.
+    `ingest(keep_times=True)` stored. The validation part comes before the heldout part.
 
     Returns:
         The new dataset, opened.
@@ -120,20 +116,15 @@ def split(arguments: SplitArguments) -> Dataset:
     """
     source, seed = arguments.source, arguments.seed
     shares: dict[Part, float] = {"heldout": arguments.heldout, "validation": arguments.validation}
-    last, start = set_aside(
-        arguments.heldout_last,
-        arguments.validation_last,
-        arguments.heldout_since,
-        arguments.validation_since,
-    )
-    if not (last or start):
+    selection = selection_of(arguments)
+    if not selection.divided:
         _check_shares(shares)
     elif any(shares.values()):
         raise OptionError("`heldout` and `validation` are shares, which exclude numbers and times.")
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     field = dataset.field(arguments.field)
-    if last or start:
-        division = _by_time(dataset, field, last, start, seed)
+    if selection.divided:
+        division = _by_time(dataset, field, replace(selection, sequence=field.kind == "sequence"), seed)
     else:
         division = _at_random(dataset, field, shares, seed)
     with publication(Path(arguments.out), overwrite=arguments.overwrite) as folder:
@@ -173,29 +164,15 @@ def _at_random(dataset: Dataset, field: Field, shares: Mapping[Part, float], see
     return _Division(field, {part: part for part in made}, owners, facts)
 
 
-def _by_time(
-    dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment], seed: int
-) -> _Division:
+def _by_time(dataset: Dataset, field: Field, selection: Selection, seed: int) -> _Division:
     """Divide a field by times, or by the order of a sequence; raises what `split` raises."""
     if field.kind == "dense":
         raise DataError(f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one.")
-    options: dict[Part, str] = {
-        part: f"{part}_{'last' if part in last else 'since'}" for part in (*last, *start)
-    }
-    timed = [options[part] for part in (start if field.kind == "sequence" else options)]
-    if timed and not field.has_times:
+    if selection.needs_time and not field.has_times:
         place = f"{dataset.path}: fields.{field.name}"
-        raise DataError("or a duration needs times; it has none", place=place, option=timed[0])
-    since = {f"{part}_since": value for part, value in start.items()}
-    selection = Selection(
-        last=last,
-        from_time={part: moment(f"{part}_since", value, 0) for part, value in start.items()},
-        sequence=field.kind == "sequence",
-        dates=[option for option, value in since.items() if is_date(value)],
-        ago={option: seconds for option, value in since.items() if (seconds := ago(value)) is not None},
-    )
+        raise DataError("needs times; the field has none", place=place, option=selection.needs_time[0])
     _check_new(dataset, field, selection.divided)
-    if selection.dates:
+    if selection.times:
         times = (
             batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches()
         )
@@ -206,7 +183,8 @@ def _by_time(
     facts |= {f"{part}_since": at for part, at in selection.from_time.items()}
     facts |= {str(part): number for part, number in selection.last.items()}
     owners = partial(_owners_by_time, field=field, selection=selection)
-    return _Division(field, {part: options[part] for part in selection.divided}, owners, facts)
+    options = {part: f"{part}_{'last' if part in selection.last else 'since'}" for part in selection.divided}
+    return _Division(field, options, owners, facts)
 
 
 def _owners_by_time(first_row: int, batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:

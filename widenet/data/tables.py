@@ -213,14 +213,6 @@ class Tables:
             values[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
         return values
 
-    def names_of(self, user: int, item: int) -> tuple[str, str]:
-        """The names of a user and an item, given their numbers."""
-        named = "SELECT users.name, items.name FROM users, items"
-        [(user_name, item_name)] = self.connection.execute(
-            f"{named} WHERE users.number = {user} AND items.number = {item}"
-        ).fetchall()
-        return user_name, item_name
-
     def keep(self, stays: np.ndarray) -> bool:
         """Make the table `examples` of the users who stay, bool [users].
 

@@ -9,11 +9,10 @@ import pyarrow as pa
 from widenet.data.columns import listed, number, quoted
 from widenet.data.items import id_column
 from widenet.data.rules import FieldLayout
-from widenet.data.selection import Selection
-from widenet.data.source import Source, Sources, Table, mistake
+from widenet.data.source import Source, Table, mistake
 from widenet.data.tables import ROWS_PER_STREAM, Tables
 from widenet.data.writer import ROWS_PER_BATCH, SortedEntries
-from widenet.errors import DataError, OptionError, reason_of
+from widenet.errors import DataError, reason_of
 
 _ENTRIES = (
     "SELECT example, feature, CAST(1 AS FLOAT) AS value FROM {} JOIN {}_features USING (name) ORDER BY"
@@ -28,7 +27,7 @@ class SideFields:
     Attributes:
         source: A file or a table of users, if there is one.
         user: Column of `source` with the ids, if it was named.
-        sparse: Names of sparse fields, each with its column, in `source` or else in the interactions.
+        sparse: Names of sparse fields, each with its column of `source`.
         dense: Names of dense fields, each with its columns of `source`.
         weight: Column of `source` with the weights of the examples.
 
@@ -45,7 +44,7 @@ class SideFields:
     def __post_init__(self) -> None:
         if self.source is None:
             return
-        for column in self.numbers:
+        for column in (*self.numbers, *self.sparse.values()):
             if column not in self.source.columns:
                 rule = f"does not exist; it has {listed(self.source.columns)}"
                 raise DataError(rule, place=self.source.name, column=column)
@@ -56,21 +55,6 @@ class SideFields:
         return [column for columns in self.dense.values() for column in columns] + (
             [self.weight] if self.weight else []
         )
-
-    def of_interactions(self, selection: Selection) -> list[str]:
-        """The columns of the interactions with the categories of sparse fields.
-
-        Raises:
-            OptionError: There are such columns, but an option keeps interactions of some times out of
-                training.
-        """
-        known = () if self.source is None else self.source.columns
-        columns = {name: column for name, column in self.sparse.items() if column not in known}
-        for name in columns:
-            for option in selection.splits_by_time:
-                rule = f"is in the interactions, so it would reveal those that `{option}` leaves out"
-                raise OptionError(f"`sparse` {name} {rule}.")
-        return list(columns.values())
 
 
 class SideTables:
@@ -84,7 +68,6 @@ class SideTables:
         self,
         tables: Tables,
         fields: SideFields,
-        interactions: Sources,
         known_only: bool,
     ) -> None:
         self._tables, self._fields = tables, fields
@@ -99,10 +82,7 @@ class SideTables:
             ids = "SELECT name FROM example_rows"
             self._read(users, id_column(tables, users, "users_id", fields.user, ids))
         for place, (name, column) in enumerate(fields.sparse.items()):
-            if users is not None and column in users.columns:
-                rows = f"SELECT name, {_known(column)} AS category FROM known_users"
-            else:
-                rows = interactions.categories(self._connection, column)
+            rows = f"SELECT name, {_known(column)} AS category FROM known_users"
             self._make_field(name, f"side_{place}", rows, column)
 
     def _read(self, source: Source, key: str) -> None:

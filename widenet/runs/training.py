@@ -358,8 +358,8 @@ def fit(
     Ctrl-C saves a checkpoint; `train(None, None, out + "/data", out, resume=True)` continues from it.
 
     Args:
-        interactions: A path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, a list
-            of tuples (user, item, and perhaps value and time), or a list of sources; see `ingest`.
+        interactions: A path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, or a
+            list of sources; see `ingest`.
         out: The run directory to make.
         user: Column with the user. Default: guessed from the names of the columns.
         item: Column with the item. Default: guessed likewise.

@@ -31,7 +31,6 @@ from widenet.errors import WidenetError
 from widenet.spark.interactions import (
     Counts,
     Interactions,
-    check_unrepeated,
     count,
     interactions,
     numbered,
@@ -151,11 +150,9 @@ class _Whole:
     def of(cls, df: DataFrame, rows: Interactions, options: Options, name: str | None) -> "_Whole":
         """Count, check and number interactions."""
         counts, items = count(rows)
-        if options.selection.duplicates == "error":
-            check_unrepeated(rows.frame)
         placed = placed_items(items, counts)
         features = numbered(placed).select("item", F.col("number").alias("feature"))
-        order, columns = order_of("user", counts.longest["user"]), ["user", "feature", *options.roles.numbers]
+        order, columns = order_of("user", counts.longest["user"]), ["user", "feature", *options.numbers]
         parallelism = df.sparkSession.sparkContext.defaultParallelism
         number = max(parallelism, -(-counts.num_rows // ROWS_PER_TASK))
         joined = rows.frame.join(features, "item").repartitionByRange(number, *order)

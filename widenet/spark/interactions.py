@@ -198,13 +198,6 @@ def check_cells(total: dict[str, Any], rows: Interactions) -> None:
         raise DataError("at least one interaction must be left; there is none", place=PLACE)
 
 
-def check_unrepeated(frame: DataFrame) -> None:
-    """Raise DataError if a user has an item several times."""
-    several = frame.groupBy("user", "item").count().where("count > 1")
-    for user, item, _ in several.orderBy("user", "item").limit(1).collect():
-        raise DataError(f"must have each item of a user once; {user!r} has {item!r} again", place=PLACE)
-
-
 def placed_items(items: DataFrame, counts: Counts) -> DataFrame:
     """Return items in the order of features, the most frequent first: `item`, `count` and `place`."""
     ordered = items.orderBy(F.col("count").desc(), *order_of("item", counts.longest["item"]))

@@ -41,7 +41,6 @@ from widenet.spark.interactions import (
     PLACE,
     Interactions,
     check_cells,
-    check_unrepeated,
     facts_of,
     interactions,
     longest_of,
@@ -164,8 +163,6 @@ def predict(
     rows = interactions(df, user, item, value, time)
     check_executors(spark, place)
     known, longest = _known(rows, _features(spark, place, directory, field))
-    if options.selection.duplicates == "error":
-        check_unrepeated(known)
     step = restrictions.rows_a_block(wanted.k, directory.layout.units[ranked.name])
     recommend = _recommender(
         partial(_model, place, version, device), field, options, spark.sparkContext.broadcast(wanted)
@@ -174,7 +171,7 @@ def predict(
     block = F.floor(F.col("number") / step).alias("block")
     by_block = known.join(_numbered_users(known, longest), "user").repartition(number, block)
     ordered = by_block.sortWithinPartitions("number")
-    return ordered.select(block, "user", "feature", *options.roles.numbers).mapInArrow(recommend, _SCHEMA)
+    return ordered.select(block, "user", "feature", *options.numbers).mapInArrow(recommend, _SCHEMA)
 
 
 def _recommender(
