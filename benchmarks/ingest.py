@@ -132,8 +132,7 @@ def write_ratings(path: Path, rows: int) -> int:
 
 def widenet(folder: str, memory: str | None = None) -> Callable[[int], dict[str, Any]]:
     """Ids, vocabulary by falling count, values, checksums: a dataset directory, forced to disk."""
-    from widenet.data.ingest import ingest_with
-    from widenet.data.options import Options
+    from widenet.data.ingest import Options, ingest_with
 
     out, start = Path(folder) / f"widenet-{memory}", used_memory()
 

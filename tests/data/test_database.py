@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tests.mistakes import mistake
-from widenet.data.database import Limits, database
+from widenet.data.ingest import Limits, database
 from widenet.errors import DataError
 
 

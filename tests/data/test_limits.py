@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from tests.mistakes import mistake
-from widenet.data import database as limits
+from widenet.data import ingest as limits
 from widenet.data.buckets import BYTES_PER_BUCKET
-from widenet.data.database import Limits
+from widenet.data.ingest import Limits
 from widenet.errors import OptionError
 
 
@@ -43,8 +43,7 @@ def test_too_little_is_refused():
 INGEST = """
 import sys
 from pathlib import Path
-from widenet.data.ingest import ingest_with
-from widenet.data.options import Options
+from widenet.data.ingest import Options, ingest_with
 
 def peak():
     status = Path("/proc/self/status").read_text()

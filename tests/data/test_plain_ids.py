@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from widenet.data import plain_ids
+from widenet.data import tables as plain_ids
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 

@@ -123,8 +123,7 @@ def ingest(
     context: typer.Context, sources: _Sources, out: _Out, as_json: AsJson = False, **words: Any
 ) -> None:
     """Make a dataset directory from interactions, completely or not at all."""
-    from widenet.data.ingest import ingest_with
-    from widenet.data.options import Options
+    from widenet.data.ingest import Options, ingest_with
     from widenet.data.read import matching_paths
     from widenet.extensions import dataset_formats
     from widenet.stores.uri import is_uri

@@ -17,10 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from widenet.data.dataset import Dataset
-from widenet.data.ingest import ingest_with
+from widenet.data.ingest import Options, ingest_with
 from widenet.data.ingest_arguments import OnRows
 from widenet.data.messages import Note
-from widenet.data.options import Options
 from widenet.data.writer import check_free
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.stores.durable import appearing

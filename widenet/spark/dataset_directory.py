@@ -22,9 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812 its usual name
 
 from widenet import errors
 from widenet.data.dataset import Dataset
+from widenet.data.ingest import Options, check
 from widenet.data.ingest_arguments import Duplicates
 from widenet.data.manifest import WHOLE_NUMBERS, Facts
-from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import publication
 from widenet.errors import WidenetError

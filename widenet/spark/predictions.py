@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 its usual name
 
 from widenet.arguments import check_choice
+from widenet.data.ingest import Options, check
 from widenet.data.ingest_arguments import Duplicates
 from widenet.data.manifest import value_column
-from widenet.data.options import Options, check
 from widenet.errors import CheckpointError, DataError, FitError
 from widenet.metrics.ranking import checked_k
 from widenet.parallel.exchange import fixed_arithmetic
