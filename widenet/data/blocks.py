@@ -53,15 +53,19 @@ class CheckedFile:
         self._size = stated.size_bytes
         # Not a memory map: an error of the disk would then end the process.
         self._file = pa.OSFile(str(path), "rb")
-        if self._file.size() != stated.size_bytes:
-            raise DataError(f"{path}: must have {stated.size_bytes:,} bytes; got {self._file.size():,}.")
+        DataError.require(
+            self._file.size() == stated.size_bytes,
+            f"{path}: must have {stated.size_bytes:,} bytes; got {self._file.size():,}.",
+        )
         self._pending = np.ones(0 if self._blocks is None else len(self._blocks.sha256), dtype=bool)
         if self._blocks is None:
             check_whole(path, stated)
         else:
             outside = _sha256_outside(self._file, self._size, self._blocks.bodies)
-            if outside != self._blocks.sha256_outside_bodies:
-                raise DataError(f"{path}: all that describes its rows (schema, headers, footer) {_RULE}")
+            DataError.require(
+                outside == self._blocks.sha256_outside_bodies,
+                f"{path}: all that describes its rows (schema, headers, footer) {_RULE}",
+            )
 
     def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
         """Check all blocks that some byte ranges touch, unless they were checked before.
@@ -83,8 +87,10 @@ class CheckedFile:
     def _check_block(self, block: int, size: int, sha256: str) -> None:
         start = block * size
         stop = min(start + size, self._size)
-        if hashlib.sha256(_read(self._file, self.path, start, stop)).hexdigest() != sha256:
-            raise DataError(f"{self.path}: block {block} (bytes {start:,} to {stop - 1:,}) {_RULE}")
+        DataError.require(
+            hashlib.sha256(_read(self._file, self.path, start, stop)).hexdigest() == sha256,
+            f"{self.path}: block {block} (bytes {start:,} to {stop - 1:,}) {_RULE}",
+        )
         self._pending[block] = False
 
 

@@ -126,8 +126,9 @@ def check_time_format(time_format: str) -> None:
     except duckdb.Error:
         rule = "must be a format of strptime, such as '%d/%m/%Y'"
         raise OptionError(rule, option="time_format", value=time_format) from None
-    if "%" not in time_format:
-        raise OptionError("must hold specifiers such as %d", option="time_format", value=time_format)
+    OptionError.require(
+        "%" in time_format, "must hold specifiers such as %d", option="time_format", value=time_format
+    )
 
 
 def plain(column: str) -> str:

@@ -117,5 +117,6 @@ def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str)
 
 
 def _compare(place: Path, what: str, contents: object, stated: object) -> None:
-    if contents != stated:
-        raise DataError(f"{place}: {what} must be what the files hold, {contents}; got {stated}.")
+    DataError.require(
+        contents == stated, f"{place}: {what} must be what the files hold, {contents}; got {stated}."
+    )

@@ -78,14 +78,21 @@ class _File:
         check_file(path, str(path))
         text = prepared(path, str(path), Path(folder))
         line = (sample_of(text) or [""])[0]
-        if not re.fullmatch(r"\s*([0-9]{1,10}\s+){2}[0-9]{1,10}\s*", line):
-            raise DataError(
-                "must be three numbers: points, features and labels", place=path, line=1, value=line
-            )
+        DataError.require(
+            re.fullmatch(r"\s*([0-9]{1,10}\s+){2}[0-9]{1,10}\s*", line),
+            "must be three numbers: points, features and labels",
+            place=path,
+            line=1,
+            value=line,
+        )
         file = cls(str(path), text, *map(int, line.split()))
-        if not (1 <= file.num_features <= MAX_WIDTH and 1 <= file.num_labels <= MAX_WIDTH):
-            rule = f"features and labels must each be 1 to {MAX_WIDTH:,}"
-            raise DataError(rule, place=path, line=1, value=line)
+        DataError.require(
+            1 <= file.num_features <= MAX_WIDTH and 1 <= file.num_labels <= MAX_WIDTH,
+            f"features and labels must each be 1 to {MAX_WIDTH:,}",
+            place=path,
+            line=1,
+            value=line,
+        )
         return file
 
     def blocks(self) -> Iterator[tuple["_Rows", "_Rows"]]:
@@ -112,9 +119,12 @@ class _File:
             labels, features, weights = (batch.column(name) for name in ("labels", "features", "weights"))
             yield _Rows.of(labels), _Rows.of(features, weights.flatten().to_numpy())
             num_points += batch.num_rows
-        if num_points != self.num_points:
-            rule = f"must have {self.num_points:,} points, as line 1 says"
-            raise DataError(rule, place=self.name, value=num_points)
+        DataError.require(
+            num_points == self.num_points,
+            f"must have {self.num_points:,} points, as line 1 says",
+            place=self.name,
+            value=num_points,
+        )
 
 
 @dataclass(frozen=True)
@@ -207,8 +217,7 @@ def ingest_extreme(
     """
     if (test is None) != (test_out is None):
         raise OptionError("`test` and `test_out` go together: the file, and the directory.")
-    if filter_pairs is not None and test is None:
-        raise OptionError("`filter_pairs` needs `test`.")
+    OptionError.require(filter_pairs is None or test is not None, "`filter_pairs` needs `test`.")
     if test_out is not None:
         one, other = Path(out).resolve(), Path(test_out).resolve()
         if one.is_relative_to(other) or other.is_relative_to(one):
@@ -227,9 +236,13 @@ def ingest_extreme(
         if test is not None:
             of_test = _File.open(Path(test), scratch)
             widths = of_test.num_features, of_test.num_labels
-            if widths != (points.num_features, points.num_labels):
-                rule = f"must have as many features and labels as {train}"
-                raise DataError(rule, place=test, line=1, value=widths)
+            DataError.require(
+                widths == (points.num_features, points.num_labels),
+                f"must have as many features and labels as {train}",
+                place=test,
+                line=1,
+                value=widths,
+            )
             pairs = np.zeros((0, 2), np.int64)
             if filter_pairs is not None:
                 pairs = _filtered_pairs(Path(filter_pairs), of_test, scratch)
@@ -258,8 +271,7 @@ class _Fields:
         for block in train.blocks():
             for total, rows in zip(counts, block, strict=True):
                 np.add.at(total, _distinct(rows, np.arange(len(total)))[0], 1)
-        if not counts[0].any():
-            raise DataError("at least one point must have a label; none has", place=train.name)
+        DataError.require(counts[0].any(), "at least one point must have a label; none has", place=train.name)
         return cls(labels, features, dict(zip((labels, features), counts, strict=True)))
 
     def write(self, folder: Path, file: _File, filtered: NDArray[np.int64] | None = None) -> None:

@@ -67,17 +67,16 @@ class Limits:
         Raises:
             OptionError: The memory is too small or invalid, or `threads` is below 1.
         """
-        if threads < 1:
-            raise OptionError(f"threads must be at least 1; got {threads}.")
+        OptionError.require(threads >= 1, f"threads must be at least 1; got {threads}.")
         room = available_memory()
         if memory is None and room is None:
             return cls(None, threads)
         total = bytes_of(memory, "memory") if memory is not None else max(int(_SHARE * (room or 0)), _LEAST)
-        if total < _LEAST:
-            raise OptionError(
-                f"`memory` must be at least {amount(_LEAST)}; got {memory}. Give more; what does not fit goes"
-                " to disk."
-            )
+        OptionError.require(
+            total >= _LEAST,
+            f"`memory` must be at least {amount(_LEAST)}; got {memory}. Give more; what does not fit goes"
+            " to disk.",
+        )
         threads = min(threads, (total - _RESERVED) // _PER_THREAD)
         return cls(total - _RESERVED - threads * BYTES_PER_BUCKET, threads)
 
@@ -246,26 +245,32 @@ def check(options: Options) -> None:
     """
     check_field_name(options.field)
     selection = options.selection
-    if options.sequence and (
-        options.keep_values or (options.value is not None and options.min_value is None)
-    ):
-        raise OptionError("`sequence` stores no values; with it, `value` is for `min_value` alone.")
-    if options.sequence and options.duplicates is not None:
-        raise OptionError("`sequence` keeps every row, so `duplicates` has no effect.")
-    if options.keep_values and not options.numbers and selection.duplicates != "sum":
-        raise OptionError("`keep_values` needs `value`.")
+    OptionError.require(
+        not (
+            options.sequence
+            and (options.keep_values or (options.value is not None and options.min_value is None))
+        ),
+        "`sequence` stores no values; with it, `value` is for `min_value` alone.",
+    )
+    OptionError.require(
+        not options.sequence or options.duplicates is None,
+        "`sequence` keeps every row, so `duplicates` has no effect.",
+    )
+    OptionError.require(
+        not options.keep_values or options.numbers or selection.duplicates == "sum",
+        "`keep_values` needs `value`.",
+    )
     if options.time_format is not None:
         check_time_format(options.time_format)
-        if options.time is None:
-            raise OptionError("needs `time`", option="time_format")
-    if options.keep_times and options.time is None:
-        raise OptionError("`keep_times` needs `time`.")
+        OptionError.require(options.time is not None, "needs `time`", option="time_format")
+    OptionError.require(not options.keep_times or options.time is not None, "`keep_times` needs `time`.")
     if selection.needs_time and options.time is None:
         raise OptionError(f"`{selection.needs_time[0]}` needs `time`.")
-    if options.heldout is not None and "heldout" in selection.divided:
-        raise OptionError("`heldout` names a test part; `heldout_last` and `heldout_since` make another.")
-    if options.grow and options.vocabulary is None:
-        raise OptionError("`grow` needs `vocabulary`.")
+    OptionError.require(
+        options.heldout is None or "heldout" not in selection.divided,
+        "`heldout` names a test part; `heldout_last` and `heldout_since` make another.",
+    )
+    OptionError.require(not options.grow or options.vocabulary is not None, "`grow` needs `vocabulary`.")
     options.known.check(options.field)
     _check_sources(options)
 
@@ -278,8 +283,11 @@ def _check_sources(options: Options) -> None:
         given = [name for name in needing if getattr(options, name)] + options.readings[f"{source}_"].given
         if given and getattr(options, source) is None:
             raise OptionError(f"needs `{source}`", option=given[0])
-    if options.titles is not None and options.items_title is not None:
-        raise OptionError("does not go with `titles`, which has them", option="items_title")
+    OptionError.require(
+        options.titles is None or options.items_title is None,
+        "does not go with `titles`, which has them",
+        option="items_title",
+    )
     taken = {options.field: "the interactions (`field`)"}
     for option in ("sparse", "dense"):
         for name in getattr(options, option) or ():
@@ -457,8 +465,11 @@ class _Work:
             (folder := scratch / f"sources-{part}").mkdir()
             sources_of[part] = open_sources(inputs, options.reading, folder) if inputs else []
         most = options.skip_bad_lines
-        if most and not any(source.text_file for sources in sources_of.values() for source in sources):
-            raise OptionError("is for lines of text, and no source has lines", option="skip_bad_lines")
+        OptionError.require(
+            not most or any(source.text_file for sources in sources_of.values() for source in sources),
+            "is for lines of text, and no source has lines",
+            option="skip_bad_lines",
+        )
         read = {part: Sources(each, options) for part, each in sources_of.items()}
         check_same_columns(read.values())
         for part, sources in read.items():
@@ -493,6 +504,5 @@ def _listed(sources: Any) -> list[Any]:
         isinstance(sources, Iterable) and not isinstance(sources, str | Path) and not is_in_memory(sources)
     )
     listed = list(sources) if several else [sources]
-    if not listed:
-        raise OptionError("there must be at least one source of interactions; got none.")
+    OptionError.require(listed, "there must be at least one source of interactions; got none.")
     return listed

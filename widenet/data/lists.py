@@ -91,10 +91,12 @@ def dataset_from_lists(
         columns[name] = _array(name, numbers, pa.list_(pa.float32(), layouts[-1].width))
     check_names(layouts)
     for name, array in columns.items():
-        if len(array) != len(items):
-            raise DataError(
-                f"must have a row for each of {len(items)} examples", column=name, value=len(array)
-            )
+        DataError.require(
+            len(array) == len(items),
+            f"must have a row for each of {len(items)} examples",
+            column=name,
+            value=len(array),
+        )
     vocabularies = {field: _vocabulary(parts["train"], layouts[0].width, item_ids, titles)}
     vocabularies |= {name: _vocabulary(lists, _width(lists)) for name, lists in further.items()}
     write_dataset(
@@ -120,15 +122,21 @@ def _lists(name: str, rows: Rows) -> pa.ListArray:
     """Make a column of indices; raises DataError if a row is no list of whole numbers."""
     inferred = _array(name, list(rows), None)
     entry = inferred.type.value_type if pa.types.is_list(inferred.type) else inferred.type
-    if not (pa.types.is_null(entry) or (pa.types.is_integer(entry) and pa.types.is_list(inferred.type))):
-        raise DataError("must be a list of whole numbers for each example", column=name)
+    DataError.require(
+        pa.types.is_null(entry) or (pa.types.is_integer(entry) and pa.types.is_list(inferred.type)),
+        "must be a list of whole numbers for each example",
+        column=name,
+    )
     return _array(name, inferred, pa.list_(pa.uint32()))
 
 
 def _names(option: str, names: Sequence[str]) -> pa.Array:
     """Make a column of names; raises DataError for one that is not a text, or that occurs twice."""
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise DataError("must be different texts", option=option)
+    DataError.require(
+        all(isinstance(name, str) for name in names) and len(set(names)) == len(names),
+        "must be different texts",
+        option=option,
+    )
     return pa.array(list(names), pa.string())
 
 
@@ -142,8 +150,11 @@ def _sorted(
 ) -> dict[str, pa.ListArray]:
     """The column of indices, and that of values; within a row they ascend unless it is a sequence."""
     columns = {name: lists} | ({} if values is None else {f"{name}.value": values})
-    if any(not array.offsets.equals(lists.offsets) for array in columns.values()):
-        raise OptionError("must have one number beside each index", option="values")
+    OptionError.require(
+        all(array.offsets.equals(lists.offsets) for array in columns.values()),
+        "must have one number beside each index",
+        option="values",
+    )
     owners = np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))
     order = np.arange(len(owners)) if sequence else np.lexsort((lists.flatten().to_numpy(), owners))
     return {
@@ -160,8 +171,10 @@ def _vocabulary(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a field's vocabulary."""
     for option, names in (("item_ids", ids), ("titles", titles)):
-        if names is not None and len(names) != width:
-            raise DataError(f"must name {width} features", option=option, value=len(names))
+        if names is not None:
+            DataError.require(
+                len(names) == width, f"must name {width} features", option=option, value=len(names)
+            )
     flat = lists.flatten().to_numpy()
     if ids is not None:
         _names("item_ids", ids)

@@ -175,8 +175,8 @@ class Merging:
     def _filled(self, part: Part, sources: Sources) -> Buckets:
         buckets = self._empty(part)
         num_rows = self._tables.num_rows(part)
-        if buckets.add(self._tables.with_progress(self._tables.rows(part, sources), num_rows)) != num_rows:
-            raise DataError(f"{sources.names}: must not change while it is read; it did.")
+        added = buckets.add(self._tables.with_progress(self._tables.rows(part, sources), num_rows))
+        DataError.require(added == num_rows, "must not change while it is read; it did", place=sources.names)
         return buckets
 
     def _tell(self, counts: Mapping[Part, Counter[str]]) -> None:

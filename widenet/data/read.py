@@ -79,8 +79,7 @@ def open_sources(inputs: Sequence[Any], reading: Reading, folder: Path) -> list[
 def open_source(value: Any, reading: Reading, folder: Path) -> Source:
     """Open a single source; raises as `open_sources` does."""
     number = len(_places(value, folder, reading)) if isinstance(value, Path) else 1
-    if number > 1:
-        raise OptionError(f"must be one file; it matches {number:,}", place=value)
+    OptionError.require(number <= 1, f"must be one file; it matches {number:,}", place=value)
     return open_sources([value], reading, folder)[0]
 
 
@@ -89,8 +88,7 @@ def open_file(path: Path, name: str, reading: Reading, folder: Path) -> Source:
     check_file(path, name)
     with path.open("rb") as file:
         head = file.read(64)
-    if not head:
-        raise DataError("must have rows; the file is empty", place=name)
+    DataError.require(head, "must have rows; the file is empty", place=name)
     kind = reading.format or _format_by_name(path, head)
     if kind == "parquet":
         return _parquet(path, name)
@@ -98,8 +96,11 @@ def open_file(path: Path, name: str, reading: Reading, folder: Path) -> Source:
         return _npz(path, name)
     text = prepared(path, name, folder)
     sample = sample_of(text)
-    if _PAGE.match("".join(sample[:2]).encode(errors="replace")):
-        raise DataError("must be a table or a text; it is an HTML page", place=name)
+    DataError.require(
+        not _PAGE.match("".join(sample[:2]).encode(errors="replace")),
+        "must be a table or a text; it is an HTML page",
+        place=name,
+    )
     kind = kind or _format_by_content(sample, name, reading)
     return OPENERS[kind](text, name, reading, sample)
 
@@ -107,8 +108,7 @@ def open_file(path: Path, name: str, reading: Reading, folder: Path) -> Source:
 def check_file(path: Path, name: str) -> None:
     """Raise DataError unless a path is that of a file."""
     check_regular(path)
-    if not path.is_file():
-        raise DataError("must be a file" if path.exists() else "does not exist", place=name)
+    DataError.require(path.is_file(), "must be a file" if path.exists() else "does not exist", place=name)
 
 
 def _places(value: Any, folder: Path, reading: Reading) -> list[tuple[Any, str]]:
@@ -116,8 +116,9 @@ def _places(value: Any, folder: Path, reading: Reading) -> list[tuple[Any, str]]
     option = reading.prefix.rstrip("_")
     if isinstance(value, str | Path) and str(value) == "-":
         path = folder / "standard-input"
-        if path.exists():
-            raise OptionError('"-" is standard input, which can be read only once; got it twice.')
+        OptionError.require(
+            not path.exists(), '"-" is standard input, which can be read only once; got it twice.'
+        )
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         return [(path, "standard input")]
@@ -150,8 +151,7 @@ def matching_paths(path: Path) -> list[Path]:
         return [path]
     root = Path(path.anchor)
     matches = sorted(root.glob(str(path.relative_to(root))), key=_by_numbers)
-    if not matches:
-        raise DataError("no file matches the pattern", place=path)
+    DataError.require(matches, "no file matches the pattern", place=path)
     return matches
 
 
@@ -293,8 +293,12 @@ def _matrix(matrix: Any, name: str) -> Source:
         if csr.data.dtype.kind == "b" or csr.data.dtype == np.float16
         else csr.data
     )
-    if numbers.dtype.kind not in "iuf" or numbers.dtype.itemsize > 8:
-        raise DataError("must hold real numbers of at most 64 bits", place=name, value=str(csr.data.dtype))
+    DataError.require(
+        numbers.dtype.kind in "iuf" and numbers.dtype.itemsize <= 8,
+        "must hold real numbers of at most 64 bits",
+        place=name,
+        value=str(csr.data.dtype),
+    )
     items, values = (
         pa.array(each) for each in (csr.indices, numbers.astype(numbers.dtype.newbyteorder("=")))
     )

@@ -37,10 +37,14 @@ class FieldLayout:
 
     def __post_init__(self) -> None:
         check_field_name(self.name)
-        if not 1 <= self.width <= MAX_WIDTH:
-            raise DataError(f"field {self.name!r}: width must be 1 to {MAX_WIDTH:,}; got {self.width:,}.")
-        if self.kind == "sequence" and self.has_values:
-            raise DataError(f"field {self.name!r}: a sequence must have no values, only an order.")
+        DataError.require(
+            1 <= self.width <= MAX_WIDTH,
+            f"field {self.name!r}: width must be 1 to {MAX_WIDTH:,}; got {self.width:,}.",
+        )
+        DataError.require(
+            self.kind != "sequence" or not self.has_values,
+            f"field {self.name!r}: a sequence must have no values, only an order.",
+        )
 
     @classmethod
     def of(cls, field: Field) -> "FieldLayout":
@@ -77,8 +81,7 @@ def check_names(layouts: Sequence[FieldLayout]) -> None:
     """Raise DataError if two fields have the same name, or one has the name of a time column."""
     names = [layout.name for layout in layouts]
     for name in names:
-        if names.count(name) > 1:
-            raise DataError(f"the names of fields must differ; {name!r} occurs twice.")
+        DataError.require(names.count(name) <= 1, f"the names of fields must differ; {name!r} occurs twice.")
     for layout in layouts:
         for taken in (time_column(layout.name, part) for part in layout.parts if layout.has_times):
             if taken in names:
@@ -119,8 +122,7 @@ def checked_parts(
         DataError: A row breaks a rule; the message names place, column and rule.
     """
     for name in batch.schema.names:
-        if batch.column(name).null_count:
-            raise DataError(f"{place}: column {name!r}: must hold no nulls.")
+        DataError.require(not batch.column(name).null_count, f"{place}: column {name!r}: must hold no nulls.")
     if "weight" in batch.schema.names:
         _check_weights(batch, place)
     for layout in layouts:
@@ -137,8 +139,7 @@ def checked_parts(
 def check_indices(indices: np.ndarray, width: int, place: str) -> None:
     """Raise DataError if an index (unsigned, [Z]) is not below the width."""
     highest = int(indices.max()) if len(indices) else -1
-    if highest >= width:
-        raise DataError(f"{place}: indices must lie in [0, {width:,}); got {highest:,}.")
+    DataError.require(highest < width, f"{place}: indices must lie in [0, {width:,}); got {highest:,}.")
 
 
 def _check_weights(batch: pa.RecordBatch, place: str) -> None:
@@ -183,8 +184,10 @@ def _check_beside(batch: pa.RecordBatch, name: str, beside: str, place: str) -> 
 
 def _entries(batch: pa.RecordBatch, name: str, place: str) -> np.ndarray:
     entries = batch.column(name).flatten()
-    if entries.null_count:
-        raise DataError(f"{place}: column {name!r}: rows must hold no nulls; got {entries.null_count:,}.")
+    DataError.require(
+        not entries.null_count,
+        f"{place}: column {name!r}: rows must hold no nulls; got {entries.null_count:,}.",
+    )
     numbers: np.ndarray = entries.to_numpy()
     return numbers
 

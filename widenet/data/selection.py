@@ -96,11 +96,16 @@ class Selection:
 
     def __post_init__(self) -> None:
         check_choice("duplicates", self.duplicates, get_args(Duplicates))
-        if self.min_value is not None and not math.isfinite(self.min_value):
-            raise OptionError("must be a finite number", option="min_value", value=self.min_value)
+        OptionError.require(
+            self.min_value is None or math.isfinite(self.min_value),
+            "must be a finite number",
+            option="min_value",
+            value=self.min_value,
+        )
         for part in self.last:
-            if f"{part}_since" in self.times:
-                raise OptionError(f"excludes `{part}_since`", option=f"{part}_last")
+            OptionError.require(
+                f"{part}_since" not in self.times, f"excludes `{part}_since`", option=f"{part}_last"
+            )
         for first, second in (("since", "until"), ("validation_since", "heldout_since")):
             if {first, second} <= set(self.times) and not self.times[first].is_before(self.times[second]):
                 rule = f"must be before `{second}`, {self.times[second].number:.0f}"

@@ -70,20 +70,28 @@ class Reading:
         if self.format is not None and self.format not in FORMATS:
             rule = f"must be one of {', '.join(FORMATS)}; got {self.format!r}.{nearest(self.format, FORMATS)}"
             raise OptionError(rule, option=self.option("format"))
-        if (
-            self.delimiter is not None
-            and self.delimiter != SPACES
-            and not (1 <= size <= 4 and not set(self.delimiter) & set('"\r\n'))
-        ):
-            rule = "must be 1 to 4 bytes without quotes and line ends, or tab or space"
-            raise OptionError(rule, option=self.option("delimiter"), value=self.delimiter)
-        if self.decimal not in (None, ".", ","):
-            rule = "must be a point or a comma"
-            raise OptionError(rule, option=self.option("decimal"), value=self.decimal)
+        OptionError.require(
+            self.delimiter is None
+            or self.delimiter == SPACES
+            or (1 <= size <= 4 and (not set(self.delimiter) & set('"\r\n'))),
+            "must be 1 to 4 bytes without quotes and line ends, or tab or space",
+            option=self.option("delimiter"),
+            value=self.delimiter,
+        )
+        OptionError.require(
+            self.decimal in (None, ".", ","),
+            "must be a point or a comma",
+            option=self.option("decimal"),
+            value=self.decimal,
+        )
         for option in ("quote", "escape"):
             value = getattr(self, option)
-            if value and (len(value.encode()) > 1 or value in "\r\n"):
-                raise OptionError("must be one character of ASCII", option=self.option(option), value=value)
+            OptionError.require(
+                not (value and (len(value.encode()) > 1 or value in "\r\n")),
+                "must be one character of ASCII",
+                option=self.option(option),
+                value=value,
+            )
 
     @property
     def given(self) -> list[str]:
@@ -236,10 +244,16 @@ def table_of(source: Source, options: IngestArguments) -> "Table":
     }
     for role, column in columns.items():
         first = next(each for each in columns if columns[each] == column)
-        if first != role:
-            raise DataError(f"cannot be both {first} and {role}", place=source.name, column=column)
-        if column in source.lists and (role == "user" or columns["item"] not in source.lists):
-            raise DataError("must not hold lists", place=source.name, column=column, option=role)
+        DataError.require(
+            first == role, f"cannot be both {first} and {role}", place=source.name, column=column
+        )
+        DataError.require(
+            not (column in source.lists and (role == "user" or columns["item"] not in source.lists)),
+            "must not hold lists",
+            place=source.name,
+            column=column,
+            option=role,
+        )
     item, separator = columns["item"], options.item_separator
     if separator:
         source = replace(source, splits={item: separator}, lists=source.lists | {item})
@@ -486,6 +500,9 @@ def check_same_columns(parts: Iterable[Sources]) -> None:
     tables = [table for sources in parts for table in sources.tables if not table.source.has_own_columns]
     for table in tables[1:]:
         first = tables[0]
-        if table.columns != first.columns:
-            rule = f"must have the columns of {first.source.name}, {', '.join(first.columns.values())}"
-            raise DataError(rule, place=table.source.name, value=", ".join(table.columns.values()))
+        DataError.require(
+            table.columns == first.columns,
+            f"must have the columns of {first.source.name}, {', '.join(first.columns.values())}",
+            place=table.source.name,
+            value=", ".join(table.columns.values()),
+        )

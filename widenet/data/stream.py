@@ -81,8 +81,7 @@ class Stream:
         own: Mapping[str, Callable[[int], slice]] | None = None,
     ) -> None:
         assert only is None or skip_empty is None
-        if batch_size < 1:
-            raise OptionError(f"batch_size must be at least 1; got {batch_size}.")
+        OptionError.require(batch_size >= 1, f"batch_size must be at least 1; got {batch_size}.")
         self.dataset = dataset
         self.fields = tuple(fields)
         self.batch_size = batch_size
@@ -92,11 +91,11 @@ class Stream:
         self._own = own or {}
         self._eligible = only if skip_empty is None else _rows_with_entries(dataset, skip_empty, part)
         self.num_examples = dataset.num_examples if self._eligible is None else len(self._eligible)
-        if not self.num_examples:
-            raise DataError(
-                f"{dataset.path}: no example has entries in the {part} part of {skip_empty or 'any field'}:"
-                " nothing to read."
-            )
+        DataError.require(
+            self.num_examples,
+            f"{dataset.path}: no example has entries in the {part} part of {skip_empty or 'any field'}:"
+            " nothing to read.",
+        )
         dataset_rows = np.zeros(0, dtype=np.int64)
         for name in self.fields:
             self._read(name, dataset_rows)

@@ -184,10 +184,12 @@ class Tables:
         if num_wrong and not sources.skipping:
             raise sources.mistake("a row breaks a rule")
         num_users = self.count(f"SELECT count(name) {rows} AND NOT is_item")
-        if part == "train" and not num_users:
-            raise DataError("must hold interactions", place=sources.names)
-        if self.count(f"SELECT count(*) {rows} AND contains(name, chr(0))"):
-            raise DataError("an id must not hold the character NUL", place=sources.names)
+        DataError.require(part != "train" or num_users, "must hold interactions", place=sources.names)
+        DataError.require(
+            not self.count(f"SELECT count(*) {rows} AND contains(name, chr(0))"),
+            "an id must not hold the character NUL",
+            place=sources.names,
+        )
         return num_wrong
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
@@ -357,8 +359,10 @@ class Tables:
         num_known, num_new = (
             self.count(f"SELECT count(*) FROM ({query})") for query in (f"FROM {known}", new)
         )
-        if num_known + num_new > MAX_WIDTH:
-            raise DataError(f"a field must have at most {MAX_WIDTH:,} features; got {num_known + num_new:,}.")
+        DataError.require(
+            num_known + num_new <= MAX_WIDTH,
+            f"a field must have at most {MAX_WIDTH:,} features; got {num_known + num_new:,}.",
+        )
         feature = (
             f"CAST({num_known} + row_number() OVER (ORDER BY count DESC, {self.order(new)}) - 1 AS UINTEGER)"
             " AS feature"

@@ -156,8 +156,9 @@ def _check_last_line(text: Text, name: str, most: int) -> None:
         size = file.seek(0, io.SEEK_END)
         file.seek(max(0, size - most - 2))
         tail = file.read().rstrip(b"\r\n")
-    if len(tail) > most and b"\n" not in tail:
-        raise DataError(f"the last line must have at most {most:,} bytes", place=name)
+    DataError.require(
+        len(tail) <= most or b"\n" in tail, f"the last line must have at most {most:,} bytes", place=name
+    )
 
 
 def _read_csv(text: Text, scan: Scan, options: str) -> str:
@@ -215,8 +216,11 @@ def _delimiter_of(name: str, sample: Sequence[str], reading: Reading) -> str:
     If lines differ, it is the only one that makes line 1 a header with known names, or cuts it into as many
     cells as columns were named.
     """
-    if reading.delimiter == SPACES:
-        raise DataError("is for lines of words; name one character", option=reading.option("delimiter"))
+    DataError.require(
+        reading.delimiter != SPACES,
+        "is for lines of words; name one character",
+        option=reading.option("delimiter"),
+    )
     if reading.delimiter is not None:
         return reading.delimiter
     known = [delimiter for delimiter in DELIMITERS if delimiter != reading.decimal]
@@ -262,8 +266,7 @@ def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sour
     """A table of text, with one row a record."""
     delimiter = _delimiter_of(name, sample, reading)
     records = _kept(sample, delimiter, reading)
-    if not records:
-        raise DataError("must have rows; it has none", place=name)
+    DataError.require(records, "must have rows; it has none", place=name)
     after, first = records[0]
     has_header = _header_of(name, first, reading)
     columns = _column_names(name, first, has_header, reading)
@@ -317,11 +320,15 @@ def _column_names(name: str, first: Sequence[str], has_header: bool, reading: Re
         names = [cell or str(place) for place, cell in enumerate(first, start=1)]
     else:
         names = [str(place) for place in range(1, len(first) + 1)]
-    if len(names) != len(first):
-        rule = f"must name its {len(first)} columns"
-        raise DataError(rule, place=name, line=1, option=reading.option("columns"), value=",".join(names))
-    if not any(first):
-        raise DataError("must name the columns; it is empty", place=name, line=1)
+    DataError.require(
+        len(names) == len(first),
+        f"must name its {len(first)} columns",
+        place=name,
+        line=1,
+        option=reading.option("columns"),
+        value=",".join(names),
+    )
+    DataError.require(any(first), "must name the columns; it is empty", place=name, line=1)
     lowered = [each.lower() for each in names]
     if twice := next((each for each in names if lowered.count(each.lower()) > 1), None):
         raise DataError("names of columns must differ in any case", place=name, line=1, column=twice)
@@ -492,8 +499,11 @@ def _json(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sou
     if is_array:
         with text.path.open("rb") as file:
             file.seek(max(0, text.path.stat().st_size - BLOCK_BYTES))
-            if not file.read().rstrip().endswith(b"]"):  # DuckDB would leave out what is cut off
-                raise DataError("must be a whole JSON array; its end is missing", place=name)
+            DataError.require(
+                file.read().rstrip().endswith(b"]"),
+                "must be a whole JSON array; its end is missing",
+                place=name,
+            )
 
     def rows(scan: Scan) -> str:
         if not is_array:
@@ -518,13 +528,15 @@ def _json(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sou
     keys: dict[str, bool] = {}
     for place, line in enumerate(objects):
         record = _parsed_object(line)
-        if record is None and place == 0:
-            line_number = None if is_array else 1
-            raise DataError(f"{word} 1 must be a JSON object", place=name, line=line_number)
+        DataError.require(
+            record is not None or place != 0,
+            f"{word} 1 must be a JSON object",
+            place=name,
+            line=None if is_array else 1,
+        )
         for key, value in (record or {}).items():
             keys[key] = keys.get(key, False) or isinstance(value, list)
-    if not keys:
-        raise DataError("must be JSON objects; it has none", place=name)
+    DataError.require(keys, "must be JSON objects; it has none", place=name)
     lists = frozenset(key for key, is_list in keys.items() if is_list)
     kind, names = "a JSON array" if is_array else "JSON lines", "json_keys(object)"
     return Source(
