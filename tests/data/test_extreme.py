@@ -43,14 +43,6 @@ def test_datasets_hold_the_points_of_the_files(tmp_path):
     assert made.vocabulary("labels").ids(range(LABELS)) == of_test.vocabulary("labels").ids(range(LABELS))
 
 
-def test_lines_are_read_as_the_repository_writes_them(tmp_path):
-    (tmp_path / "train.txt").write_text(TRAIN + "\n\n")
-    made, nothing = ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
-    expected = [([0, 1], {0: 0.5, 3: 2.0}), ([1], {3: 1.5}), ([], {2: pytest.approx(-0.1)})]
-    assert (points_of(made), nothing) == (expected, None)
-    assert made.vocabulary("labels").ids(range(3)) == ["1", "0", "2"]
-
-
 def test_values_of_a_repeated_feature_are_added_and_labels_count_once(tmp_path):
     (tmp_path / "train.txt").write_text("1 4 3\n1,1 3:0.5 0:1 3:2\n")
     made, _ = ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
@@ -107,14 +99,3 @@ def test_neither_dataset_may_lie_in_the_other(tmp_path, places):
     with mistake(OptionError, option="out"):
         ingest_extreme(tmp_path / "train.txt", out, test=tmp_path / "train.txt", test_out=test_out)
     assert [path.name for path in tmp_path.iterdir()] == ["train.txt"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["1 " + " ".join(f"{feature}:12345" for feature in range(100)), " " * 100_000],
-    ids=["pairs", "spaces"],
-)
-def test_a_long_line_with_a_wrong_end_is_refused_at_once(tmp_path, line):
-    (tmp_path / "train.txt").write_text(f"1 200 3\n{line} x\n")
-    with mistake(DataError, line=2):
-        ingest_extreme(tmp_path / "train.txt", tmp_path / "a")

@@ -2,6 +2,8 @@
 short.
 """
 
+import errno
+import os
 import subprocess
 import sys
 
@@ -10,8 +12,8 @@ import pytest
 from tests.mistakes import mistake
 from widenet.data import ingest as limits
 from widenet.data.buckets import BYTES_PER_BUCKET
-from widenet.data.ingest import Limits
-from widenet.errors import OptionError
+from widenet.data.ingest import Limits, database
+from widenet.errors import DataError, OptionError
 
 
 @pytest.mark.parametrize(("memory", "threads"), [("400MB", 1), ("600MB", 2), ("2GB", 9), ("64GB", 16)])
@@ -63,3 +65,29 @@ def test_a_process_takes_no_more_than_was_said(tmp_path):
     line = [sys.executable, "-c", INGEST, str(path), str(tmp_path / "data"), "400MB"]
     ended = subprocess.run(line, capture_output=True, text=True, check=True)
     assert int(ended.stdout.splitlines()[-1]) <= 400_000_000
+
+
+def test_a_full_disk_is_refused_in_one_sentence(tmp_path):
+    with mistake(DataError, place=tmp_path), database(tmp_path / "scratch", Limits(None, 1)):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_errors_of_the_system_are_not_renamed(tmp_path):
+    with pytest.raises(PermissionError), database(tmp_path / "scratch", Limits(None, 1)):
+        raise PermissionError(errno.EACCES, "no")
+
+
+def test_too_little_memory_is_refused_in_one_sentence(tmp_path):
+    with (
+        mistake(DataError, option="memory"),
+        database(tmp_path / "scratch", Limits(10_000_000, 1)) as connection,
+    ):
+        connection.execute("SELECT list(range) FROM range(10000000)").fetchall()
+
+
+def test_an_interruption_that_the_database_names_is_one(tmp_path):
+    with pytest.raises(KeyboardInterrupt), database(tmp_path / "scratch", Limits(None, 1)):
+        raise RuntimeError("Query interrupted")
+    with pytest.raises(RuntimeError, match="another"), database(tmp_path / "scratch", Limits(None, 1)):
+        raise RuntimeError("another")

@@ -14,6 +14,7 @@ from tests.mistakes import mistake
 from widenet.data.extreme import ingest_extreme
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
+from widenet.data.rules import FieldLayout
 from widenet.data.split import split
 from widenet.data.vectors import read_vectors
 from widenet.errors import DataError, FitError, OptionError
@@ -425,3 +426,39 @@ def test_vectors_of_several_files_have_one_length(tmp_path):
         read_vectors([tmp_path / "a.npy", tmp_path / "b.npy"])
     with mistake(OptionError):
         read_vectors([])
+
+
+WRONG_NAMES = [
+    "",
+    "a\nb",
+    "a/b",
+    "../esc",
+    "id",
+    "x.value",
+    "x.heldout",
+    ".x",
+    "examples-x",
+    "x" * 101,
+    "書" * 34,
+]
+
+
+@pytest.mark.parametrize("name", WRONG_NAMES)
+def test_a_field_name_that_cannot_be_a_column_and_a_file_is_refused(tmp_path, source, name):
+    interactions = source("r.csv", "user,item\na,x\n")
+    for make in (
+        lambda: ingest([interactions], tmp_path / "out" / "ds", field=name),
+        lambda: dataset_from_lists(tmp_path / "out" / "ds", [[0]], field=name),
+        lambda: dataset_from_lists(tmp_path / "out" / "ds", [[0]], sparse={name: [[0]]}),
+        lambda: dataset_from_lists(tmp_path / "out" / "ds", [[0]], dense={name: [[0]]}),
+    ):
+        with mistake(DataError):
+            make()
+    assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+    assert list(dataset_from_lists(tmp_path / "ds", [[0]], field="été 2.b").fields) == ["été 2.b"]
+
+
+@pytest.mark.parametrize("width", [0, 2**32 + 1])
+def test_a_width_that_no_index_has_is_refused(width):
+    with mistake(DataError, place="x"):
+        FieldLayout("x", width)
