@@ -69,7 +69,6 @@ def test_users_have_categories_numbers_and_weights(tmp_path, log, users, in_memo
                 "users_id": "id",
                 "users_delimiter": "~",
                 "users_columns": ["id", "land"],
-                "users_format": "csv",
             },
         ),
         ("u.dat", "who|land\na|at\nb|de\n", {"sparse": {"land": "land"}, "users_id": "who"}),

@@ -280,7 +280,9 @@ def _check_sources(options: Options) -> None:
     # Each checks itself when it is made.
     _ = options.limits, options.forms, options.descriptions
     for source, needing in _NEEDING.items():
-        given = [name for name in needing if getattr(options, name)] + options.readings[f"{source}_"].given
+        given = [name for name in needing if getattr(options, name)] + options.readings[
+            f"{source}_"
+        ].given_for_tables
         if given and getattr(options, source) is None:
             raise OptionError(f"needs `{source}`", option=given[0])
     OptionError.require(

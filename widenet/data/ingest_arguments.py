@@ -48,7 +48,6 @@ class IngestArguments:
     ] = False
     users: Annotated[Any, Argument("File of users, for `sparse`, `dense` and `weight`.")] = None
     users_id: Annotated[str | None, Argument("Column of `users` with the user's id.")] = None
-    users_format: Annotated[str | None, Argument("Format of `users`; see `format`.")] = None
     users_delimiter: Annotated[str | None, Argument("Column delimiter of `users`; see `delimiter`.")] = None
     users_header: Annotated[bool | None, Argument("Whether line 1 of `users` names the columns.")] = None
     users_columns: Annotated[Sequence[str] | None, Argument("Column names for `users`; see `columns`.")] = (
@@ -72,7 +71,6 @@ class IngestArguments:
     ] = None
     items_id: Annotated[str | None, Argument("Column of `items` with the item's id.")] = None
     items_title: Annotated[str | None, Argument("Column of `items` with the title.")] = None
-    items_format: Annotated[str | None, Argument("Format of `items`; see `format`.")] = None
     items_delimiter: Annotated[str | None, Argument("Column delimiter of `items`; see `delimiter`.")] = None
     items_header: Annotated[bool | None, Argument("Whether line 1 of `items` names the columns.")] = None
     items_columns: Annotated[Sequence[str] | None, Argument("Column names for `items`; see `columns`.")] = (
@@ -110,7 +108,6 @@ class IngestArguments:
     titles: Annotated[Any, Argument("File with the titles of the items.")] = None
     title_id: Annotated[str | None, Argument("Column of `titles` with the item's id.")] = None
     title: Annotated[str | None, Argument("Column of `titles` with the title.")] = None
-    titles_format: Annotated[str | None, Argument("Format of `titles`; see `format`.")] = None
     titles_delimiter: Annotated[str | None, Argument("Column delimiter of `titles`; see `delimiter`.")] = None
     titles_header: Annotated[bool | None, Argument("Whether line 1 of `titles` names the columns.")] = None
     titles_columns: Annotated[Sequence[str] | None, Argument("Column names for `titles`; see `columns`.")] = (

@@ -94,11 +94,6 @@ class Reading:
             )
 
     @property
-    def given(self) -> list[str]:
-        """The options that were given."""
-        return [self.option("format")] * (self.format is not None) + self.given_for_tables
-
-    @property
     def given_for_tables(self) -> list[str]:
         """The options that were given and are for tables alone."""
         names = ("delimiter", "header", "columns", "decimal", "quote", "escape")

@@ -12,7 +12,6 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -31,8 +30,11 @@ from widenet.regular_files import LONGEST_LINE_BYTES
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
 """The usual delimiters of tables."""
 
-_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-
+_COMPRESSIONS: dict[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.GzipFile,
+    b"\x28\xb5\x2f\xfd": lambda path: pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"),
+}
+"""Opens a compressed file, by its first bytes: gzip and zstd."""
 
 _SAMPLE_LINES = 1000
 
@@ -59,32 +61,40 @@ def prepared(path: Path, name: str, folder: Path) -> Text:
 
     DuckDB takes zeros after a gzip stream for damage, drops rows where line ends are mixed, and skips a last
     line that is longer than its buffer.
+
+    Raises:
+        DataError: The text holds NUL, or what is compressed is cut off or damaged.
     """
     num_lf = num_cr = num_crlf = num_quotes = 0
     signs, last, has_odd_quotes = set[str](), b"", False
-    compression = _compression_of(path)
+    with path.open("rb") as file:
+        head = file.read(4)
+    packed = next((opened for magic, opened in _COMPRESSIONS.items() if head.startswith(magic)), None)
     copy = folder / f"{len(list(folder.iterdir()))}.text"
-    with (
-        decompressed(path, name) as file,
-        copy.open("wb") if compression else io.BytesIO() as plain,
-    ):
-        for block in _blocks(file):
-            if b"\0" in block:
-                line = num_lf + block[: block.index(b"\0")].count(b"\n") + 1
-                raise DataError("must be text in UTF-8; it holds the character NUL", place=name, line=line)
-            signs |= {sign for sign in SIGNS - signs if sign.encode() in block}
-            num_lf += block.count(b"\n")
-            if b"\r" in block:
-                num_cr += block.count(b"\r")
-                num_crlf += block.count(b"\r\n")
-            last = block or last
-            if b'"' in block and not has_odd_quotes:
-                has_odd_quotes, num_quotes = _odd_quotes(block, num_quotes)
-            if compression:
-                plain.write(block)
+    opened = path.open("rb") if packed is None else packed(path)
+    try:
+        with opened as file, copy.open("wb") if packed else io.BytesIO() as plain:
+            for block in _blocks(file):
+                if b"\0" in block:
+                    line = num_lf + block[: block.index(b"\0")].count(b"\n") + 1
+                    raise DataError("must be text in UTF-8 without NUL", place=name, line=line)
+                signs |= {sign for sign in SIGNS - signs if sign.encode() in block}
+                num_lf += block.count(b"\n")
+                if b"\r" in block:
+                    num_cr += block.count(b"\r")
+                    num_crlf += block.count(b"\r\n")
+                last = block or last
+                if b'"' in block and not has_odd_quotes:
+                    has_odd_quotes, num_quotes = _odd_quotes(block, num_quotes)
+                if packed:
+                    plain.write(block)
+    except (EOFError, OSError, zlib.error) as error:
+        if packed is None or getattr(error, "errno", None) is not None:  # the disk failed
+            raise
+        raise DataError(f"must be a complete compressed file: {reason_of(error)}", place=name) from error
     num_lines = num_lf + num_cr - num_crlf + (not last.endswith((b"\n", b"\r")))
     has_odd_quotes |= num_quotes % 2 == 1
-    text = Text(copy if compression else path, num_lines, frozenset(signs), has_odd_quotes)
+    text = Text(copy if packed else path, num_lines, frozenset(signs), has_odd_quotes)
     if num_cr and not num_cr == num_crlf == num_lf:
         even = folder / f"{copy.name}.even"
         with text.path.open("rb") as file, even.open("wb") as target:
@@ -100,33 +110,6 @@ def _odd_quotes(block: bytes, num_before: int) -> tuple[bool, int]:
     number_N = num_before + np.cumsum(byte_N == ord('"'))
     is_end_N = (byte_N == ord("\n")) | (byte_N == ord("\r"))
     return bool((number_N[is_end_N] % 2).any()), int(number_N[-1])
-
-
-def _compression_of(path: Path) -> str | None:
-    with path.open("rb") as file:
-        head = file.read(4)
-    return next((name for magic, name in _COMPRESSIONS.items() if head.startswith(magic)), None)
-
-
-@contextmanager
-def decompressed(path: Path, name: str) -> Iterator[IO[bytes]]:
-    """Open the bytes of a file that may be compressed; raises DataError if they are cut off or damaged."""
-    compression = _compression_of(path)
-    if compression is None:
-        with path.open("rb") as plain:
-            yield plain
-        return
-    try:
-        if compression == "gzip":
-            with gzip.open(path, "rb") as file:
-                yield io.BufferedReader(file)
-        else:
-            with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as stream:
-                yield io.BufferedReader(stream)
-    except (EOFError, OSError, zlib.error) as error:
-        if getattr(error, "errno", None) is not None:  # the disk failed; the bytes may be right
-            raise
-        raise DataError(f"must be a complete {compression} file: {reason_of(error)}", place=name) from error
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
