@@ -78,22 +78,6 @@ def test_a_dataset_equals_plain_dictionaries(tmp_path, source, ratings, suffix):
     )
 
 
-def test_without_a_time_the_largest_value_counts(tmp_path, source):
-    path = source("r.csv", "user,item,rating\na,x,2\na,x,5\na,x,3\n")
-    ingest([path], tmp_path / "ds", value="rating")
-    assert rows_of(Dataset.open(tmp_path / "ds")) == {"a": {"x": 5.0}}
-
-
-def test_of_values_at_one_time_the_largest_counts(tmp_path, source):
-    lines = [f"a,x,{value},7\n" for value in (2, 5, 3)]
-    for number, order in enumerate(([0, 1, 2], [1, 0, 2], [2, 0, 1])):
-        path = source(
-            f"r{number}.csv", "user,item,rating,time\na,x,9,6\n" + "".join(lines[line] for line in order)
-        )
-        ingest([path], tmp_path / str(number), value="rating", time="time")
-        assert rows_of(Dataset.open(tmp_path / str(number))) == {"a": {"x": 5.0}}
-
-
 def test_a_least_value_filters_after_merging_and_leaves_no_values(tmp_path, source, ratings):
     path = source("ratings.csv", text_of(ratings))
     kept = {pair: value for pair, value in last_by_time(ratings).items() if value >= 4}
@@ -153,13 +137,6 @@ def test_a_source_given_twice_changes_nothing(tmp_path, source):
     for name, sources in (("once", [path]), ("twice", [path, path])):
         ingest(sources, tmp_path / name, value="rating")
     assert Dataset.open(tmp_path / "twice").digest == Dataset.open(tmp_path / "once").digest
-
-
-def test_titles_are_joined_by_id(tmp_path, source):
-    books = source("books.csv", 'id,title\n1,"One, two"\n2,\n9,Nine\n')
-    manifest = ingest([source("r.csv", "user,item\na,1\na,2\n")], tmp_path / "ds", titles=books).manifest
-    assert Dataset.open(tmp_path / "ds").vocabulary("items").titles([0, 1]) == ["One, two", "2"]
-    assert manifest.source["items_with_title"] == 1
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -151,13 +151,6 @@ def test_numbers_in_names_order_the_pieces_of_a_pattern(tmp_path, source):
     ]
 
 
-def test_sessions_are_numbered_through_whatever_ends_their_lines(tmp_path):
-    (tmp_path / "a.sessions").write_bytes(b"a b\rc d\ne f\n")
-    (tmp_path / "b.sessions").write_bytes(b"x y\nz w\n")
-    dataset = ingest([tmp_path / "a.sessions", tmp_path / "b.sessions"], tmp_path / "ds")
-    assert [*pairs_of(dataset).values()] == [["a", "b"], ["c", "d"], ["e", "f"], ["x", "y"], ["w", "z"]]
-
-
 @pytest.mark.parametrize("as_parquet", [False, True])
 def test_names_of_columns_that_differ_in_case_alone_are_refused(tmp_path, as_parquet):
     table = pa.table({"user": ["u"], "item": ["a"], "Item": ["b"]})

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import pytest
 
+from tests.data.test_ingest import rows_of as dataset_rows
 from tests.mistakes import mistake
 from widenet.data import tables
 from widenet.data.dataset import Dataset
@@ -18,15 +19,7 @@ HEAD = "user,item,value,time\n"
 
 def rows_of(folder, part="train"):
     """{user: {item: value}} without users that have none."""
-    dataset = Dataset.open(folder)
-    names, result = dataset.vocabulary("items"), {}
-    for row, user in enumerate(dataset.ids(slice(None))):
-        batch = dataset.sparse("items", slice(row, row + 1), part)
-        if batch.num_entries:
-            result[user] = dict(
-                zip(names.ids(batch.indices.numpy()), batch.values_or_ones().tolist(), strict=True)
-            )
-    return result
+    return {user: row for user, row in dataset_rows(Dataset.open(folder), part).items() if row}
 
 
 @pytest.fixture
