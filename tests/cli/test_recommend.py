@@ -118,8 +118,8 @@ def test_recommend_takes_the_rules(trained, widenet):
     assert shown("--where", "genre=poetry", "--where", "genre=novel", "--where", "in_stock") == expected(
         where={"genre": ["poetry", "novel"], "in_stock": True}
     )
-    assert shown("--diversity", "0.6", "--at-most", "genre=2", "--at-most", "in_stock=4") == expected(
-        diversity=0.6, at_most={"genre": 2, "in_stock": 4}
+    assert shown("--at-most", "genre=2", "--at-most", "in_stock=4") == expected(
+        at_most={"genre": 2, "in_stock": 4}
     )
 
 
@@ -151,7 +151,6 @@ def test_json_has_the_attributes_that_are_named(trained, widenet):
         ["--where", "genre=poem"],
         ["--where", "=x"],
         ["--where", "in_stock", "--where", "in_stock=true"],
-        ["--diversity", "2"],
         ["--explain"],
     ],
 )

@@ -1,4 +1,4 @@
-"""Lists under rules: those of a search through all ranked units, and of a formula in float64."""
+"""Lists under limits: those of a search through all ranked units."""
 
 from dataclasses import replace
 
@@ -97,28 +97,6 @@ def greedy(ranked, k, limits):
     return chosen
 
 
-def marginal(scores, ranked, k, limits, diversity, cosines):
-    """The formula of `top_k`, unit by unit, over pools of the ranked units that limits leave."""
-    pool_size, limits = max(100, 5 * k), as_lists(limits)
-    score_of, chosen = dict(zip(ranked, scores, strict=True)), []
-    while len(chosen) < k:
-        pool = [u for u in ranked if u >= 0 and u not in chosen and fits(u, chosen, limits)][:pool_size]
-        if not pool:
-            break
-        high, low = score_of[pool[0]], score_of[pool[-1]]
-        while len(chosen) < k:
-            gains = {
-                unit: (1 - diversity) * ((score_of[unit] - low) / (high - low) if high > low else 0.0)
-                - diversity * max((cosines[unit][other] for other in chosen), default=0)
-                for unit in pool
-                if unit not in chosen and fits(unit, chosen, limits)
-            }
-            if not gains:
-                break
-            chosen.append(max(gains, key=gains.get))
-    return chosen
-
-
 def shown(found):
     scores, units = found
     assert ((units < 0) == (scores == -torch.inf)).all()
@@ -168,21 +146,16 @@ def test_a_list_that_cannot_be_filled_ends_early(network):
 
 
 def test_lists_do_not_depend_on_the_batch_or_on_how_many_are_sought_together(network, monkeypatch):
-    random = np.random.default_rng(1)
-    for diversity in (0.0, 0.4):
-        rules = Rules(limits=[limit(*each) for each in random_limits(random)], diversity=diversity)
-        together = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=rules)
-        monkeypatch.setattr(module, "_COUNTS", 200)
-        monkeypatch.setattr(module, "_VECTOR_NUMBERS", 3_000)
-        assert all(
-            map(torch.equal, top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=rules), together)
-        )
-        monkeypatch.undo()
-        for row in (0, 11):
-            alone = BATCH.take(torch.tensor([row]))
-            found = top_k(network, {"items": alone}, "out", 12, alone, rules=rules)
-            assert torch.equal(found[1][0], together[1][row])
-            assert torch.equal(found[0][0], together[0][row])
+    rules = Rules(limits=[limit(*each) for each in random_limits(np.random.default_rng(1))])
+    together = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=rules)
+    monkeypatch.setattr(module, "_COUNTS", 200)
+    assert all(map(torch.equal, top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=rules), together))
+    monkeypatch.undo()
+    for row in (0, 11):
+        alone = BATCH.take(torch.tensor([row]))
+        found = top_k(network, {"items": alone}, "out", 12, alone, rules=rules)
+        assert torch.equal(found[1][0], together[1][row])
+        assert torch.equal(found[0][0], together[0][row])
 
 
 def test_units_to_choose_from_keep_their_limits(network):
@@ -193,30 +166,6 @@ def test_units_to_choose_from_keep_their_limits(network):
     rules = Rules(limits=[limit(*each) for each in limits])
     found = top_k(network, {"items": BATCH}, "out", 20, rules=rules, only=only)
     assert shown(found) == [greedy(row, 20, limits) for row in ranked.tolist()]
-
-
-@pytest.mark.parametrize(("diversity", "limited"), [(0.1, True), (0.5, False), (1.0, True)])
-def test_diversity_is_maximal_marginal_relevance_in_float64(network, diversity, limited):
-    random = np.random.default_rng(5)
-    limits = [(np.stack([np.arange(WIDTH) % 3, np.arange(WIDTH) // 200 + 3], 1), 4)] if limited else []
-    weight = network.wide[network.layout.links["out", ""].weight]
-    vectors = np.zeros((WIDTH, 7))
-    for shard, part in weight.parts.items():
-        vectors[shard :: weight.shards.count] = part.weight.detach().numpy()
-    unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    cosines = (unit_vectors @ unit_vectors.T).tolist()
-    rules, k = (
-        Rules(limits=[limit(*each) for each in limits], diversity=diversity),
-        int(random.integers(10, 20)),
-    )
-    scores, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
-    expected = [
-        marginal(own.tolist(), row, k, limits, diversity, cosines)
-        for own, row in zip(scores.double(), ranked.tolist(), strict=True)
-    ]
-    found = shown(top_k(network, {"items": BATCH}, "out", k, BATCH, rules=rules))
-    assert found == expected
-    assert found != [greedy(row, k, limits) for row in ranked.tolist()]
 
 
 def test_no_rule_is_the_plain_ranking(network):

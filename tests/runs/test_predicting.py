@@ -85,7 +85,7 @@ def test_rules_choose_from_the_whole_ranking(model):
 
 
 def test_baskets_users_and_predictions_have_the_rules_too(folder, model):
-    rules = {"at_most": {"genre": 1}, "where": {"in_stock": True}, "diversity": 0.2}
+    rules = {"at_most": {"genre": 1}, "where": {"in_stock": True}}
     alone = model.recommend(BASKET, k=6, **rules)
     assert model.recommend([BASKET, ["1"]], k=6, **rules)[0] == alone
     data = folder / "data"
@@ -102,14 +102,6 @@ def test_baskets_users_and_predictions_have_the_rules_too(folder, model):
     assert model.recommend(users="u3", data=data, at_most={"genre": 1}) == kept(everything, 1)
 
 
-def test_diversity_changes_the_order_and_none_is_the_ranking(model):
-    plain = model.recommend(BASKET, k=8)
-    assert model.recommend(BASKET, k=8, diversity=0) == plain
-    diverse = model.recommend(BASKET, k=8, diversity=0.7)
-    assert diverse[0] == plain[0]
-    assert diverse != plain
-
-
 @pytest.mark.parametrize(
     "rules",
     [
@@ -122,7 +114,6 @@ def test_diversity_changes_the_order_and_none_is_the_ranking(model):
         {"where": {"genre": True}},
         {"where": {"in_stock": "maybe"}},
         {"at_most": {"genre": 0}},
-        {"diversity": 1.5},
     ],
 )
 def test_a_wrong_rule_is_refused(model, rules):

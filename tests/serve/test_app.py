@@ -103,7 +103,6 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
         (b'{"items": ["i1"], "where": {"price": 3}}', 422, "invalid"),
         (b'{"items": ["i1"], "k": 0}', 422, "malformed"),
         (b'{"items": ["i1"], "k": 100000}', 422, "malformed"),
-        (b'{"items": ["i1"], "diversity": 1.5}', 422, "malformed"),
         (b'{"items": ["i1"], "weights": {"i2": -0.5}}', 422, "malformed"),
         (b'{"items": ["i1"], "weights": {"i2": 1e39}}', 422, "malformed"),
         (b'{"items": ["i1"], "values": [1e39]}', 422, "malformed"),

@@ -224,11 +224,11 @@ def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
             {},
             {"at_most": {"genre": 2}},
             {"where": {"in_stock": True}},
-            {"diversity": 0.5},
+            {"at_most": {"genre": 1}},
             {"weights": {"i3": 0.0, f"i{user % 3}": 2.5}},
         ][user % 5]
         if user % 8 == 7:
-            rules = {"at_most": {"genre": 1}, "where": {"genre": ["g1", "g2"]}, "diversity": 0.3}
+            rules = {"at_most": {"genre": 1}, "where": {"genre": ["g1", "g2"]}}
             rules["weights"] = {"i6": 3.0}
         k = int(random.integers(1, 30))
         if user % 2:
@@ -259,7 +259,6 @@ def test_an_item_of_weight_zero_is_in_no_list_however_long(ruled):
         {"at_most": {"price": 1}},
         {"at_most": {"genre": 0}},
         {"where": {"genre": "other"}},
-        {"diversity": -0.1},
         {"attributes": ["genre", "gnre"]},
     ],
 )

@@ -201,18 +201,16 @@ def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
         page.get_by_label("Only with genre").select_option("any")
         page.get_by_label("Only with in_stock").select_option("true")
         page.get_by_label("At most of each genre").fill("1")
-        page.get_by_label("Diversity").select_option("0.5")
-        rules = {"where": {"in_stock": True}, "at_most": {"genre": 1}, "diversity": 0.5}
+        rules = {"where": {"in_stock": True}, "at_most": {"genre": 1}}
         expect_items(page, model.recommend(["0"], **rules))
-        assert page.locator("#filters summary").inner_text() == "Filters (3)"
+        assert page.locator("#filters summary").inner_text() == "Filters (2)"
         page.locator("#items").get_by_role("button", name="Why").first.click()
         page.get_by_role("heading", name="Why").wait_for()
         assert names(page, "#neighbours") == ["0"]
         page.get_by_label("A user of the dataset").check()
         page.get_by_label("Id of the user").fill("u3")
         page.get_by_label("As before the set-aside items").check()
-        for label in ("Only with in_stock", "Diversity"):
-            page.get_by_label(label).select_option(index=0)
+        page.get_by_label("Only with in_stock").select_option(index=0)
         page.get_by_label("At most of each genre").fill("")
         page.keyboard.press("Tab")
         held = Dataset.open(folder / "data")

@@ -106,7 +106,6 @@ def test_all_rules_of_the_command_have_the_same_effect(spark, run, tmp_path):
         "weights": {f"i{n}": 0.5 + n % 2 for n in range(20)},
         "at_most": {"genre": 2},
         "where": {"in_stock": True},
-        "diversity": 0.4,
     }
     found = predict(spark.createDataFrame(table.to_pandas()), run, user="user", item="item", k=6, **rules)
     rows = [tuple(row) for row in found.orderBy("user", "rank").collect()]
@@ -136,8 +135,6 @@ def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
         predict(frame.dropna(), run, user="user", item="item", k=0)
     with mistake(DataError):
         predict(frame.dropna(), run, user="user", item="item", never=["i99"])
-    with mistake(OptionError, option="diversity"):
-        predict(frame.dropna(), run, user="user", item="item", diversity=2)
     with mistake(FitError):
         predict(frame.dropna(), run, user="user", item="item", output="last")
     with mistake(OptionError, option="device"):

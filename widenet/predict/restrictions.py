@@ -352,7 +352,6 @@ def rules_of(
     weights: Weights | None = None,
     where: Mapping[str, Any] | None = None,
     at_most: Mapping[str, int] | None = None,
-    diversity: float = 0.0,
 ) -> Rules:
     """Make the rules of an output for everybody; its tensors lie in the host's memory.
 
@@ -369,19 +368,13 @@ def rules_of(
         weights: Factors on scores.
         where: Conditions on the attributes of items that are recommended.
         at_most: The largest number of items of one category, by attribute.
-        diversity: Weight of the similarity to items before, in [0, 1].
 
     Raises:
         DataError: A file cannot be read, all ids of one are unknown, or a weight is wrong.
-        FitError: The scores may be negative, so that factors make no sense, the items have no attributes, or
-            the output has no vectors to compare.
+        FitError: The scores may be negative, so that factors make no sense, or the items have no attributes.
         OptionError: A rule is wrong, or names an unknown attribute.
     """
-    if not 0 <= diversity <= 1:
-        raise OptionError("must be 0 to 1", option="diversity", value=diversity)
-    if diversity and output.weightless:
-        raise FitError(f'compares vectors, which output "{output.name}" does not have', option="diversity")
-    rules = Rules(diversity=diversity)
+    rules = Rules()
     if weights is not None:
         check_weighable(output)
         rules = replace(rules, weight_L=read_weights(weights, vocabulary, width, notes))

@@ -1,4 +1,4 @@
-"""Ranking: an output's logits tile by tile, its k best units for every example, and lists under rules."""
+"""Ranking: an output's logits tile by tile, its k best units for every example, and limits of categories."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +24,10 @@ from widenet.predict.terms import Term, of_entries, of_units, terms_of
 from widenet.sparse import SparseBatch, from_rows
 from widenet.spec.activations import ROW_WISE
 
-_DEEPER, _LEAST_POOL = 5, 100
-_COUNTS, _VECTOR_NUMBERS = 2**25, 2**22
-"""Largest number of counts of categories, and of numbers in vectors of candidates, at a time."""
+_DEEPER = 5
+"""Candidates of a list under limits, as a multiple of its length."""
+_COUNTS = 2**25
+"""Largest number of counts of categories at a time."""
 
 
 def in_blocks(network: Network, fields: Mapping[str, Values]) -> dict[str, Values]:
@@ -225,13 +226,11 @@ class Rules:
         banned_L: Units that no one is shown, bool [L].
         weight_L: Factors on the scores, float32 [L], at least 0; a unit of weight 0 is shown to no one.
         limits: Limits of categories.
-        diversity: Weight of the similarity to units before, in [0, 1]; 0 ranks by score alone.
     """
 
     banned_L: Tensor | None = None
     weight_L: Tensor | None = None
     limits: Sequence[Limit] = ()
-    diversity: float = 0.0
 
     def to(self, device: torch.device) -> "Rules":
         """The rules on another device, but for the limits."""
@@ -251,8 +250,6 @@ class Rules:
 
     def pool(self, k: int) -> int:
         """Number of candidates among which the k items of a list are sought at a time."""
-        if self.diversity:
-            return max(_LEAST_POOL, _DEEPER * k)
         return _DEEPER * k if self.limits else k
 
 
@@ -281,13 +278,7 @@ def top_k(
     lower one comes first. An example's scores have the same bits in every batch.
 
     Limits: from the best unit on, every unit is taken whose categories all have fewer than their largest
-    number in the list so far. With diversity d, each place of the list has the open candidate of the largest
-
-        (1 - d) * relevance - d * largest cosine to a unit before it in the list
-
-    of the P best units, P = `rules.pool(k)`; at the first place the cosine counts 0. The relevance of a score
-    s is (s - low) / (high - low) for the lowest and highest score among them. (Maximal marginal relevance,
-    J. Carbonell and J. Goldstein, SIGIR 1998.) If the limits leave less than k of these, the next P follow.
+    number in the list so far.
 
     Args:
         network: The network; all its processes must call this.
@@ -296,7 +287,7 @@ def top_k(
         k: Number of units.
         excluded: Units to leave out, example by example.
         rules: The rules for all examples.
-        scores: If False and without rules of lists, logits may be returned instead of scores if they give the
+        scores: If False and without limits, logits may be returned instead of scores if they give the
             same ranking. This is much faster for a softmax.
         factors: Factors on the scores of some units, example by example, each unit at most once; 0 leaves a
             unit out.
@@ -307,12 +298,10 @@ def top_k(
     """
     with torch.no_grad():
         tiles, rules = Tiles.of_batch(network, fields, output_name), rules or Rules()
-        if not (rules.limits or rules.diversity):
+        if not rules.limits:
             return ranked(tiles, k, excluded, rules, scores, factors, only)
         k = min(k, tiles.output.width)
         most = [tiles.num, *(_COUNTS // limit.num_categories for limit in rules.limits)]
-        if rules.diversity:
-            most.append(_VECTOR_NUMBERS // (rules.pool(k) * max(1, tiles.direct_EH.shape[1])))
         blocks = torch.split(torch.arange(tiles.num), max(1, min(most)))
         lists = [_lists(tiles, rows, k, rules, excluded, factors, only) for rows in blocks]
         scores_Ek, units_Ek = zip(*lists, strict=True)
@@ -329,7 +318,7 @@ def ranked(
     only: Only | None = None,
     terms: Sequence[Term] = (),
 ) -> tuple[Tensor, Tensor]:
-    """As `top_k` without rules of lists, for tiles that are there already; `terms` change the scores, too."""
+    """As `top_k` without limits, for tiles that are there already; `terms` change the scores, too."""
     output, rules, k = tiles.output, rules or Rules(), min(k, tiles.output.width)
     by_logit = rules.weight_L is None and factors is None and rises(tiles.activation)
     total_E1 = None if by_logit else tiles.total()
@@ -434,7 +423,10 @@ def _lists(
     factors: SparseBatch | None,
     only: Only | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the lists of some examples, int64 [E]: scores float32 [E, k] and units int64 [E, k]."""
+    """Return the lists of some examples, int64 [E]: scores float32 [E, k] and units int64 [E, k].
+
+    Each round ranks the next candidates of the lists that are not full, without full categories.
+    """
     num = len(examples)
     scores_Ek, units_Ek = np.full((num, k), -np.inf, np.float32), np.full((num, k), -1)
     number_E, pending = np.zeros(num, np.int64), np.arange(num)
@@ -452,39 +444,17 @@ def _lists(
             terms=[*_closed(tiles, rules, [count[pending] for count in counts])],
         )
         scores_EP, units_EP = (each.cpu().numpy() for each in found)
-        open_EP, nearest_EP = units_EP >= 0, np.full(units_EP.shape, -np.inf)
-        relevance_EP = -np.arange(units_EP.shape[1], dtype=np.float64)[None]
-        if rules.diversity:
-            relevance_EP = _relevance(scores_EP, open_EP)
-            vectors = directions(tiles, np.concatenate([units_EP, units_Ek[pending]], axis=1))
-            vectors_EPH = vectors[:, : units_EP.shape[1]]
-            for place in range(before.max()):
-                cosine_EP = (vectors_EPH * vectors[:, units_EP.shape[1] + place, None]).sum(axis=-1)
-                np.maximum(nearest_EP, cosine_EP, out=nearest_EP, where=(before > place)[:, None])
-        while True:
-            fits_EP = open_EP & (number_E[pending] < k)[:, None]
+        for scores_E, units_E in zip(scores_EP.T, units_EP.T, strict=True):
+            fits_E = (units_E >= 0) & (number_E[pending] < k)
             for limit, count_EC in zip(rules.limits, counts, strict=True):
-                count_EPM = count_EC[pending[:, None, None], limit.category_LM[units_EP]]
-                fits_EP &= (count_EPM < limit.most).all(axis=2)
-            going = np.flatnonzero(fits_EP.any(axis=1))
-            if not len(going):
-                break
-            beside_EP = np.where(np.isneginf(nearest_EP), 0.0, nearest_EP)
-            gain_EP = (1 - rules.diversity) * relevance_EP - rules.diversity * beside_EP
-            best = np.where(fits_EP, gain_EP, -np.inf).argmax(axis=1)[going]
-            rows, chosen = pending[going], units_EP[going, best]
-            scores_Ek[rows, number_E[rows]], units_Ek[rows, number_E[rows]] = (
-                scores_EP[going, best],
-                chosen,
-            )
+                fits_E &= (count_EC[pending[:, None], limit.category_LM[units_E]] < limit.most).all(axis=1)
+            rows, chosen = pending[fits_E], units_E[fits_E]
+            scores_Ek[rows, number_E[rows]] = scores_E[fits_E]
+            units_Ek[rows, number_E[rows]] = chosen
             number_E[rows] += 1
-            open_EP[going, best] = False
             for limit, count_EC in zip(rules.limits, counts, strict=True):
                 np.add.at(count_EC, (rows[:, None], limit.category_LM[chosen]), 1)
                 count_EC[:, -1] = 0
-            if rules.diversity:
-                cosine = (vectors_EPH[going] * vectors_EPH[going, best][:, None]).sum(axis=-1)
-                nearest_EP[going] = np.maximum(nearest_EP[going], cosine)
         goes_on = (units_EP[:, -1] >= 0) & (number_E[pending] < k)
         assert (number_E[pending] > before)[goes_on].all(), "every round fills lists or ends them"
         pending = pending[goes_on]
@@ -505,32 +475,3 @@ def _close(full_EC: Tensor, scores_ET: Tensor, category_TM: Tensor) -> Tensor:
     for category_T in category_TM.unbind(dim=1):
         scores_ET.masked_fill_(full_EC[:, category_T], -torch.inf)
     return scores_ET
-
-
-def _relevance(scores_EP: np.ndarray, is_there_EP: np.ndarray) -> np.ndarray:
-    """Return the relevance of candidates, best first, float64 [E, P]; see `top_k`."""
-    high_E1 = scores_EP[:, :1].astype(np.float64)
-    low_E1 = np.where(is_there_EP, scores_EP, np.inf).min(axis=1, keepdims=True).astype(np.float64)
-    spread_E1 = np.where(high_E1 > low_E1, high_E1 - low_E1, 1.0)
-    return np.where(is_there_EP, (np.where(is_there_EP, scores_EP, 0.0) - low_E1) / spread_E1, 0.0)
-
-
-def directions(tiles: Tiles, units: np.ndarray) -> np.ndarray:
-    """Return the vectors of some units of an output, divided by their lengths, float64 [..., H].
-
-    All processes of the network must call this with the same units, int64 [...]; -1 gives zeros.
-    """
-    distinct, places = np.unique(units, return_inverse=True)
-    weight, exchange = tiles.output.weight, tiles.output.exchange
-    wanted = torch.from_numpy(distinct).to(weight.device)
-
-    def vectors(shard: int) -> Tensor:
-        own = (wanted >= 0) & (wanted % weight.shards.count == shard)
-        found = torch.zeros(len(wanted), weight.columns, device=weight.device)
-        found[own] = weight.select(shard, wanted[own] // weight.shards.count).detach().float()
-        return found
-
-    by_shard = exchange.gather(exchange.each(vectors), "vectors of candidates")
-    whole = torch.stack(by_shard).sum(dim=0).double().cpu().numpy()
-    lengths = np.sqrt((whole**2).sum(axis=1, keepdims=True))
-    return (whole / np.where(lengths > 0, lengths, 1.0))[places.reshape(units.shape)]

@@ -176,7 +176,6 @@ def restrictions_of(
         weights=arguments.weights,
         where=arguments.where,
         at_most=arguments.at_most,
-        diversity=arguments.diversity,
     )
     never_for, only_for = (
         None if lists is None else PerUser(lists, names, notes, option)

@@ -88,15 +88,6 @@ Where = Annotated[
         form="ATTRIBUTE[=VALUE]",
     ),
 ]
-Diversity = Annotated[
-    float,
-    Argument(
-        "How much an item's similarity to those before it in the list counts against it, from 0, not at all,"
-        " to 1.",
-        at_least=0,
-        at_most=1,
-    ),
-]
 
 
 class _Checked:
@@ -294,7 +285,6 @@ class _RankingArguments(_Checked):
     weights: Weights = None
     at_most: AtMost = None
     where: Where = None
-    diversity: Diversity = 0.0
 
 
 @dataclass(frozen=True)

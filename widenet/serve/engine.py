@@ -525,8 +525,7 @@ class Engine:
                     results[place] = self._explained(ask)
                 else:
                     row = self._row(place, ask)
-                    decisive_k = row.k if row.rules.diversity else 0
-                    together = id(row.rules), decisive_k, row.part, bool(row.factors)
+                    together = id(row.rules), row.part, bool(row.factors)
                     by_rules.setdefault(together, []).append(row)
             except WidenetError as error:
                 results[place] = error
@@ -576,9 +575,9 @@ class Engine:
 
     def _rules_of(self, ask: Recommend) -> Rules:
         """Return a request's rules, one object for equal ones; raises WidenetError for wrong ones."""
-        if not (ask.at_most or ask.where or ask.diversity):
+        if not (ask.at_most or ask.where):
             return _NO_RULES
-        key = msgspec.json.encode((ask.at_most, ask.where, ask.diversity))
+        key = msgspec.json.encode((ask.at_most, ask.where))
         if key not in self._rules:
             output = self.model.network.outputs[self.output]
             rules = rules_of(
@@ -589,7 +588,6 @@ class Engine:
                 [],
                 where=ask.where,
                 at_most=ask.at_most,
-                diversity=ask.diversity,
             )
             if len(self._rules) >= max(1, min(_MOST_RULES, _RULES_BYTES // (16 * output.width))):
                 self._rules.pop(next(iter(self._rules)))
@@ -734,7 +732,6 @@ def asks_of_each_kind(fields: dict[str, FieldValue], item: str, about: About) ->
         about: What the model says of itself.
     """
     rules: list[dict[str, Any]] = [{}, {"never": [item]}, {"only": [item]}, {"weights": {item: 0.5}}]
-    rules.append({"diversity": 0.5})
     by_kind = {category.kind: (name, category) for name, category in about.attributes.items()}
     for name, category in by_kind.values():
         rules.append({"attributes": [name]})

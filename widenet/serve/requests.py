@@ -61,7 +61,6 @@ class Recommend(Person, kw_only=True):
         at_most: Largest number of items of each category, by attribute.
         where: Only items with these values, by attribute: true or false, or texts.
         weights: Factors on the scores of items, by id, from 0 on; those of other items are 1.
-        diversity: Weight of the similarity to items before in the list, 0 to 1.
         part: For a user: recommend as an evaluation of this part does. The network sees neither it nor later
             parts, and the answer lists it.
         attributes: Attributes that each item of the answer has beside its title, by name.
@@ -74,7 +73,6 @@ class Recommend(Person, kw_only=True):
     at_most: dict[str, int] | None = None
     where: dict[str, Condition] | None = None
     weights: Annotated[dict[str, Factor], _SHORT] | None = None
-    diversity: Annotated[float, Meta(ge=0, le=1)] = 0.0
     part: HeldPart | None = None
     attributes: Ids | None = None
 

@@ -27,7 +27,6 @@ from widenet.runs.model import Model
 from widenet.runs.recommending import output_layer, restrictions_of
 from widenet.runs.run_arguments import (
     AtMost,
-    Diversity,
     Never,
     NeverFor,
     Only,
@@ -92,7 +91,6 @@ def predict(
     weights: Weights = None,
     at_most: AtMost = None,
     where: Where = None,
-    diversity: Diversity = 0.0,
     output: str | None = None,
     device: str | None = None,
 ) -> DataFrame:
@@ -124,7 +122,6 @@ def predict(
         weights: Factors on scores: a number for each id, or a CSV file (item,weight).
         at_most: Recommend at most N items of each category of an attribute.
         where: Recommend only items whose boolean attribute is true, or that have one of these values.
-        diversity: How much an item's similarity to those before it in the list counts against it.
         output: The output layer, if the network has several.
         device: "cpu" or "cuda"; None uses CUDA where an executor has it.
 
@@ -151,7 +148,6 @@ def predict(
         weights=weights,
         at_most=at_most,
         where=where,
-        diversity=diversity,
     )
     spark, place = session_of(df), shared_place("run", run)
     directory = RunDirectory.open(Path(place))

@@ -1,8 +1,8 @@
-// Form controls for rules: how many items of a category, only those with a value, and items that differ.
+// Form controls for rules: how many items of a category, and only those with a value.
 
 import { element } from "./elements.js";
 
-/** Draws a control for each attribute that rules may name, and one for diversity; calls changed after a change. */
+/** Draws controls for each attribute that rules may name; calls changed after a change. */
 export function drawRules(root, attributes, changed) {
   const field = (id, label, control) => element("p", { class: "rule" }, element("label", { for: id }, label), control);
   const usable = Object.entries(attributes).filter(([, { values }]) => values.length);
@@ -13,9 +13,7 @@ export function drawRules(root, attributes, changed) {
     const most = element("input", { id: `most-${place}`, "data-most": name, type: "number", min: "1", max: "1000", placeholder: "any number", change: changed });
     return [field(only.id, `Only with ${name}`, only), field(most.id, `At most of each ${name}`, most)];
   });
-  const diversity = element("select", { id: "diversity", change: changed },
-    ...["0", "0.1", "0.3", "0.5", "0.8"].map(value => element("option", { value }, value === "0" ? "by score alone" : value)));
-  root.replaceChildren(...fields, field("diversity", "Diversity", diversity));
+  root.replaceChildren(...fields);
 }
 
 /** Returns the rules that are set, as fields of a request. */
@@ -23,10 +21,7 @@ export function rulesIn(root) {
   const where = {}, at_most = {};
   for (const each of root.querySelectorAll("[data-where]")) if (each.value) where[each.dataset.where] = valueOf(each.value);
   for (const each of root.querySelectorAll("[data-most]")) if (Number(each.value) >= 1) at_most[each.dataset.most] = Math.floor(Number(each.value));
-  const diversity = Number(root.querySelector("#diversity")?.value ?? 0);
-  return {
-    ...(Object.keys(where).length && { where }), ...(Object.keys(at_most).length && { at_most }), ...(diversity && { diversity }),
-  };
+  return { ...(Object.keys(where).length && { where }), ...(Object.keys(at_most).length && { at_most }) };
 }
 
 /** Returns a condition: true, false, or a list of one text. */
