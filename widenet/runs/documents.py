@@ -32,7 +32,6 @@ from widenet.training.run_path import (
     DATA,
     FITTED,
     beside,
-    bring_back,
     hidden,
     holds_work_of,
     is_locked,
@@ -54,7 +53,7 @@ def prepared(
 
     Args:
         arguments: The arguments of the training.
-        say: Called in one process with what is set aside or brought back. Default: a warning.
+        say: Called in one process with what is set aside. Default: a warning.
         cuts: Whether to set a part aside; without, the rest is checked for the processes that will do it.
 
     Raises:
@@ -63,12 +62,10 @@ def prepared(
     """
     kept = run_of(arguments.out, resume=True)[0] if arguments.resume else None
     (path, mirror), launch = run_of(arguments.out, resume=False), launch_id()
-    if launcher_variable("RANK") in (None, "0"):
-        if (beside(path) / DATA).is_dir() and not is_locked(beside(path)):
-            with hidden(path):  # gives a run its dataset back, which the training may read
-                pass
-        if kept is not None and bring_back(kept):
-            (say or warnings.warn)(f"{kept}: the earlier run is back: its successor had no checkpoint yet.")
+    is_first = launcher_variable("RANK") in (None, "0")
+    if is_first and (beside(path) / DATA).is_dir() and not is_locked(beside(path)):
+        with hidden(path):  # gives a run its dataset back, which the training may read
+            pass
     dataset = dataset_of(arguments.data)
     network = network_of(arguments.network, dataset, kept, start_of(arguments))
     with ExitStack() as stack:

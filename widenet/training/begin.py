@@ -17,7 +17,7 @@ from widenet.stores.runs import RunMirror
 from widenet.training.checkpoint import leads_folder
 from widenet.training.facts import COMPILED, NOT_COMPILED, changes, environment, facts_of_checkpoint
 from widenet.training.run_directory import RunDirectory, TrainingFacts, record_of
-from widenet.training.run_path import DATA, beside, bring_back, launch_note, take, write_whole
+from widenet.training.run_path import DATA, beside, launch_note, take, write_whole
 from widenet.training.start import check_vectors, load_start, load_vectors, match_start
 from widenet.training.state import LoopState, Report
 
@@ -57,7 +57,6 @@ def begun(
 
     def begin() -> None:
         if resume:
-            bring_back(path)
             stack.enter_context(RunDirectory.open(path).locked())
             if dataset.path.parent == beside(path):
                 take(path)  # made anew where the folder of the run was lost

@@ -310,7 +310,7 @@ class RunDirectory:
         """Make a checkpoint the newest; drop older ones beyond `keep_last`, and later ones."""
         folder = self.path / "checkpoints"
         write_whole(folder / "latest", f"{name}\n".encode())
-        run_path.drop(self.path)
+        remove(run_path.replaced(self.path))
         checkpoints = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
         kept = [path for path in checkpoints if path.name <= name][-self.training.checkpoints.keep_last :]
         for path in (each for each in checkpoints if each not in kept):

@@ -2,10 +2,8 @@
 
 Nothing here loads torch, so that a wrong path is refused at once.
 
-A run that is replaced waits in a hidden folder beside its path until its successor has weights, and is then
-removed. If the successor ends without any, the earlier run comes back in its place: at the end of that
-training, or after a crash when a command next needs the path. Folders are only renamed, so at any moment the
-earlier run is whole, at its path or in the hidden folder.
+A run that is replaced moves to a hidden folder beside its path, and is removed when its successor has
+weights. Folders are only renamed, so at any moment it is whole, at its path or in the hidden folder.
 """
 
 import fcntl
@@ -104,13 +102,8 @@ def _has_weights(path: Path) -> bool:
 
 
 def check_run(path: Path) -> Path:
-    """Return the directory of an existing run, or of a copy of one in a store; raises CheckpointError.
-
-    A run comes back first that a killed training was replacing.
-    """
+    """Return the directory of an existing run, or of a copy of one in a store; raises CheckpointError."""
     path = readable(path, "run")
-    if path.name and waiting(path).exists() and not (is_locked(path) or is_locked(beside(path))):
-        bring_back(path)
     CheckpointError.require(path.exists(), "does not exist", place=path)
     CheckpointError.require(not is_study(path), "is a study, not a run", place=path)
     is_run = (path / "network.json").is_file() and (path / "fields.json").is_file()
@@ -129,7 +122,7 @@ def busy(path: Path) -> CheckpointError:
 
 
 def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
-    """Check that a new run may begin at a path; bring a run back that waits there without a successor.
+    """Check that a new run may begin at a path.
 
     Args:
         path: The path.
@@ -146,19 +139,7 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     CheckpointError.require(not is_of_study, f"belongs to the study {study}", place=path, option="out")
     if path.is_dir() and is_locked(path):
         raise busy(path)
-    bring_back(path)
     _check_free(path, needed, overwrite)
-
-
-def bring_back(path: Path) -> bool:
-    """Bring a run back that waits without a successor; return whether one did. Raises CheckpointError."""
-    is_lost = waiting(path).exists() and is_free(path)
-    if is_lost:
-        with writing(path):
-            path.mkdir(exist_ok=True)
-            with locked(path):
-                settle(path)
-    return is_lost
 
 
 def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
@@ -193,8 +174,7 @@ def begun(
 ) -> Iterator[None]:
     """Make a run at a path, locked within the block.
 
-    This replaces a run that ended before its first checkpoint, or with `overwrite` any run, which comes back
-    if the block ends without weights.
+    This replaces a run that ended before its first checkpoint, or with `overwrite` any run; see `replaced`.
 
     Args:
         path: The path.
@@ -202,7 +182,7 @@ def begun(
         needed: See `check`. A dataset in the folder of `hidden`, which the caller then holds, becomes the
             run's. So does one in the folder of a run at the path, which must not be removed with that run.
         overwrite: See `check`.
-        is_whole: Whether nothing stays if the block fails, since nobody resumes the run.
+        is_whole: Whether the block makes the whole run: if it fails, the path is as before.
 
     Raises:
         CheckpointError: The path is taken, or cannot be written.
@@ -211,57 +191,32 @@ def begun(
     new = beside(path)
     is_held = new in {folder.parent for folder in needed}
     keeps_data = (path / DATA).resolve() in {folder.resolve() for folder in needed}
-    with nullcontext() if is_held else hidden(path), ExitStack() as stack:  # its lock survives the renaming
+    with nullcontext() if is_held else hidden(path):  # its lock survives the renaming
         with writing(path):
             fill(new)
             force_all_to_disk(new)
             with locked(path) if path.exists() else nullcontext():
                 _check_free(path, needed, overwrite)  # another training may have begun and ended meanwhile
-                if is_free(path) or (waiting(path).exists() and not _has_weights(path)):
-                    if keeps_data:  # comes back by `_give_back` if the new run does not get to the path
-                        write_whole(new / CUT, (path / CUT).read_bytes())
-                        (path / DATA).rename(new / DATA)
-                    put_in_place(new, path)  # the earlier run is worth nothing, or less than that which waits
-                else:
-                    drop(path)
-                    put_in_place(new, path, kept=waiting(path))
-        stack.callback(settle, path)
+                is_worthless = is_free(path)
+                if keeps_data:  # comes back by `_give_back` if the new run does not get to the path
+                    write_whole(new / CUT, (path / CUT).read_bytes())
+                    (path / DATA).rename(new / DATA)
+                put_in_place(new, path, kept=None if is_worthless else replaced(path))
         try:
             yield
         except BaseException:
             if is_whole:
                 remove(path)
+                with suppress(FileNotFoundError):
+                    replaced(path).rename(path)
             raise
+        if is_whole:
+            remove(replaced(path))
 
 
-def waiting(path: Path) -> Path:
-    """The hidden folder in which a run waits until its successor at `path` has a checkpoint."""
+def replaced(path: Path) -> Path:
+    """The hidden folder of the run that was at `path` until the one there, which has no weights yet."""
     return path.with_name(f".{path.name}.replaced")
-
-
-def settle(path: Path) -> None:
-    """Bring a waiting run back if its successor has no weights, and drop it if it has some.
-
-    Both stay where they are if something else is at the path. The caller holds the lock of the
-    successor.
-
-    Raises:
-        CheckpointError: The system refuses.
-    """
-    with writing(path):
-        if _has_weights(path):
-            drop(path)
-        elif waiting(path).exists() and is_free(path):
-            put_in_place(waiting(path), path)
-
-
-def drop(path: Path) -> None:
-    """Remove the waiting run, if there is one, at once: what a crash leaves of it is never brought back."""
-    old = path.with_name(f".{path.name}.old")
-    remove(old)
-    if waiting(path).exists():
-        waiting(path).rename(old)
-        remove(old)
 
 
 def identity(path: Path) -> tuple[int, int] | None:
