@@ -29,7 +29,7 @@ from widenet.parallel.group import (
     num_processes,
     store_of_this_launch,
 )
-from widenet.parallel.launch import identity, line
+from widenet.parallel.launch import launch_name, line
 from widenet.runs import Model, train
 
 WIDTH, EXAMPLES, STEPS = 19, 16, 4
@@ -430,19 +430,20 @@ def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data
     assert [type(error) for error in found] == [CheckpointError] * 2
 
 
-def agent():
-    """The name of the process that has started this one, as torchrun's agent does."""
-    return identity(os.getppid())
+def name_without_an_id():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHELASTIC_RUN_ID", "none")
+        return launch_name()
 
 
 def test_launches_without_an_id_differ_by_their_agents(data, undisturbed, groups, tmp_path):
     """torchrun calls them all "none"."""
     out, note = tmp_path / "run", tmp_path / "run" / ".torchrun"
     a_run(out, data, steps=STEPS + 1, launch="none")
-    note.write_text("none\nan agent\na process")
+    note.write_text("none of another agent")
     groups(2).start(trained_again, "momentum", data, out, "none")
     assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2
-    note.write_text(f"none\n{groups(2)(agent)[1]}\na process")
+    note.write_text(f"a name\n{groups(2)(name_without_an_id)[1]}")
     leader, other = groups(2)(trained_again, "momentum", data, out, "none")
     assert leader[0] == other[0] == undisturbed["momentum"]
 

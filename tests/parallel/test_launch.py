@@ -14,8 +14,6 @@ import pytest
 
 from tests.scripts import Conversation
 from widenet.parallel.launch import (
-    identity,
-    is_note_of_launch,
     launch,
     launcher_variable,
     leave_launcher,
@@ -135,20 +133,6 @@ def test_under_slurm_the_group_meets_at_the_first_node_of_the_step(nodes, told):
     assert launcher_variable("MASTER_ADDR") == NODES[nodes]
     told({"MASTER_ADDR": "told", "SLURM_STEP_NODELIST": nodes})
     assert launcher_variable("MASTER_ADDR") == "told"
-
-
-def test_a_process_has_a_name_that_no_other_has():
-    own = identity(os.getpid())
-    assert identity(os.getpid()) == own
-    assert len({own, identity(os.getppid()), ""}) == 3
-    assert identity(2**22 + 1) == ""
-
-
-def test_a_note_is_of_the_launch_with_its_id_or_else_with_its_agent():
-    assert is_note_of_launch("a\nsomebody", "a")
-    assert not is_note_of_launch("b\nsomebody", "a")
-    assert not is_note_of_launch("none\nsomebody", "none")
-    assert is_note_of_launch(f"none\n{identity(os.getppid())}", "none")
 
 
 def test_a_process_may_leave_its_launcher(told):

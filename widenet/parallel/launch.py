@@ -154,28 +154,17 @@ def _status(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
-def launch_id() -> str:
-    """The id that torchrun gives to all attempts of one launch; empty without torchrun."""
-    return os.environ.get("TORCHELASTIC_RUN_ID") or ""
+def launch_name() -> str:
+    """Name the launch by torchrun, all of whose attempts have the same; empty without torchrun.
 
-
-def is_note_of_launch(note: str, launch: str) -> bool:
-    """Return whether a run's note is of a launch by torchrun, whose agent has started this process.
-
-    torchrun calls all launches "none" that are given no id. These differ by their agents, of which the
-    note names those of the latest group, after the launch's id.
+    torchrun calls all launches "none" that are given no id. The name of such a one has the agent that started
+    this process, with the time of its start and of its machine's.
     """
-    first, *others = note.splitlines() or [""]
-    return first == launch and (launch != _NO_ID or identity(os.getppid()) in others)
-
-
-def identity(pid: int) -> str:
-    """A name for a running process, unique over time and machines; empty if the system does not show it."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {pid} {_status(pid)[19]}"
-    except OSError:
-        return ""
+    name, agent = os.environ.get("TORCHELASTIC_RUN_ID") or "", os.getppid()
+    if name != _NO_ID:
+        return name
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{name} {boot} {agent} {_status(agent)[19]}"
 
 
 def end_with_launcher() -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, TypeVar
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
-from widenet.parallel.launch import launch_id, launcher_variable
+from widenet.parallel.launch import launch_name, launcher_variable
 from widenet.plan.layout import Layout
 from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.document import Document
@@ -61,7 +61,7 @@ def prepared(
         CheckpointError, DisagreementError, GroupError: The part cannot be set aside.
     """
     kept = run_of(arguments.out, resume=True)[0] if arguments.resume else None
-    (path, mirror), launch = run_of(arguments.out, resume=False), launch_id()
+    (path, mirror), launch = run_of(arguments.out, resume=False), launch_name()
     is_first = launcher_variable("RANK") in (None, "0")
     if is_first and (beside(path) / DATA).is_dir() and not is_locked(beside(path)):
         with hidden(path):  # gives a run its dataset back, which the training may read

@@ -30,7 +30,7 @@ from widenet.parallel.group import (
     join,
     num_processes,
 )
-from widenet.parallel.launch import launch_id
+from widenet.parallel.launch import launch_name
 from widenet.plan.layout import Job, Layout, WeightsIn
 from widenet.plan.machine import available_threads
 from widenet.plan.memory import NAMES, elsewhere_bytes, streamed_bytes
@@ -52,7 +52,7 @@ from widenet.training.begin import begun, restored_state, started_again
 from widenet.training.facts import check_in_common, facts_of_options, machine
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.run_directory import RunDirectory, with_network_of
-from widenet.training.run_path import DATA, check, hidden, holds_work_of, identity, launch_note
+from widenet.training.run_path import DATA, check, hidden, holds_work_of, identity
 from widenet.training.state import LoopState, Report, Silence
 
 
@@ -104,9 +104,9 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         job = fitted(job, device, exchange, chooses_place=place is None)
         if arguments.scratch is not None:  # refuses the folder before the run begins
             elsewhere(job, folder_of(arguments, out), device, exchange)
-        restarted = started_again(launch_note(out, mirror), exchange)
+        restarted = started_again(out, mirror, exchange)
         resume = arguments.resume or (
-            restarted and any(exchange.collect(holds_work_of(out, mirror, launch_id()), "restart"))
+            restarted and any(exchange.collect(holds_work_of(out, mirror, launch_name()), "restart"))
         )
         if arguments.track is not None and not restarted:
             by_leader(exchange, partial(check_tracker, arguments.track, out if resume else None), "tracker")

@@ -10,14 +10,14 @@ from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.model.network import Network
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_leader, by_some, check_agreement
-from widenet.parallel.launch import identity, launch_id
+from widenet.parallel.launch import launch_name
 from widenet.plan.layout import Layout
 from widenet.stores import cache
 from widenet.stores.runs import RunMirror
 from widenet.training.checkpoint import leads_folder
 from widenet.training.facts import COMPILED, NOT_COMPILED, changes, environment, facts_of_checkpoint
 from widenet.training.run_directory import RunDirectory, TrainingFacts, record_of
-from widenet.training.run_path import DATA, beside, launch_note, take, write_whole
+from widenet.training.run_path import DATA, beside, is_of_launch, launch_note, take, write_whole
 from widenet.training.start import check_vectors, load_start, load_vectors, match_start
 from widenet.training.state import LoopState, Report
 
@@ -75,10 +75,9 @@ def begun(
     by_some(exchange, leads, begin, "run directory")
     # A process that does not see the leader's files must not leave the others waiting.
     run, data = by_all(exchange, check, "run directory")
-    if launch_id():
-        agents, processes = _agents_and_processes(exchange)
-        lines = "\n".join([launch_id(), *agents, *processes])
-        by_some(exchange, leads, lambda: write_whole(launch_note(path, mirror), lines.encode()), "restart")
+    if launch_name():
+        names = "\n".join(dict.fromkeys(exchange.collect(launch_name(), "restart")))
+        by_some(exchange, leads, lambda: write_whole(launch_note(path, mirror), names.encode()), "restart")
     return run, data
 
 
@@ -87,28 +86,15 @@ def dataset_of_run(dataset: Dataset, path: Path) -> Dataset:
     return Dataset.open(path / DATA) if dataset.path.parent == beside(path) else dataset
 
 
-def started_again(note: Path, exchange: Exchange) -> bool:
-    """Return whether this group replaces an earlier one of the same torchrun launch that trained this run.
-
-    `note` is that of `launch_note`, and a new machine has none.
+def started_again(path: Path, mirror: RunMirror | None, exchange: Exchange) -> bool:
+    """Return whether this group replaces an earlier one of the same launch by torchrun.
 
     torchrun counts restarts after a failure, only on the machine that lost a process, but not those after a
-    machine has joined. In the latter case the run knows some of torchrun's agents, but none of the processes.
+    machine has joined. In the latter case the run at the path is of this launch, unless the machine is new.
     """
-    agents, processes = _agents_and_processes(exchange)
-    lines = note.read_text(encoding="utf-8", errors="replace").splitlines() if note.is_file() else []
-    replaces_earlier = (
-        lines[:1] == [launch_id()] and not set(agents).isdisjoint(lines) and set(processes).isdisjoint(lines)
-    )
     is_counted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
-    return exchange.start_any([lambda: replaces_earlier or is_counted], "restart")()[0]
-
-
-def _agents_and_processes(exchange: Exchange) -> tuple[list[str], list[str]]:
-    """Return unique names of the torchrun agents that started this group, and of its processes."""
-    everyone = exchange.collect((identity(os.getppid()), identity(os.getpid())), "restart")
-    agents, processes = zip(*everyone, strict=True)
-    return [*dict.fromkeys(filter(None, agents))], [*filter(None, processes)]
+    is_again = is_counted or is_of_launch(path, mirror, launch_name())
+    return exchange.start_any([lambda: is_again], "restart")()[0]
 
 
 def _check_same(run: RunDirectory, layout: Layout, dataset: Dataset, start: Path | None) -> None:

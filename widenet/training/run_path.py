@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from widenet.errors import CheckpointError, DataError
-from widenet.parallel.launch import is_note_of_launch
 from widenet.stores.durable import appearing, force_all_to_disk, put_in_place, remove
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
@@ -342,15 +341,15 @@ def launch_note(path: Path, mirror: RunMirror | None) -> Path:
     return path / LAUNCH if mirror is None else mirror.launch
 
 
-def holds_work_of(path: Path, mirror: RunMirror | None, launch: str) -> bool:
-    """Return whether a path is a run with checkpoints whose latest training was started by this launch.
-
-    A run in a store may have its checkpoints there: its latest training here is all that counts.
-    """
+def is_of_launch(path: Path, mirror: RunMirror | None, launch: str) -> bool:
+    """Return whether the latest training of the run at a path, if there is one, was started by a launch."""
     note = launch_note(path, mirror)
-    if not note.is_file() or not (mirror is not None or _has_weights(path)):
-        return False
-    return is_note_of_launch(note.read_text(encoding="utf-8", errors="replace"), launch)
+    return note.is_file() and launch in note.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def holds_work_of(path: Path, mirror: RunMirror | None, launch: str) -> bool:
+    """As `is_of_launch`, and whether the run has checkpoints, if they are not in the store of a mirror."""
+    return is_of_launch(path, mirror, launch) and (mirror is not None or _has_weights(path))
 
 
 @contextmanager
