@@ -9,8 +9,8 @@ from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.begin import load_start
 from widenet.training.run_directory import RunDirectory
-from widenet.training.start import load_start
 
 OLD = [str(index) for index in range(WIDTH)]
 CATALOGUES = {

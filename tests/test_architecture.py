@@ -55,7 +55,7 @@ CONFINED = {
     "torch.distributed": ("widenet/parallel/",),
     "triton": ("widenet/kernels/triton/",),
     **dict.fromkeys(("torch.utils.tensorboard", "benchmarks", "labs", "tests"), ()),
-    "tensorboard": ("widenet/training/board.py",),
+    "tensorboard": ("widenet/training/loop.py",),
 }
 """Where each library may be imported: the beginnings of paths."""
 

@@ -5,7 +5,7 @@ import resource
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from widenet.training.board import Board
+from widenet.training.loop import Board
 
 
 def no_word(text):

@@ -14,8 +14,8 @@ from widenet.plan.binding import bind
 from widenet.runs import Model, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.begin import check_vectors
 from widenet.training.run_directory import RunDirectory
-from widenet.training.start import check_vectors
 
 UNITS = 6
 IDS = [f"book {number}" for number in range(WIDTH)]

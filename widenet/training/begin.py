@@ -1,24 +1,65 @@
-"""Begins or resumes a training: its run directory, and the state of its loop."""
+"""Begins or resumes a training: its run directory, the state of its loop, and its first weights.
+
+These are initializers', those of another run, or vectors from files, by the ids of features.
+"""
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
 from widenet.data.dataset import Dataset
-from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.data.manifest import sha256_of
+from widenet.data.vectors import Source, read_vectors
+from widenet.errors import CheckpointError, DataError, FitError, OptionError
+from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
+from widenet.model.storage import put_rows
+from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_leader, by_some, check_agreement
 from widenet.parallel.launch import launch_name
-from widenet.plan.layout import Layout
+from widenet.plan.layout import Layout, Weight, place_of
+from widenet.plan.tiles import as_slice
+from widenet.spec.initializers import FromFile
+from widenet.spec.layers import OutputLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 from widenet.stores import cache
 from widenet.stores.runs import RunMirror
-from widenet.training.checkpoint import leads_folder
+from widenet.training.checkpoint import (
+    NEIGHBOURHOOD,
+    TRUNK,
+    Checkpoint,
+    in_trunk,
+    leads_folder,
+    shard_file,
+)
 from widenet.training.facts import COMPILED, NOT_COMPILED, changes, environment, facts_of_checkpoint
-from widenet.training.run_directory import RunDirectory, TrainingFacts, record_of
-from widenet.training.run_path import DATA, beside, is_of_launch, launch_note, take, write_whole
-from widenet.training.start import check_vectors, load_start, load_vectors, match_start
+from widenet.training.run_directory import (
+    RunDirectory,
+    TrainingFacts,
+    WeightsFacts,
+    record_of,
+    with_network_of,
+)
+from widenet.training.run_path import (
+    DATA,
+    VECTORS,
+    beside,
+    is_of_launch,
+    launch_note,
+    take,
+    values,
+    write_whole,
+)
 from widenet.training.state import LoopState, Report
 
 
@@ -186,3 +227,399 @@ def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> 
     FitError.require(is_same, rule, place=run.path, value=now[COMPILED])
     checkpoint.load_into(network, with_state=True)
     return facts
+
+
+class RowCopy:
+    """Copies rows of an earlier tensor [R, ...] into tensors of the network, rounded to their types.
+
+    Args:
+        targets: Each tensor of the network with the index of the earlier row for each of its rows, int64; -1
+            for new rows.
+    """
+
+    def __init__(self, targets: Iterable[tuple[Tensor, np.ndarray]]) -> None:
+        self._targets = []
+        for target, origin in targets:
+            known_U = np.flatnonzero(origin >= 0)
+            target_U = known_U[np.argsort(origin[known_U], kind="stable")]
+            self._targets.append((target, target_U, origin[target_U]))
+
+    def take(self, block: Tensor, units: range) -> None:
+        """Copy the matching rows of a block that holds these earlier rows."""
+        for target, target_U, source_U in self._targets:
+            own_U = _among(source_U, units)
+            places_U = torch.from_numpy((source_U[own_U] - units.start) // units.step)
+            rows = block.index_select(0, places_U).to(target.device, target.dtype)
+            put_rows(target, torch.from_numpy(target_U[own_U]).to(target.device), rows)
+
+    def take_all(self, checkpoint: Checkpoint, files: Mapping[str, range], key: str) -> None:
+        """Copy the rows of a tensor that lies in files of an earlier run, a block at a time."""
+        for file, units in files.items():
+            if any(len(_among(source_U, units)) for _, _, source_U in self._targets):
+                for first, block in checkpoint.blocks(file, key):
+                    self.take(block, units[first : first + len(block)])
+
+
+def _among(source_U: np.ndarray, units: range) -> np.ndarray:
+    """Return which of some ascending rows are among these."""
+    own_U = np.arange(*np.searchsorted(source_U, (units.start, units.stop)))
+    is_own = (source_U[own_U] - units.start) % units.step == 0
+    return np.asarray(own_U[is_own])
+
+
+@dataclass(frozen=True)
+class Matched:
+    """An earlier run, and the weights that a new network begins with.
+
+    Attributes:
+        run: The earlier run, with the network of its weights.
+        model: Its weights.
+        names: Names of the weights that both have in the same sizes.
+        left: Names of the other weights of the network.
+        unused: Names of the other weights of the run.
+        origins: Index of each feature in the earlier run, by field; -1 for new features.
+    """
+
+    run: RunDirectory
+    model: Checkpoint
+    names: Sequence[str]
+    left: Sequence[str]
+    unused: Sequence[str]
+    origins: Mapping[str, np.ndarray]
+
+    def origin_of(self, field: str, old_units: int, units: int) -> np.ndarray:
+        """Return the index of each unit of a field in the earlier run, int64 [units].
+
+        Units beyond the features have no names and keep their index.
+        """
+        origin = np.full(units, -1)
+        named = self.origins[field][:units]
+        origin[: len(named)] = named
+        before = self.run.fields[field].width
+        nameless = np.arange(max(len(named), before), min(units, old_units))
+        origin[nameless] = nameless
+        return origin
+
+    def sentences(self) -> Iterator[str]:
+        """Say which weights and features begin with those of the run, and which do not."""
+        whole = len(self.names) + len(self.left)
+        lists = {"as initialized": self.left, "not used": self.unused}
+        rest = "".join(f"; {what}: {', '.join(names)}" for what, names in lists.items() if names)
+        yield f"{self.run.path}: {len(self.names)} of {whole} weights begin with its{rest}."
+        for name, origin in self.origins.items():
+            known, before = int((origin >= 0).sum()), self.run.fields[name].width
+            if known < max(len(origin), before):
+                yield (
+                    f'{self.run.path}: {known:,} features of field "{name}" begin with its weights;'
+                    f" {len(origin) - known:,} are new, and {before - known:,} of its features are gone."
+                )
+
+
+def _sizes(layout: Layout) -> dict[str, tuple[object, ...]]:
+    """Return the sizes of every weight that must be equal; rows that attributes describe are whole sums."""
+    sizes: dict[str, tuple[object, ...]] = {}
+    for name, weight in layout.weights.items():
+        has_field = weight.wide and not weight.split
+        rows = layout.rows_field(weight) if has_field else weight.rows
+        columns = (layout.field_of(weight.input) if weight.by_columns else None), weight.columns
+        if weight.describes is None:
+            sizes[name] = rows, columns
+    return sizes
+
+
+def outputs_near(before: NetworkSpec, spec: NetworkSpec) -> list[OutputLayer]:
+    """Return the outputs of a network with a term whose neighbours are those of an earlier network's."""
+    old = {(output.name, output.field): _counted(output) for output in before.outputs}
+    return [
+        output
+        for output in spec.outputs
+        if output.neighbourhood is not None and old.get((output.name, output.field)) == _counted(output)
+    ]
+
+
+def _counted(output: OutputLayer) -> tuple[int, float, str] | None:
+    """Return the settings of a term on which its neighbours and similarities depend."""
+    term = output.neighbourhood
+    return None if term is None else (term.neighbours, term.popularity, term.order)
+
+
+def keep_neighbours(matched: Matched, network: Network) -> None:
+    """Replace what was counted for known units by the neighbours in an earlier run; new units keep it."""
+    before = matched.run.layout
+    names = [output.name for output in before.network.outputs]
+    for output in outputs_near(before.network, network.spec):
+        assert output.neighbourhood is not None
+        shards, own = before.shards(before.units[output.name]), network.outputs[output.name]
+        origin = torch.from_numpy(matched.origin_of(output.field, shards.width, own.width))
+        now = torch.full((shards.width,), -1)
+        now[origin[origin >= 0]] = torch.nonzero(origin >= 0)[:, 0]
+        kept = []
+        for shard in range(shards.count):
+            units, places = shards.units(shard), output.neighbourhood.neighbours
+            lists = NeighbourLists.blank(units, places, torch.device("cpu"))
+            file = shard_file(NEIGHBOURHOOD, names.index(output.name), shard, shards.count)
+            matched.model.fill(file, lists.tensors())
+            unit_Z, neighbour_Z, similarity_Z = lists.entries()
+            entries = torch.stack((now[unit_Z], now[neighbour_Z]))
+            is_known_Z = (entries >= 0).all(dim=0)
+            kept.append((*entries[:, is_known_Z], similarity_Z[is_known_Z]))
+        for lists in own.lists.values():
+            counted = lists.entries()
+            is_new_Z = origin[counted[0]] < 0
+            lists.fill(*map(torch.cat, zip(*kept, [each[is_new_Z] for each in counted], strict=True)))
+
+
+_MOVED = "moved"
+"""State that is not copied: the step that moved each row last. Steps are counted anew."""
+
+
+def load_start(start: Path | None, network: Network, dataset: Dataset, say: Callable[[str], None]) -> None:
+    """Fill a network with the weights of the run that its own run starts from, if there is one.
+
+    A weight is taken if that run has one of the same name and sizes; other weights stay as initialized. Units
+    are matched by the ids of their features, in whatever shards they are; new units keep their initial
+    weights. The optimizer's state is loaded too if both runs use the same kind of optimizer.
+
+    Args:
+        start: The other run.
+        network: The network, initialized.
+        dataset: The dataset of its training.
+        say: Called with what begins with weights of that run and what does not.
+
+    Raises:
+        CheckpointError: The other run has no finished model, or no such weights.
+        FitError: The fields of the runs do not go together.
+    """
+    if start is None:
+        return
+    matched = match_start(start, network.layout, dataset)
+    last = _last_checkpoint(matched, network.layout.training)
+    by_all(network.exchange, lambda: _load(matched, network, last), "checkpoint")
+    for sentence in matched.sentences():
+        say(sentence)
+
+
+def match_start(start: Path, layout: Layout, dataset: Dataset) -> Matched:
+    """Find what a layout begins with of a run; raises as `load_start`."""
+    before, require = RunDirectory.open(start), CheckpointError.require
+    require((before.path / "model").is_dir(), "holds no finished model to start from", place=start)
+    model = before.model()
+    before, facts = with_network_of(before, model), WeightsFacts.of(model.facts)
+    require(not facts.in_8_bits, "has weights in 8 bits, which are not trained further", place=start)
+    for own in layout.weights.values():
+        rule = f'does not go with described_by of layer "{own.layer}"'
+        require(own.describes is None, rule, place=start, option="start_from")
+    old, new = _sizes(before.layout), _sizes(layout)
+    names = [name for name, sizes in new.items() if old.get(name) == sizes]
+    by_index = facts.imported is not None
+    weights = {name: layout.weights[name] for name in names}
+    by_columns = {name: layout.field_of(each.input) for name, each in weights.items() if each.by_columns}
+    fields = [layout.rows_field(weight) for weight in weights.values() if weight.wide and not weight.split]
+    fields += [*by_columns.values(), *_damped(before.network, layout.network).values()]
+    fields += [output.field for output in outputs_near(before.network, layout.network)]
+    origins = {name: _origin(before, dataset, name, by_index) for name in dict.fromkeys(fields)}
+    # Columns are not matched by the ids of features: they are all the same, or the weight is not taken.
+    moved = {
+        name
+        for name, origin in origins.items()
+        if not np.array_equal(origin, np.arange(before.fields[name].width))
+    }
+    names = [name for name in names if by_columns.get(name) not in moved]
+    left = [name for name in new if name not in names]
+    has_matrix = any(layout.weights[name].columns for name in names)
+    rule = f"has no weight of a name and sizes as here: {', '.join(left)}"
+    require(has_matrix or not left, rule, place=before.path)
+    return Matched(before, model, names, left, [name for name in old if name not in new], origins)
+
+
+def _damped(before: NetworkSpec, spec: NetworkSpec) -> dict[str, str]:
+    """Return the inputs whose damping begins with that of an earlier network, with their fields."""
+    old = {(layer.name, layer.field) for layer in before.inputs if layer.popularity_damping}
+    new = {layer.name: layer.field for layer in spec.inputs if layer.popularity_damping}
+    return {name: field for name, field in new.items() if (name, field) in old}
+
+
+def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) -> np.ndarray:
+    """Return the index of each feature in the earlier run, int64 [features]; -1 for new features.
+
+    Args:
+        before: The earlier run.
+        dataset: The dataset of the new run.
+        field: A field of both.
+        by_index: Whether to match features by their indices, as for an imported network without names.
+    """
+    old, new = before.fields[field], record_of(dataset, field)
+    digests = old.vocabulary_digest, new.vocabulary_digest
+    if old.width == new.width and (by_index or None in digests or digests[0] == digests[1]):
+        return np.arange(new.width)
+    rule = (
+        f'field "{field}" has {old.width:,} features in {before.path} and {new.width:,} here, and without'
+        " a vocabulary in both features cannot be matched"
+    )
+    FitError.require(None not in digests, rule, place=before.path)
+    origin = before.vocabulary(field).indices_of(dataset.vocabulary(field))
+    FitError.require((origin >= 0).any(), f'knows no feature of field "{field}"', place=before.path)
+    return origin
+
+
+def _last_checkpoint(matched: Matched, training: TrainingSpec) -> Checkpoint | None:
+    """Return the checkpoint whose optimizer state belongs to a finished model; None without one.
+
+    There is none if the runs use different optimizers or shapes of their state, or if the model holds the
+    weights of an earlier epoch.
+    """
+    before, kept = matched.run, WeightsFacts.of(matched.model.facts)
+    is_last = before.training.keep == "last" or kept.best_epoch in (None, kept.epochs)
+    old, new = before.training.optimizer, training.optimizer
+    has_shapes = getattr(old, "per_row", False) == getattr(new, "per_row", False)
+    if old.kind != new.kind or not has_shapes or not is_last:
+        return None
+    last = before.latest()
+    return None if last is None or TrainingFacts.of(last.facts).state.epoch != kept.epochs else last
+
+
+def _load(matched: Matched, network: Network, last: Checkpoint | None) -> None:
+    """Fill this process's shards and the trunk, and the optimizer's state if a checkpoint has it."""
+    old = matched.run.layout
+    for name in matched.names:
+        files, parts, weight = _files_of(old, name), _parts(network, name), network.layout.weights[name]
+        origin = np.arange(weight.rows)
+        if weight.wide and not weight.split:
+            field = network.layout.rows_field(weight)
+            origin = matched.origin_of(field, old.weights[name].rows, weight.rows)
+        for key in parts[0][1]:
+            checkpoint = matched.model if key == "weight" else last if old.weights[name].trained else None
+            if checkpoint is not None and key != _MOVED:
+                copy = RowCopy((tensors[key], origin[as_slice(units)]) for units, tensors in parts)
+                copy.take_all(checkpoint, files, key if name in old.sharded else in_trunk(name, key))
+    for name, field in _damped(old.network, network.spec).items():
+        factors = network.damping[name]
+        copy = RowCopy([(factors, matched.origin_of(field, old.units[name], len(factors)))])
+        copy.take_all(matched.model, {TRUNK: range(old.units[name])}, f"damping.{name}")
+    keep_neighbours(matched, network)
+
+
+def _parts(network: Network, name: str) -> list[tuple[range, dict[str, Tensor]]]:
+    """Return this process's tensors of a weight by name, with their rows: those of each shard, or all."""
+    if name in network.wide:
+        wide = network.wide[name]
+        return [(wide.shards.units(shard), part.tensors()) for shard, part in wide.parts.items()]
+    trunk = network.trunk[name]
+    return [(range(len(trunk.tensor)), trunk.tensors())]
+
+
+def _files_of(layout: Layout, name: str) -> dict[str, range]:
+    """Return the files of a weight with the units of their rows."""
+    rows = layout.weights[name].rows
+    if name not in layout.sharded:
+        return {TRUNK: range(rows)}
+    number, shards = layout.sharded.index(name), layout.shards(rows)
+    names = [shard_file("wide", number, shard, shards.count) for shard in range(shards.count)]
+    return {file: shards.units(shard) for shard, file in enumerate(names)}
+
+
+_BLOCK_NUMBERS = 2**22
+"""Numbers of a file that are in memory together."""
+
+
+def check_vectors(layout: Layout, dataset: Dataset) -> dict[str, str]:
+    """Check the files that a layout names, before a run begins with them.
+
+    Args:
+        layout: Layout of the training.
+        dataset: Its dataset, with the ids of features; those without ids are known by their numbers.
+
+    Returns:
+        SHA-256 of each file, by the name of the weight that begins with it.
+
+    Raises:
+        DataError: A file cannot be read, or holds something else.
+        FitError: Its vectors have another length than those of the layer, or none is that of a feature.
+    """
+    return {
+        name: _read_vectors(layout, weight, weight.file, dataset)[0]
+        for name, weight in layout.weights.items()
+        if weight.file is not None
+    }
+
+
+def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Callable[[str], None]) -> None:
+    """Fill the weights of a network whose initializer is a file.
+
+    Features that the file lacks keep the weights that they have.
+
+    Args:
+        run: Run of the network, which knows the files that it was begun with.
+        network: The network, initialized.
+        dataset: See `check_vectors`.
+        say: Called with the number of features that the file has, and of those that it lacks.
+
+    Raises:
+        DataError: See `check_vectors`; or a file has changed since the run was begun.
+        FitError: See `check_vectors`.
+    """
+    begun_with, rule = next(values(run.path / VECTORS), {}), f"has changed since {run.path} was begun with it"
+    layout = network.layout
+
+    def load() -> None:
+        for name, weight in layout.weights.items():
+            if weight.file is None:
+                continue
+            digest, known = _read_vectors(layout, weight, weight.file, dataset, network.wide[name])
+            DataError.require(begun_with.get(name) in (None, digest), rule, place=weight.file.path)
+            field = dataset.field(layout.rows_field(weight))
+            rest = f"; {field.width - known:,} have none and begin as initialized" * (known < field.width)
+            of_field = f'{known:,} of {field.width:,} features of field "{field.name}"'
+            say(f"{weight.file.path}: {of_field} begin with its vectors{rest}.")
+
+    by_all(network.exchange, load, "vectors")
+
+
+def _read_vectors(
+    layout: Layout, weight: Weight, file: FromFile, dataset: Dataset, wide: WideWeight | None = None
+) -> tuple[str, int]:
+    """Load a file into the shards of a weight, or only check it; return its SHA-256 and number of rows."""
+    path = Path(file.path)
+    try:
+        source = read_vectors([path])
+        rule = f"vectors must have {weight.row_length:,} numbers, as many as the layer"
+        FitError.require(source.columns == weight.row_length, rule, place=path, value=source.columns)
+        origin = _positions(file, source, weight.rows, dataset, layout.rows_field(weight))
+        parts = {} if wide is None else {wide.shards.units(shard): part for shard, part in wide.parts.items()}
+        copy = RowCopy((part.weight, origin[as_slice(units)]) for units, part in parts.items())
+        for positions, block in _blocks(file, source):
+            copy.take(block, positions)
+    except (DataError, FitError) as error:
+        place = place_of(layout.network, layout.network.layer(weight.layer))
+        raise type(error)(f"{place('initializer')}: {error}") from None
+    return sha256_of(path), int((origin >= 0).sum())
+
+
+def _blocks(file: FromFile, source: Source) -> Iterator[tuple[range, Tensor]]:
+    """Yield vectors with their positions, scaled, a block at a time; raises DataError."""
+    step = max(1, _BLOCK_NUMBERS // source.columns)
+    for start in range(0, len(source), step):
+        positions = range(start, min(start + step, len(source)))
+        block = torch.from_numpy(source.rows(positions.start, positions.stop)).mul_(file.scale)
+        finite = block.isfinite().all(dim=1)
+        if not bool(finite.all()):
+            place = source.place(start + int(finite.logical_not().nonzero()[0]))
+            raise DataError("vectors must be finite numbers, also when scaled", place=place)
+        yield positions, block
+
+
+def _positions(file: FromFile, source: Source, rows: int, dataset: Dataset, name: str) -> np.ndarray:
+    """Return the position of each row's vector in a file, int64 [rows]; -1 for rows without one."""
+    field = dataset.field(name)
+    is_unique = pc.count_distinct(source.keys).as_py() == len(source)
+    DataError.require(is_unique, "every key must be there once", place=file.path)
+    if field.vocabulary is None:
+        ids = pa.array(np.arange(field.width)).cast(pa.string())
+    else:
+        ids = dataset.vocabulary(name).all_ids()
+    found = pc.fill_null(pc.index_in(ids, value_set=source.keys), -1)
+    origin = np.full(rows, -1)
+    origin[: field.width] = found.to_numpy(zero_copy_only=False)
+    rule = f'no key is the id of a feature of field "{name}"'
+    FitError.require((origin >= 0).any(), rule, place=file.path)
+    return origin

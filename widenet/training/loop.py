@@ -1,7 +1,9 @@
-"""The training loop: epochs of steps, evaluations and checkpoints."""
+"""The training loop: epochs of steps, evaluations and checkpoints, and its numbers for TensorBoard."""
 
 import math
+import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -10,21 +12,25 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
 from itertools import takewhile
+from pathlib import Path
 from time import monotonic
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
 from torch import Tensor
 
 from widenet.data.stream import Stream, ahead
 from widenet.devices import Ahead, keep_to_one_thread
+from widenet.errors import unwritten
 from widenet.model.network import Network
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.preparation import Prepared
 from widenet.parallel.group import by_leader
-from widenet.training.board import Board
 from widenet.training.checkpoint import (
     NEIGHBOURHOOD,
     TRUNK,
@@ -38,7 +44,7 @@ from widenet.training.checkpoint import (
 from widenet.training.facts import environment
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.training.schedules import rates
-from widenet.training.state import LoopState, Report
+from widenet.training.state import LoopState, Report, numbers_of
 from widenet.training.step import (
     Gradients,
     check_weights,
@@ -138,9 +144,6 @@ class Training:
                 has_ended = state.has_ended(self.spec)
                 if has_ended or is_stopped or self._is_checkpoint_due():
                     self._save(at_once=bool(has_ended or is_stopped))
-                seconds = {"checkpoint_seconds": round(saving.seconds, 3)}
-                by_leader(exchange, partial(self.run.log_more, seconds), "log")
-                saving.seconds = 0.0
                 if is_stopped and not has_ended:
                     return False
         return True
@@ -196,6 +199,7 @@ class Training:
         settle(self.network, self.rule, self.rates, made)
         self._check_weights()
         record = {**state.end_epoch(), "learning_rate": float(self.rates[made])}
+        record["checkpoint_seconds"], self.saving.seconds = round(self.saving.seconds, 3), 0.0
         if self.spec.l1 or self.spec.l2:
             record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
         record["norms"] = norms_of_weights(self.network) | record["norms"]
@@ -266,6 +270,47 @@ def interruption(interrupted: Callable[[], bool] | None) -> Iterator[Callable[[]
             signal.signal(number, handler)
 
 
+class Board:
+    """A TensorBoard event file. It is written in the calling thread, so that errors are noticed at once.
+
+    A training continues without its board: after the first error, such as a full disk, this calls `say` once
+    and writes nothing more.
+    """
+
+    def __init__(self, folder: Path, epoch: int, say: Callable[[str], None]) -> None:
+        """Begin a file.
+
+        Args:
+            folder: Folder of the file; made if it is missing.
+            epoch: The first epoch to be written; TensorBoard drops it and later ones from earlier files.
+            say: Called with a sentence if the file cannot be written.
+        """
+        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
+        self.say, self.path = say, folder / name
+        self.is_whole = True
+        self._write(file_version="brain.Event:2")
+        self._write(step=epoch, session_log=SessionLog(status=SessionLog.START))
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Write the numbers of an epoch, by name; "epoch" is its number."""
+        numbers = {name: value for name, value in numbers_of(record).items() if name != "epoch"}
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+        self._write(step=record["epoch"], summary=Summary(value=values))
+
+    def _write(self, **content: Any) -> None:
+        """Append an event with the time."""
+        if not self.is_whole:
+            return
+        event = Event(wall_time=time.time(), **content).SerializeToString()
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            with self.path.open("ab") as file:
+                RecordWriter(file).write(event)
+        except OSError as error:
+            self.is_whole = False
+            self.say(f"{unwritten(self.path.parent, error)} The training continues without TensorBoard.")
+
+
 class Saving:
     """Saves a training into its run directory, in the background if memory has room for a snapshot.
 
@@ -275,7 +320,7 @@ class Saving:
     the same order and first agree on everything that depends on a clock or a thread.
 
     Attributes:
-        seconds: How long the training has waited for checkpoints.
+        seconds: How long the training has waited for checkpoints since the last line of the log.
     """
 
     def __init__(self, run: RunDirectory, network: Network, in_background: bool) -> None:

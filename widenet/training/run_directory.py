@@ -1,7 +1,6 @@
 """A run's directory: documents, records of its fields, checkpoints with their facts, log and model."""
 
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -403,13 +402,6 @@ class RunDirectory:
         path = self.path / "log.jsonl"
         with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
-
-    def log_more(self, facts: Mapping[str, Any]) -> None:
-        """Add entries to the last line of log.jsonl, in place: readers that follow the file see it grow."""
-        path = self.path / "log.jsonl"
-        with writing(path), path.open("r+b") as file:
-            file.seek(-len(b"}\n"), io.SEEK_END)
-            file.write(f", {json.dumps(facts)[1:]}\n".encode())
 
     def records(self) -> list[dict[str, Any]]:
         """Return the lines of log.jsonl, one per epoch, without lines that a power cut has damaged."""
