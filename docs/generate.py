@@ -310,8 +310,6 @@ def linked(names: frozenset[str]) -> str | None:
     for title, union in GROUPS.items():
         if names == {model.__name__ for model in get_args(union)}:
             return f"[{SINGULAR.get(title, title[:-1].lower())}](#{title.lower().replace(' ', '-')})"
-    if names == {model.__name__ for model in get_args(initializers.Drawn)}:
-        return "[initializer](#initializers) but file"
     if names == {model.__name__ for model in get_args(layers.Layer)}:
         return ", ".join(f"[{kind}](#{kind}-layers)" for kind in kinds(layers.Layer)) + " layers"
     for title, model in {**NETWORK_PARTS, **TRAINING_PARTS}.items():

@@ -67,7 +67,6 @@ NETWORK = [
     (network({}, {"activation": {"kind": "tahn"}}), "layers[1].activation"),
     (network({}, {"activation": {"slope": 0.1}}), "layers[1].activation.kind"),
     (network({}, {"activation": 3}), "layers[1].activation"),
-    (network({}, {"initializer": "file"}), "layers[1].initializer.path"),
     (network({}, {"units": "4"}), "layers[1].units"),
     (network({}, {"units": True}), "layers[1].units"),
     (network({}, {"units": 100.0}), "layers[1].units"),

@@ -23,7 +23,7 @@ from widenet.plan.tiles import block_rows
 from widenet.plan.weights import vectors_name
 from widenet.randomness import stream
 from widenet.sparse import SparseBatch
-from widenet.spec.initializers import Constant, Drawn, FromFile, Gaussian, Initializer, Scaled, Uniform
+from widenet.spec.initializers import Constant, Gaussian, Initializer, Scaled, Uniform
 from widenet.spec.layers import OutputLayer
 
 _BLOCK_NUMBERS = 2**22
@@ -43,23 +43,22 @@ def fill(
 
     Args:
         weight: The shard, float32 [rows, columns], in memory or in a file.
-        spec: The initializer; for that of a file, what it says of features that the file lacks.
+        spec: The initializer.
         fan_in: Units that enter the whole weight.
         fan_out: Units that leave it.
         seed: Seed of the training.
         purpose: Name of the weight.
         shard: Number of the shard.
     """
-    drawn = spec.otherwise if isinstance(spec, FromFile) else spec
     draw = stream(seed, f"weights/{purpose}", shard)
     rows = max(1, _BLOCK_NUMBERS // max(weight.shape[1], 1))
     for block in blocks(weight, rows, writes=True):
         numbers = torch.empty(block.shape)
-        _draw(numbers, drawn, fan_in, fan_out, draw)
+        _draw(numbers, spec, fan_in, fan_out, draw)
         block.copy_(numbers)
 
 
-def _draw(block: Tensor, spec: Drawn, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
+def _draw(block: Tensor, spec: Initializer, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
     match spec:
         case Scaled(kind="xavier", scale=scale):
             _uniform(draw, block, scale * math.sqrt(6 / (fan_in + fan_out)))

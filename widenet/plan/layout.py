@@ -9,7 +9,6 @@ from typing import Literal, Protocol
 
 from widenet.errors import OptionError
 from widenet.plan.tiles import Shards, are_kept, held
-from widenet.spec.initializers import FromFile
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -136,7 +135,6 @@ class Weight:
         norm_limit: Largest Euclidean length of a unit's incoming weights, kept after each step.
         described_by: The descriptions of the rows' features, in the order of the vectors of their attributes,
             which the rows contain.
-        file: The initializer that names the file whose vectors are the rows at first; None without one.
         describes: The weight whose rows contain these vectors of attributes; they start with zeros. None for
             any other weight.
     """
@@ -153,7 +151,6 @@ class Weight:
     by_columns: bool = False
     norm_limit: float | None = None
     described_by: tuple[str, ...] = ()
-    file: FromFile | None = None
     describes: str | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""The weights of a network: who owns and shares them, and which are split, described, from a file, or frozen.
+"""The weights of a network: who owns and shares them, and which are split, described, or frozen.
 
 Also the layers that are divided by examples instead.
 """
@@ -10,7 +10,6 @@ from math import prod
 
 from widenet.errors import FitError, nearest
 from widenet.plan.layout import Key, Layout, Link, Shape, Weight, place_of, times
-from widenet.spec.initializers import FromFile
 from widenet.spec.layers import (
     AttentionLayer,
     ConvolutionLayer,
@@ -117,9 +116,6 @@ def weights_of(layout: Layout) -> dict[str, Weight]:
     for each in layout.network.layers:
         if getattr(each, "described_by", None):
             weights |= _described(layout, each, weights)
-        initializer = getattr(each, "initializer", None)
-        if isinstance(initializer, FromFile):
-            weights |= _from_file(layout, each, initializer, weights)
     return _with_frozen(layout, weights)
 
 
@@ -160,28 +156,6 @@ def _described(layout: Layout, layer: Layer, weights: Mapping[str, Weight]) -> d
     rows = sum(known[each] for each in names)
     vectors = Weight(layer.name, rows, weight.columns, wide=False, describes=weight_name)
     return {weight_name: weight, vectors_name(weight_name): vectors}
-
-
-def _from_file(
-    layout: Layout, layer: Layer, initializer: FromFile, weights: Mapping[str, Weight]
-) -> dict[str, Weight]:
-    """Return the weight whose rows begin with the vectors of the file that a layer names, by name.
-
-    Raises:
-        FitError: The layer has no weight, or several, with a row for each feature.
-    """
-    own = {name: each for name, each in weights.items() if each.layer == layer.name and each.has_vectors}
-    rule = (
-        '"file" needs a layer that owns one weight with a vector for each feature: a hidden layer over a'
-        " sparse input, or an output over a hidden layer"
-    )
-    is_described, beside = getattr(layer, "described_by", None), '"file" does not go with "described_by"'
-    FitError.refuse(
-        place_of(layout.network, layer),
-        ("initializer", len(own) != 1, rule),
-        ("initializer", is_described, beside),
-    )
-    return {name: replace(weight, file=initializer) for name, weight in own.items()}
 
 
 def _with_frozen(layout: Layout, weights: dict[str, Weight]) -> dict[str, Weight]:

@@ -40,7 +40,7 @@ from widenet.spec.usual import TERM, TERM_IN_ORDER
 from widenet.stores.uri import is_uri
 from widenet.training.loop import Evaluate
 from widenet.training.run_directory import RunDirectory, WeightsFacts, saved_fit, with_network_of
-from widenet.training.run_path import DATA, FITTED, START, VECTORS, WHOLE, begun, write_whole
+from widenet.training.run_path import DATA, FITTED, START, WHOLE, begun, write_whole
 from widenet.training.run_path import check as check_path
 from widenet.training.state import Report
 
@@ -53,7 +53,6 @@ _COPIED = (
     "attributes",
     "log.jsonl",
     START,
-    VECTORS,
 )
 
 

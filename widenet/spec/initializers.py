@@ -1,8 +1,8 @@
 """Initializers: the weights that a layer starts with."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from widenet.spec.document import Positive, Spec, named
 
@@ -57,25 +57,5 @@ class Constant(Spec):
     """The value."""
 
 
-Drawn = Scaled | Gaussian | Uniform | Constant
-DrawnField = named(Drawn)
-
-
-class FromFile(Spec):
-    """Vectors from a file, each for the feature whose id is its key.
-
-    Of hidden layers over one sparse input, and of outputs over hidden layers.
-    """
-
-    kind: Literal["file"]
-    """Its name."""
-    path: Annotated[str, Field(min_length=1)]
-    """The file: .npz, .npy, .parquet, .arrow or text. A relative path begins in the current directory."""
-    scale: Positive = 1.0
-    """Factor on the vectors."""
-    otherwise: DrawnField = Scaled(kind="xavier")  # type: ignore[valid-type]
-    """Initial weights of features that the file lacks, and of other sources."""
-
-
-Initializer = Drawn | FromFile
+Initializer = Scaled | Gaussian | Uniform | Constant
 InitializerField = named(Initializer)

@@ -1,7 +1,4 @@
-"""Begins or resumes a training: its run directory, the state of its loop, and its first weights.
-
-These are initializers', those of another run, or vectors from files, by the ids of features.
-"""
+"""Begins or resumes a training: its run directory, the state of its loop, and the weights of another run."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,25 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import sha256_of
-from widenet.data.vectors import Source, read_vectors
-from widenet.errors import CheckpointError, DataError, FitError, OptionError
+from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.model.network import Network
 from widenet.model.storage import put_rows
-from widenet.model.weight import WideWeight
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_all, by_leader, by_some, check_agreement
 from widenet.parallel.launch import launch_name
-from widenet.plan.layout import Layout, Weight, place_of
+from widenet.plan.layout import Layout
 from widenet.plan.tiles import as_slice
-from widenet.spec.initializers import FromFile
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -52,12 +43,10 @@ from widenet.training.run_directory import (
 )
 from widenet.training.run_path import (
     DATA,
-    VECTORS,
     beside,
     is_of_launch,
     launch_note,
     take,
-    values,
     write_whole,
 )
 from widenet.training.state import LoopState, Report
@@ -92,8 +81,7 @@ def begun(
 
     Raises:
         CheckpointError: The directory is taken, missing, or of another training.
-        DataError: A file of vectors cannot be read.
-        FitError: The run was begun on another dataset, or vectors or the weights to begin with do not fit.
+        FitError: The run was begun on another dataset, or the weights to begin with do not fit.
     """
 
     def begin() -> None:
@@ -104,8 +92,7 @@ def begun(
             return
         if start is not None:
             match_start(start, layout, dataset)
-        vectors = check_vectors(layout, dataset)
-        stack.enter_context(RunDirectory.begin(path, layout, dataset, start, overwrite, vectors))
+        stack.enter_context(RunDirectory.begin(path, layout, dataset, start, overwrite))
 
     def check() -> tuple[RunDirectory, Dataset]:
         run, data = RunDirectory.open(path), dataset_of_run(dataset, path)
@@ -199,7 +186,6 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
         if problem is not None:
             raise problem
         load_start(run.start, network, dataset, report.say)
-        load_vectors(run, network, dataset, report.say)
     if run.training.keep == "best" and (epoch := state.best_epoch) is not None:
         best = by_all(network.exchange, lambda: run.best(state.epoch, epoch), "checkpoint")
         best.check_files(network)
@@ -516,110 +502,3 @@ def _files_of(layout: Layout, name: str) -> dict[str, range]:
     number, shards = layout.sharded.index(name), layout.shards(rows)
     names = [shard_file("wide", number, shard, shards.count) for shard in range(shards.count)]
     return {file: shards.units(shard) for shard, file in enumerate(names)}
-
-
-_BLOCK_NUMBERS = 2**22
-"""Numbers of a file that are in memory together."""
-
-
-def check_vectors(layout: Layout, dataset: Dataset) -> dict[str, str]:
-    """Check the files that a layout names, before a run begins with them.
-
-    Args:
-        layout: Layout of the training.
-        dataset: Its dataset, with the ids of features; those without ids are known by their numbers.
-
-    Returns:
-        SHA-256 of each file, by the name of the weight that begins with it.
-
-    Raises:
-        DataError: A file cannot be read, or holds something else.
-        FitError: Its vectors have another length than those of the layer, or none is that of a feature.
-    """
-    return {
-        name: _read_vectors(layout, weight, weight.file, dataset)[0]
-        for name, weight in layout.weights.items()
-        if weight.file is not None
-    }
-
-
-def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Callable[[str], None]) -> None:
-    """Fill the weights of a network whose initializer is a file.
-
-    Features that the file lacks keep the weights that they have.
-
-    Args:
-        run: Run of the network, which knows the files that it was begun with.
-        network: The network, initialized.
-        dataset: See `check_vectors`.
-        say: Called with the number of features that the file has, and of those that it lacks.
-
-    Raises:
-        DataError: See `check_vectors`; or a file has changed since the run was begun.
-        FitError: See `check_vectors`.
-    """
-    begun_with, rule = next(values(run.path / VECTORS), {}), f"has changed since {run.path} was begun with it"
-    layout = network.layout
-
-    def load() -> None:
-        for name, weight in layout.weights.items():
-            if weight.file is None:
-                continue
-            digest, known = _read_vectors(layout, weight, weight.file, dataset, network.wide[name])
-            DataError.require(begun_with.get(name) in (None, digest), rule, place=weight.file.path)
-            field = dataset.field(layout.rows_field(weight))
-            rest = f"; {field.width - known:,} have none and begin as initialized" * (known < field.width)
-            of_field = f'{known:,} of {field.width:,} features of field "{field.name}"'
-            say(f"{weight.file.path}: {of_field} begin with its vectors{rest}.")
-
-    by_all(network.exchange, load, "vectors")
-
-
-def _read_vectors(
-    layout: Layout, weight: Weight, file: FromFile, dataset: Dataset, wide: WideWeight | None = None
-) -> tuple[str, int]:
-    """Load a file into the shards of a weight, or only check it; return its SHA-256 and number of rows."""
-    path = Path(file.path)
-    try:
-        source = read_vectors([path])
-        rule = f"vectors must have {weight.row_length:,} numbers, as many as the layer"
-        FitError.require(source.columns == weight.row_length, rule, place=path, value=source.columns)
-        origin = _positions(file, source, weight.rows, dataset, layout.rows_field(weight))
-        parts = {} if wide is None else {wide.shards.units(shard): part for shard, part in wide.parts.items()}
-        copy = RowCopy((part.weight, origin[as_slice(units)]) for units, part in parts.items())
-        for positions, block in _blocks(file, source):
-            copy.take(block, positions)
-    except (DataError, FitError) as error:
-        place = place_of(layout.network, layout.network.layer(weight.layer))
-        raise type(error)(f"{place('initializer')}: {error}") from None
-    return sha256_of(path), int((origin >= 0).sum())
-
-
-def _blocks(file: FromFile, source: Source) -> Iterator[tuple[range, Tensor]]:
-    """Yield vectors with their positions, scaled, a block at a time; raises DataError."""
-    step = max(1, _BLOCK_NUMBERS // source.columns)
-    for start in range(0, len(source), step):
-        positions = range(start, min(start + step, len(source)))
-        block = torch.from_numpy(source.rows(positions.start, positions.stop)).mul_(file.scale)
-        finite = block.isfinite().all(dim=1)
-        if not bool(finite.all()):
-            place = source.place(start + int(finite.logical_not().nonzero()[0]))
-            raise DataError("vectors must be finite numbers, also when scaled", place=place)
-        yield positions, block
-
-
-def _positions(file: FromFile, source: Source, rows: int, dataset: Dataset, name: str) -> np.ndarray:
-    """Return the position of each row's vector in a file, int64 [rows]; -1 for rows without one."""
-    field = dataset.field(name)
-    is_unique = pc.count_distinct(source.keys).as_py() == len(source)
-    DataError.require(is_unique, "every key must be there once", place=file.path)
-    if field.vocabulary is None:
-        ids = pa.array(np.arange(field.width)).cast(pa.string())
-    else:
-        ids = dataset.vocabulary(name).all_ids()
-    found = pc.fill_null(pc.index_in(ids, value_set=source.keys), -1)
-    origin = np.full(rows, -1)
-    origin[: field.width] = found.to_numpy(zero_copy_only=False)
-    rule = f'no key is the id of a feature of field "{name}"'
-    FitError.require((origin >= 0).any(), rule, place=file.path)
-    return origin

@@ -35,7 +35,6 @@ from widenet.training.run_path import (
     DOCUMENTS,
     FITTED,
     START,
-    VECTORS,
     check_run,
     locked,
     values,
@@ -210,13 +209,12 @@ class RunDirectory:
         dataset: Dataset,
         start_from: Path | None = None,
         overwrite: bool = False,
-        vectors: Mapping[str, str] | None = None,
         is_whole: bool = False,
     ) -> "Iterator[RunDirectory]":
         """Make a directory with the documents and vocabularies, locked within the block.
 
-        A dataset that was cut for the run moves into it; the run `start_from` has its first weights,
-        `vectors` the digests of the files of vectors. See `run_path.begun` for the rest.
+        A dataset that was cut for the run moves into it; the run `start_from` has its first weights. See
+        `run_path.begun` for the rest.
         """
         needed = [dataset.path, *([] if start_from is None else [start_from])]
 
@@ -227,8 +225,6 @@ class RunDirectory:
             (new / RUN_FIELDS).write_bytes(_RECORDS.dump_json(fields, indent=2))
             if start_from is not None:
                 (new / START).write_bytes(os.fsencode(start_from.resolve()))
-            if vectors:
-                (new / VECTORS).write_text(json.dumps(vectors), encoding="utf-8")
             (new / "vocabulary").mkdir()
             for name, record in fields.items():
                 if record.vocabulary_digest is not None:

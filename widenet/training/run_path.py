@@ -45,9 +45,6 @@ LAUNCH, START = ".torchrun", "start"
 TRACKING = "tracking.json"
 """The file with the id that a tracker has given the run."""
 
-VECTORS = "vectors.json"
-"""The file with the SHA-256 of each file of vectors that a run begins with, by the name of the weight."""
-
 DOCUMENTS = ("network.json", "training.json", "fields.json")
 """The files whose digests every checkpoint holds; fields.json holds the digests of the vocabularies."""
 
@@ -68,7 +65,6 @@ _OWN = {
     LAUNCH,
     START,
     TRACKING,
-    VECTORS,
     CUT,
 }
 """The entries of a run directory, beside a dataset."""
