@@ -54,8 +54,6 @@ _BEATS, _LONGEST_PAUSE_SECONDS = 12, 5.0
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
 """Time to end for the others after one has failed."""
-_LOST_SECONDS = 5.0
-"""The same after one has reported the loss of another, which all of them have looked for."""
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 """The signals that `launch` passes on. Its processes start with both blocked, so that none is lost or ends a
@@ -263,15 +261,12 @@ class _Group:
 
     def wait(self) -> list[int | None]:
         """Wait until all have ended, or those that have not have had time to; return their statuses."""
-        has_failed = False
         while None in (statuses := [process.poll() for process in self.processes]):
             failed = [status for status in statuses if status and not self._is_told(status)]
-            if failed and not has_failed:
+            if failed:
                 # Of a process that was killed, the others may know nothing.
                 seconds = _GRACE_SECONDS if self.is_ending or min(failed) > 0 else 0.0
-                if {*failed} == {GroupError.status} and not self.is_ending:
-                    seconds = _LOST_SECONDS
-                self.deadline, has_failed = min(self.deadline, time.monotonic() + seconds), True
+                self.deadline = min(self.deadline, time.monotonic() + seconds)
             if time.monotonic() >= self.deadline:
                 break
             time.sleep(_POLL_SECONDS)

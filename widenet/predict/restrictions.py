@@ -293,13 +293,11 @@ def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
                 return
             reader = csv.DictReader(bounded_lines(file, path))
             present = reader.fieldnames or []
-            missing = [name for name in columns if name not in present]
-            if missing:
-                rule = f"is missing; the first line has {', '.join(dict.fromkeys(present)) or 'nothing'}"
-                raise DataError(rule, place=path, column=missing[0])
+            for name in columns:
+                DataError.require(name in present, "is missing", place=path, column=name)
             for row in reader:
-                if None in row.values():
-                    raise DataError(f"must have {len(present)} columns", place=path, line=reader.line_num)
+                rule = f"must have {len(present)} columns"
+                DataError.require(None not in row.values(), rule, place=path, line=reader.line_num)
                 yield reader.line_num, tuple(row[name] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error

@@ -1,6 +1,5 @@
 """network.json: the layers of a network, how they are wired, and their picture."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -18,19 +17,6 @@ from widenet.spec.rules import check_layers, feeding, in_order, sources_of
 
 _KINDS = ("function", "activation", "loss")
 """Fields whose kinds are one line of a box."""
-_SAID = {
-    "kind",
-    "name",
-    "source",
-    "skip",
-    "field",
-    "units",
-    "shape",
-    "weights",
-    *_KINDS,
-}
-"""Fields that the lines of a box or its arrows show already."""
-
 _COLOURS = {
     "hidden": 0,
     "output": 1,
@@ -164,30 +150,12 @@ def drawn(
         size = f", {brief(units)} units" if units is not None else ""
         size = f", {sizes[layer.name]}" if sizes and layer.name in sizes else size
         number = (numbers or {}).get(layer.name, 0)
-        others = {
-            name.replace("_", " "): _words(value)
-            for name, value in layer.model_dump(mode="json", exclude_defaults=True).items()
-            if name not in _SAID
-        }
         lines = [
             f"{layer.kind}{of_field}{size}",
             ", ".join(getattr(layer, name).kind.replace("_", " ") for name in _KINDS if hasattr(layer, name)),
-            *(f"{name} {value}".rstrip() for name, value in others.items()),
             *(f"weights of {share.layer}{', transposed' * share.transposed}" for share in layer.shares),
             f"{number:,} parameters" if number else "",
         ]
         boxes[layer.name] = (COLOURS[_COLOURS.get(layer.kind, 5)], [line for line in lines if line])
     shared = [(share.layer, layer.name) for layer in layers for share in layer.shares]
     return graph(f"The network {network.name}".rstrip(), boxes, list(dict.fromkeys(arrows)), shared)
-
-
-def _words(value: object) -> str:
-    """Return a setting in words: "gaussian, deviation 0.04" for {"kind": "gaussian", "deviation": 0.04}."""
-    if isinstance(value, dict):
-        return ", ".join(
-            _words(inner) if name == "kind" else f"{name.replace('_', ' ')} {_words(inner)}"
-            for name, inner in value.items()
-        )
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_words, value))
-    return json.dumps(value) if isinstance(value, bool | None) else brief(value)
