@@ -12,7 +12,7 @@ import pytest
 from tests.mistakes import mistake
 from widenet.errors import DataError, OptionError
 from widenet.predict import files
-from widenet.predict.files import Block, open_results
+from widenet.predict.files import FORMATS, Block, open_results
 
 USERS = ["ann", "bob", "none yet", "zoë"]
 COUNTS = np.array([2, 3, 0, 1], dtype=np.int64)
@@ -82,34 +82,7 @@ def test_json_lines_hold_one_object_for_each_user_even_without_recommendations(t
     assert [np.float32(item["score"]) for line in found for item in line["items"]] == SCORES.tolist()
 
 
-def test_dsstne_text_is_what_dsstne_wrote(tmp_path):
-    path = write(
-        tmp_path / "recs",
-        ["1"],
-        np.array([2]),
-        ["1214", "1196"],
-        np.array([0.98249, 0.9725], dtype=np.float32),
-        "dsstne",
-    )
-    assert path.read_text() == "1\t1214,0.982:1196,0.973:\n"
-
-
-@pytest.mark.parametrize("bad", ["a\tb", "a,b", "a:b", "a\nb", "a\rb"])
-def test_dsstne_text_refuses_item_names_that_it_cannot_hold(tmp_path, bad):
-    path = tmp_path / "out.dsstne"
-    with mistake(DataError, place="out.dsstne"):
-        write(path, ["u"], np.array([1]), [bad], np.array([0.5], dtype=np.float32))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_dsstne_text_takes_user_names_with_commas_and_colons_but_no_tabs(tmp_path):
-    one = (np.array([1]), ["i"], np.array([0.5], dtype=np.float32))
-    assert write(tmp_path / "out.dsstne", ["urn:a,b"], *one).read_text() == "urn:a,b\ti,0.500:\n"
-    with mistake(DataError, place="refused.dsstne"):
-        write(tmp_path / "refused.dsstne", ["a\tb"], *one)
-
-
-@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+@pytest.mark.parametrize("extension", FORMATS)
 def test_the_bytes_do_not_depend_on_blocks(tmp_path, extension, monkeypatch):
     monkeypatch.setattr(files, "ROW_GROUP", 4)
     whole = write(tmp_path / f"whole.{extension}").read_bytes()
@@ -118,7 +91,7 @@ def test_the_bytes_do_not_depend_on_blocks(tmp_path, extension, monkeypatch):
     ] * 3
 
 
-@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+@pytest.mark.parametrize("extension", FORMATS)
 def test_a_run_without_users_gives_a_file_without_rows(tmp_path, extension):
     path = tmp_path / f"out.{extension}"
     with open_results(path):
@@ -131,7 +104,7 @@ def test_a_run_without_users_gives_a_file_without_rows(tmp_path, extension):
     assert rows == 0
 
 
-@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+@pytest.mark.parametrize("extension", FORMATS)
 def test_an_error_leaves_no_file_and_nothing_beside_it(tmp_path, extension):
     path = tmp_path / f"out.{extension}"
     with pytest.raises(KeyboardInterrupt), open_results(path) as writer:  # noqa: PT012
@@ -170,7 +143,7 @@ def test_a_path_or_format_that_cannot_be_written_is_refused(tmp_path, monkeypatc
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mine.csv", "mine")]
 
 
-@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+@pytest.mark.parametrize("extension", FORMATS)
 def test_only_a_file_of_recommendations_is_replaced(tmp_path, extension):
     path = tmp_path / f"out.{extension}"
     before = write(path).read_bytes()

@@ -153,12 +153,10 @@ def _listed(names: list[str], is_sequence: bool = False) -> str:
 @with_flags_of(PredictArguments, LoadArguments)
 def predict(
     context: typer.Context,
-    out: Annotated[
-        Path, IN_STORES, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")
-    ],
+    out: Annotated[Path, IN_STORES, typer.Option(help="The file to write: .parquet, .csv or .jsonl.")],
     file_format: Annotated[
         str | None,
-        typer.Option("--format", help="parquet, csv, jsonl or dsstne. Default: recognized by the suffix."),
+        typer.Option("--format", help="parquet, csv or jsonl. Default: recognized by the suffix."),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier file of recommendations.")
@@ -170,8 +168,8 @@ def predict(
 ) -> None:
     """Write the best items for every user of a dataset, best first, with their scores.
 
-    A .parquet or .csv file has a row for each: user, item, score, rank. A .jsonl or .dsstne file has a line
-    for each user.
+    A .parquet or .csv file has a row for each: user, item, score, rank. A .jsonl file has a line for each
+    user.
 
     Items that a user has in any part of the dataset are left out, unless you add --include-seen.
     To compare with a part that was set aside, name it with --part.

@@ -1,8 +1,8 @@
-"""Writes files of recommendations block by block, as Parquet, CSV, JSON lines or DSSTNE text."""
+"""Writes files of recommendations block by block, as Parquet, CSV or JSON lines."""
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +29,9 @@ ROW_GROUP = 131_072
 """Rows of a Parquet row group. The Parquet writer holds at most one group and one block in memory."""
 
 _HEAD_BYTES = 2**16
-_BEGINNING = re.compile(
-    rb"\Z|user,item,score,rank\n|\{\"user\": \"[^\n]*\"items\": \[|[^\t\n]*\t[^\t\n:,]+,-?\d+\.\d{3}:"
-)
-"""How CSV, JSON lines and DSSTNE text begin; without users, some of them are empty."""
+_BEGINNING = re.compile(rb"\Z|user,item,score,rank\n|\{\"user\": \"[^\n]*\"items\": \[")
+"""How CSV and JSON lines begin; without users, the latter are empty."""
+FORMATS = ("parquet", "csv", "jsonl")
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,9 @@ class Writer:
     """An open file of recommendations; `open_results` makes it."""
 
     def __init__(self, path: Path, file: BinaryIO, file_format: str) -> None:
-        self._path, self._file, self._render = path, file, _FORMATS[file_format]
+        self._path, self._file, self._format = path, file, file_format
         self._pending = SCHEMA.empty_table()
-        if self._render is None:
+        if file_format == "parquet":
             self._parquet = pq.ParquetWriter(file, SCHEMA, compression="zstd")
         elif file_format == "csv":
             file.write(f"{','.join(SCHEMA.names)}\n".encode())
@@ -69,18 +68,13 @@ class Writer:
         """Append a block of recommendations.
 
         Raises:
-            DataError: A score is not finite, or the format cannot hold a name.
+            DataError: A score is not finite.
         """
+        DataError.require(np.isfinite(block.scores).all(), "scores must be finite", place=self._path)
         table = table_of(block)
-        bad = table.filter(pc.invert(pc.is_finite(table["score"]))).slice(0, 1).to_pylist()
-        if bad:
-            [row] = bad
-            raise DataError(
-                f'scores must be finite; got {row["score"]} for user "{row["user"]}", item "{row["item"]}"',
-                place=self._path,
-            )
-        if self._render is not None:
-            self._file.write(self._render(self._path, block, table).encode())
+        if self._format != "parquet":
+            text = _csv(table) if self._format == "csv" else _json_lines(block, table)
+            self._file.write(text.encode())
             return
         self._pending = pa.concat_tables([self._pending, table])
         while len(self._pending) >= ROW_GROUP:
@@ -88,7 +82,7 @@ class Writer:
 
     def close(self) -> None:
         """Write what is pending, and the end of the file."""
-        if self._render is None:
+        if self._format == "parquet":
             if len(self._pending):
                 self._write_group()
             self._parquet.close()
@@ -106,7 +100,7 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
 
     Args:
         path: The file to write; its folders are created. It may be a URI.
-        file_format: "parquet", "csv", "jsonl" or "dsstne"; None uses the extension of `path`.
+        file_format: "parquet", "csv" or "jsonl"; None uses the extension of `path`.
         overwrite: Whether to replace an earlier file of recommendations.
 
     Raises:
@@ -143,10 +137,10 @@ def check_results(path: Path, file_format: str | None, overwrite: bool) -> str:
         raise OptionError("recommendations go to a file, not to standard output")
     if not is_uri(path) and path.is_dir():
         raise OptionError("must be a file; got a directory", place=path)
-    check_choice("file_format", file_format, [*_FORMATS])
+    check_choice("file_format", file_format, FORMATS)
     chosen = file_format or path.suffix.lower().removeprefix(".")
-    if chosen not in _FORMATS:
-        rule = f"the extension must be one of {', '.join(f'.{name}' for name in _FORMATS)}"
+    if chosen not in FORMATS:
+        rule = f"the extension must be one of {', '.join(f'.{name}' for name in FORMATS)}"
         raise OptionError(rule, place=path, value=path.suffix.lower())
     if is_uri(path):
         OptionError.require(not overwrite, "is for local files", option="overwrite", value=str(path))
@@ -175,7 +169,7 @@ def table_of(block: Block) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def _csv(_path: Path, _block: Block, table: pa.Table) -> str:
+def _csv(table: pa.Table) -> str:
     """Format recommendations as CSV: RFC 4180, except that a line ends with a lone line feed.
 
     Names with a comma, a quote or a line break are quoted.
@@ -192,7 +186,7 @@ def _csv(_path: Path, _block: Block, table: pa.Table) -> str:
     return "".join([f"{line}\n" for line in pc.binary_join_element_wise(*names, *numbers, ",").to_pylist()])
 
 
-def _json_lines(_path: Path, block: Block, table: pa.Table) -> str:
+def _json_lines(block: Block, table: pa.Table) -> str:
     """Format recommendations as a line for each user: {"user": ..., "items": [{"item": ..., "score": ...}]}.
 
     Scores have as many digits as float32 needs.
@@ -205,39 +199,8 @@ def _json_lines(_path: Path, block: Block, table: pa.Table) -> str:
     )
 
 
-def _dsstne(path: Path, block: Block, table: pa.Table) -> str:
-    """Format recommendations as DSSTNE does: user, tab, and "item,score:" with three decimals for each item.
-
-    Its readers split a line at the first tab, then at colons, then at commas. So these characters and line
-    breaks must not occur in the names of items, nor tabs and line breaks in those of users.
-
-    Raises:
-        DataError: A name has such a character.
-    """
-    for kind, names, pattern, characters in (
-        ("a user", pa.array(block.users, pa.string()), "[\t\r\n]", "a tab or a line break"),
-        ("an item", table["item"], "[\t\r\n:,]", "a tab, a line break, a colon or a comma"),
-    ):
-        bad = names.filter(pc.match_substring_regex(names, pattern)).slice(0, 1).to_pylist()
-        if bad:
-            rule = f"in DSSTNE text, the name of {kind} must not hold {characters}"
-            raise DataError(rule, place=path, value=bad[0])
-    pairs = zip(table["item"].to_pylist(), table["score"].to_pylist(), strict=True)
-    parts = [f"{item},{score:4.3f}:" for item, score in pairs]
-    return "".join(f"{user}\t{''.join(own)}\n" for user, own in _by_user(block, parts))
-
-
 def _by_user(block: Block, parts: list[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield each user's name with the own share of the R parts."""
     stops = np.cumsum(block.counts)
     for user, start, stop in zip(block.users, stops - block.counts, stops, strict=True):
         yield user, parts[start:stop]
-
-
-_FORMATS: dict[str, Callable[[Path, Block, pa.Table], str] | None] = {
-    "parquet": None,
-    "csv": _csv,
-    "jsonl": _json_lines,
-    "dsstne": _dsstne,
-}
-"""What makes text of a block of recommendations, by format."""
