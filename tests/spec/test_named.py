@@ -6,7 +6,7 @@ import pytest
 
 from widenet.errors import DocumentError
 from widenet.spec.activations import Activation
-from widenet.spec.initializers import Drawn
+from widenet.spec.initializers import Initializer
 from widenet.spec.losses import Loss
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import Optimizer, Schedule
@@ -37,7 +37,7 @@ def output_of(loss):
 
 MADE = {
     "activation": (Activation, lambda value: network({"activation": value})),
-    "initializer": (Drawn, lambda value: network({"initializer": value})),
+    "initializer": (Initializer, lambda value: network({"initializer": value})),
     "loss": (Loss, output_of),
     "optimizer": (Optimizer, lambda value: TrainingSpec.of({"optimizer": value})),
     "schedule": (Schedule, lambda value: TrainingSpec.of({"schedule": value})),

@@ -9,11 +9,10 @@ import torch
 
 from tests import sequences
 from tests.mistakes import mistake
-from tests.older import dataset_of_format_1
 from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED
 from tests.starts import CATALOGUES, OLD, begun, grown, made, rows, state_of_filters
-from tests.trainings import SETTINGS, SPLIT, STANDING, TIED, UNTIED, WIDTH, books, document
+from tests.trainings import SETTINGS, SPLIT, TIED, UNTIED, WIDTH, books, document
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
@@ -182,48 +181,10 @@ def test_a_training_of_a_grown_catalogue_has_the_same_bits_in_every_number_of_pr
     assert {each.item for each in found} == {*CATALOGUES["grown"]} - {"3", "a"}
 
 
-def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_features_alone(before, tmp_path):
-    run, (network, training) = before("momentum, on the input"), SETTINGS["momentum, on the input"]
-    net, _ = begun(tmp_path / "same", network, training, books(tmp_path / "data"), run)
-    assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
-    with mistake(CheckpointError):
-        begun(tmp_path / "other", network, training, grown(tmp_path / "grown", CATALOGUES["grown"]), run)
-
-
-def test_an_output_on_a_sparse_input_does_not_begin_with_the_weights_of_more_features(tmp_path):
-    network = {"layers": [{**STANDING["layers"][0], "units": WIDTH + 4}, STANDING["layers"][1]]}
-    training = SETTINGS["momentum, on the input"][1]
-    train(network, training, books(tmp_path / "data"), tmp_path / "start")
-    fewer = grown(tmp_path / "fewer", OLD[:-2])
-    with mistake(CheckpointError):
-        begun(tmp_path, network, training, fewer, tmp_path / "start")
-
-
-@pytest.mark.parametrize("unnamed", ["now", "imported"])
-def test_an_output_on_a_sparse_input_begins_by_index_where_one_side_has_no_names(unnamed, before, tmp_path):
-    run = shutil.copytree(before("momentum, on the input"), tmp_path / "before")
-    data = grown(tmp_path / "data", [f"book {index}" for index in OLD])
-    if unnamed == "now":
-        data = Dataset.open(dataset_of_format_1(tmp_path / "data", fields__items__vocabulary=None))
-    else:
-        RunDirectory.open(run).save_model("model", Model.load(run).network, {"imported": "elsewhere.keras"})
-    net, _ = begun(tmp_path, *SETTINGS["momentum, on the input"], data, run)
-    assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
-
-
-def standing(**more):
-    return {"layers": [{**STANDING["layers"][0], **more}, STANDING["layers"][1]]}
-
-
-def test_an_output_on_a_sparse_input_of_other_room_or_of_another_field_is_refused(before, tmp_path):
-    run, training = before("momentum, on the input"), SETTINGS["momentum, on the input"][1]
-    with mistake(CheckpointError):
-        begun(tmp_path / "room", standing(units=WIDTH + 4), training, books(tmp_path / "data"), run)
-    tagged = dataset_from_lists(
-        tmp_path / "tagged", [[0, 1]], validation=[[2]], width=WIDTH, sparse={"tags": [[WIDTH - 1]]}
-    )
-    with mistake(CheckpointError):
-        begun(tmp_path / "field", standing(field="tags", denoise=0.0), training, tagged, run)
+def test_an_output_on_a_sparse_input_does_not_begin_with_weights(before, tmp_path):
+    run, documents = before("momentum, on the input"), SETTINGS["momentum, on the input"]
+    with mistake(CheckpointError, place=run):
+        begun(tmp_path, *documents, books(tmp_path / "data"), run)
 
 
 def test_features_of_which_none_is_known_are_refused(before, tmp_path):

@@ -302,14 +302,15 @@ class Matched:
 
 
 def _sizes(layout: Layout) -> dict[str, tuple[object, ...]]:
-    """Return the sizes of every weight that must be equal; rows that attributes describe are whole sums."""
+    """Return the sizes of every weight that must be equal, without outputs on sparse inputs.
+
+    Rows that attributes describe are whole sums.
+    """
     sizes: dict[str, tuple[object, ...]] = {}
     for name, weight in layout.weights.items():
-        has_field = weight.wide and not weight.split
-        rows = layout.rows_field(weight) if has_field else weight.rows
-        columns = (layout.field_of(weight.input) if weight.by_columns else None), weight.columns
-        if weight.describes is None:
-            sizes[name] = rows, columns
+        if weight.describes is None and not weight.by_columns:
+            has_field = weight.wide and not weight.split
+            sizes[name] = layout.rows_field(weight) if has_field else weight.rows, weight.columns
     return sizes
 
 
@@ -399,19 +400,11 @@ def match_start(start: Path, layout: Layout, dataset: Dataset) -> Matched:
     names = [name for name, sizes in new.items() if old.get(name) == sizes]
     by_index = facts.imported is not None
     weights = {name: layout.weights[name] for name in names}
-    by_columns = {name: layout.field_of(each.input) for name, each in weights.items() if each.by_columns}
     fields = [layout.rows_field(weight) for weight in weights.values() if weight.wide and not weight.split]
-    fields += [*by_columns.values(), *_damped(before.network, layout.network).values()]
+    fields += _damped(before.network, layout.network).values()
     fields += [output.field for output in outputs_near(before.network, layout.network)]
     origins = {name: _origin(before, dataset, name, by_index) for name in dict.fromkeys(fields)}
-    # Columns are not matched by the ids of features: they are all the same, or the weight is not taken.
-    moved = {
-        name
-        for name, origin in origins.items()
-        if not np.array_equal(origin, np.arange(before.fields[name].width))
-    }
-    names = [name for name in names if by_columns.get(name) not in moved]
-    left = [name for name in new if name not in names]
+    left = [name for name in layout.weights if name not in names]
     has_matrix = any(layout.weights[name].columns for name in names)
     rule = f"has no weight of a name and sizes as here: {', '.join(left)}"
     require(has_matrix or not left, rule, place=before.path)
