@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import distributed
-from torch.distributed import DistStoreError, HashStore, PrefixStore
+from torch.distributed import HashStore, PrefixStore
 
 from tests.parallel.workers import Group, exchange
 from tests.trainings import Heard, log
@@ -310,12 +310,6 @@ def test_a_process_that_was_killed_while_it_asked_is_not_waited_for(store):
     assert attempt(store, (0, 2, 1)) == [[0, 1, 2]] * ATTEMPTED
 
 
-def test_the_first_process_waits_for_the_others_until_the_timeout(store):
-    store.set("widenet/asks/1", "somebody of an earlier attempt")
-    with pytest.raises(DistStoreError, match="process 1 did not come"):
-        attempt_name(store, 0, 2, timedelta(0))
-
-
 @pytest.fixture
 def launched(tmp_path, monkeypatch):
     """Gives a function that sets the identity of the launcher."""
@@ -360,13 +354,6 @@ def unchosen(monkeypatch):
 def test_gloo_is_told_the_interface_of_the_address():
     choose_interface(own_address())
     assert os.environ["GLOO_SOCKET_IFNAME"] in [name for _, name in socket.if_nameindex()]
-
-
-@pytest.mark.usefixtures("unchosen")
-@pytest.mark.parametrize("address", ["127.0.0.1", "192.0.2.77"])
-def test_gloo_is_told_nothing_where_the_machine_decides(address):
-    choose_interface(address)
-    assert "GLOO_SOCKET_IFNAME" not in os.environ
 
 
 def trained_again(name, data, out, launch="this launch"):

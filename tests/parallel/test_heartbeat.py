@@ -3,10 +3,7 @@ slow; and the thread that takes part in collectives.
 """
 
 import gc
-import json
-import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -16,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.parallel.copied import children, command
 from tests.scripts import Script
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import GroupError
@@ -87,16 +83,6 @@ def test_a_lost_process_releases_everybody_who_waits():
         with pytest.raises(GroupError):
             result()
     never.set()
-
-
-def test_a_line_has_failed_once_its_work_has_and_not_while_nobody_waits():
-    line = Line()
-    line.submit(bool)()
-    line.fail(GroupError("process 1 was lost."))
-    assert not line.has_failed
-    with pytest.raises(GroupError):
-        line.submit(threading.Event().wait)()
-    assert line.has_failed
 
 
 def test_a_blocked_line_does_not_keep_its_process_from_ending():
@@ -264,36 +250,3 @@ def test_a_process_that_does_not_come_is_named(data, tmp_path):
     assert complaint.startswith(
         "GroupError: process 1 of 2 was lost at start: it did not join within 1 seconds."
     )
-
-
-@pytest.mark.slow
-def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_path, monkeypatch):
-    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
-    (tmp_path / "training.json").write_text(json.dumps({**TRAINING, "epochs": 10**6}))
-    words = [
-        "train",
-        "network.json",
-        "training.json",
-        "--data",
-        str(data),
-        "--out",
-        "run",
-        "--processes",
-        "2",
-        "--timeout",
-        "4",
-    ]
-    monkeypatch.chdir(tmp_path)
-    process = command(words)
-    while not process.stderr.readline().startswith("epoch "):
-        assert process.returncode is None
-    _, second = children(process)
-    os.kill(second, signal.SIGSTOP)
-    _, complaint = process.communicate(timeout=HANG_SECONDS)
-    assert re.search(
-        rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')}$",
-        complaint,
-        re.MULTILINE,
-    ), complaint
-    assert complaint.endswith("widenet: process 1 of 2 did not end and was killed.\n")
-    assert process.returncode == GroupError.status

@@ -41,12 +41,6 @@ def test_auto_layers_are_as_wide_as_their_field_and_others_as_they_say():
     assert bound(layers({"field": "age"}, out={"field": "tags"})) == {"in": 3, "mid": 5, "out": 7}
 
 
-def test_sparse_inputs_are_told_from_everything_else():
-    dense, sparse = (NetworkSpec.of({"layers": layers(source)}) for source in ({"field": "age"}, None))
-    assert bind(dense, TrainingSpec(), FIELDS).features == set()
-    assert bind(sparse, TrainingSpec(), FIELDS).features == {"in"}
-
-
 TIED = {"weights": {"layer": "mid", "transposed": True}}
 LINEAR = {"activation": "linear", "loss": "l2"}
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from widenet.plan.machine import available_memory, available_threads, used_memory
+from widenet.plan.machine import available_memory, available_threads
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,3 @@ def test_the_limit_of_a_group_around_this_process_counts(groups, folder, names, 
     ):
         (tmp_path / folder / name).write_text(text)
     assert available_memory(*machine(3000)) == 450_000
-
-
-def test_the_memory_in_use_is_what_linux_says(tmp_path):
-    (tmp_path / "self").mkdir()
-    (tmp_path / "self" / "status").write_text("Name:\tpython\nVmHWM:\t  900 kB\nVmRSS:\t  512 kB\n")
-    assert used_memory(tmp_path) == 512 * 1024
-    assert used_memory(tmp_path / "elsewhere") is None

@@ -125,34 +125,6 @@ def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():
     assert limited - once == pytest.approx(4 * 512 * 10**5, rel=0.1)
 
 
-def test_an_output_of_whose_slopes_the_length_is_limited_has_all_units_at_work():
-    once, shortened = (memory(job(activation="sigmoid", **more)) for more in ({}, {"delta_norm": 1.0}))
-    assert shortened.workspace - once.workspace == pytest.approx(30 * 512 * 10**5, rel=0.1)
-
-
-def test_bfloat16_keeps_the_weights_of_hidden_layers_as_operands_too():
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "low", "units": 3000, "bias": False},
-        {"name": "high", "units": 2000, "bias": False},
-        {"name": "out", "kind": "output", "field": "items"},
-    ]
-    full, half = (
-        memory(
-            Job(
-                bind(
-                    NetworkSpec.of({"layers": layers}),
-                    TrainingSpec.of({"precision": name}),
-                    {"items": Width(1000)},
-                ),
-            )
-        )
-        for name in ("float32", "bfloat16")
-    )
-    assert half.activations == full.activations + 4 * 3000 * 2000
-    assert (half.weights, half.state) == (full.weights, full.state)
-
-
 @pytest.mark.parametrize(("kind", "line"), [("uniform", 0), ("popularity", 8)])
 def test_a_sample_needs_room_for_itself_and_the_targets_whatever_the_width(kind, line):
     small, large = (
@@ -192,24 +164,3 @@ def test_checkpoints_within_epochs_need_a_copy_of_weights_and_state_in_the_memor
     assert after.total == before.total + after.snapshot
     assert memory(replace(asked, has_snapshots=False)) == before
     assert memory(replace(asked, device="cuda")) == memory(replace(seldom, device="cuda"))
-
-
-def test_an_output_on_a_sparse_input_has_a_shard_at_work_in_each_thread_or_all_of_a_softmax():
-    """A step of 60,000 units of a sigmoid on one thread was measured to take 280 MB at most."""
-    one, two, all_shards = (_of_sparse_output("sigmoid", number) for number in (1, 2, 8))
-    assert all_shards - one == 7 * (two - one) > 0
-    assert 280e6 < one < 600e6
-    assert 2 * one - two == 2**26  # what the allocator holds back
-    assert _of_sparse_output("softmax", 1) - 2**26 == 30 * 512 * 60_000
-
-
-def _of_sparse_output(activation, num_threads):
-    network = {
-        "layers": [
-            {"name": "in", "kind": "input", "field": "items"},
-            {"name": "out", "kind": "output", "field": "items", "source": "in", "activation": activation},
-        ]
-    }
-    training = TrainingSpec.of({"batch_size": 512})
-    layout = bind(NetworkSpec.of(network), training, {"items": Width(60_000)})
-    return memory(Job(layout, num_threads=num_threads)).workspace

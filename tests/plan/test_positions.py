@@ -5,7 +5,6 @@ import pytest
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, gru
 from widenet.plan.binding import along_of, bind, sequences_of
 from widenet.plan.layout import Job, Width
-from widenet.plan.memory import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -42,19 +41,6 @@ def test_vectors_of_a_step_are_positions_of_which_only_the_newest_are_read():
     assert job(20.0).vectors("state") == job(20.0).vectors("out") == 2000
     assert job(200.0).vectors("state") == 5000
     assert job(200.0, newest=3).vectors("out") == 300
-
-
-def test_the_logits_that_a_step_sends_are_of_positions():
-    ends = {
-        name: spec(*EMBEDDED, gru(units=64), {**NEXT, "activation": name, "loss": "l2"})
-        for name in ("linear_max", "linear")
-    }
-    training = TrainingSpec.of({"batch_size": 7, "shards": 4})
-    sent = {
-        name: work(Job(bind(each, training, FIELDS), {"items": 20.0}, num_processes=2)).sent_bytes
-        for name, each in ends.items()
-    }
-    assert sent["linear_max"] - sent["linear"] == 7 * 20 * 10 * 4 * 2  # positions, units, bytes, shards held
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from widenet.plan.binding import bind, shapes_of
+from widenet.plan.binding import bind
 from widenet.plan.layout import Width
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -44,13 +44,3 @@ def network(*layers):
 )
 def test_every_kind_of_layer_has_its_shape(layers, shape):
     assert bind(network(PICTURE, *layers), TrainingSpec(), FIELDS).shapes["p"] == shape
-
-
-def test_shapes_follow_from_the_ends_alone():
-    spec = network(PICTURE, convolution("c"), {"name": "h", "units": 5})
-    assert shapes_of(spec, {"in": 84, "out": 4})[0] == {
-        "in": (2, 7, 6),
-        "out": (4,),
-        "c": (3, 7, 6),
-        "h": (5,),
-    }

@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from benchmarks.synthetic import draw_histories
-from widenet.plan.tiles import Shards, as_slice, held
+from widenet.plan.tiles import Shards, held
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,18 +21,6 @@ def test_every_unit_lies_once_in_a_shard_and_sizes_differ_by_at_most_one(width, 
     assert sizes[0] == max(sizes) <= min(sizes) + 1
 
 
-@pytest.mark.parametrize("num_examples", [256, 8192])
-def test_shards_have_about_equal_shares_of_the_entries_of_popular_features(num_examples):
-    entries = np.concatenate(draw_histories(27_278, num_examples))
-    assert_balanced(np.bincount(entries, minlength=27_278))
-
-
-def assert_balanced(counts_L):
-    """The shares of 8 shards differ by at most 10 %."""
-    shares = [counts_L[as_slice(Shards(len(counts_L), 8).units(shard))].sum() for shard in range(8)]
-    assert max(shares) <= 1.1 * min(shares)
-
-
 @pytest.mark.parametrize("num_shards", [1, 2, 7, 8, 12, 61])
 def test_every_shard_is_held_by_one_process_and_all_hold_as_equally_many_as_can_be(num_shards):
     for num_processes in range(1, num_shards + 1):
@@ -43,7 +29,3 @@ def test_every_shard_is_held_by_one_process_and_all_hold_as_equally_many_as_can_
         sizes = [len(shards) for shards in ranges]
         assert min(sizes) >= max(1, max(sizes) - 1)
         assert sizes[0] == max(sizes) == len(held(num_shards, 0, num_processes))
-
-
-def test_eight_shards_in_three_processes():
-    assert [list(held(8, process, 3)) for process in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]

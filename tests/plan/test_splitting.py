@@ -1,7 +1,5 @@
 """Which hidden layers are split: the large ones, unless the document says otherwise."""
 
-import math
-
 import pytest
 
 from widenet.plan.binding import bind
@@ -54,11 +52,6 @@ def test_a_weight_whose_step_would_send_more_than_it_takes_is_whole(batch_size, 
     assert bool(split(2048, batch_size=batch_size, optimizer=optimizer)) == expected
 
 
-def test_along_a_sequence_every_position_sends():
-    assert split(2048, field="song", batch_size=13) == ["second/first"]
-    assert split(2048, field="song", batch_size=14) == []
-
-
 def recurrent(units, *, last=1, layer=None, **training):
     """The weights that are split, of a network of one recurrent layer over an embedding of so many units."""
     layers = [
@@ -80,26 +73,6 @@ def test_gates_are_split_as_the_units_of_hidden_layers_are():
     assert recurrent(1023, layer={"cell": "lstm"}) == []
     assert recurrent(2048, layer={"split": False}) == []
     assert recurrent(3, layer={"split": True}) == both
-
-
-@pytest.mark.parametrize(("batch_size", "expected"), [(682, True), (683, False)])
-def test_each_gate_of_a_position_sends(batch_size, expected):
-    """A step sends 24 bytes for each position and unit of an lstm; a weight takes 16 for each two units."""
-    found = recurrent(1024, layer={"cell": "lstm"}, batch_size=batch_size)
-    assert bool(found) == expected
-    sequences = math.ceil(batch_size / 11)
-    assert bool(recurrent(1024, layer={"cell": "lstm"}, batch_size=sequences, last=11)) == expected
-
-
-def test_a_weight_of_gates_over_the_items_is_cut_by_items():
-    layers = [
-        {"name": "in", "kind": "input", "field": "song"},
-        {"name": "state", "kind": "recurrent", "units": 3, "split": True},
-        {"name": "out", "kind": "output", "field": "song", "predict": "next"},
-    ]
-    weights = bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({}), FIELDS).weights
-    assert (weights["state/in"].rows_are_features, weights["state/in"].split) == (True, False)
-    assert weights["state/state"].split
 
 
 def test_a_shared_weight_is_whole_and_must_not_be_split():

@@ -4,7 +4,6 @@ from threading import Lock
 
 import pytest
 
-from tests import described
 from tests.runs.test_place_of_weights import MORE
 from tests.trainings import SETTINGS, books
 from widenet.data.dataset import Dataset
@@ -77,19 +76,6 @@ def test_tiles_are_read_and_written_about_as_often_as_the_plan_says(name, data, 
     read, written = streamed_bytes(job, 0)
     assert moved["written"] == written * moved["steps"] > 0
     assert read * moved["steps"] == pytest.approx(moved["read"], rel=0.25)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_described_weight_is_read_and_written_once_more(tied, moved, tmp_path):
-    data = described.described(tmp_path / "data", cold=0)
-    training = {**described.TRAINING, "epochs": 1, "batch_size": 15}
-    train(described.network(tied), training, data, tmp_path / "run", weights_in="disk")
-    spec, settings = NetworkSpec.of(described.network(tied)), TrainingSpec.of(training)
-    job = Job(bind(spec, settings, data.fields), {"items": 0.0}, described.USERS, weights_in="disk")
-    weight = job.layout.of_output("next")
-    pages = 4096 / (weight.row_bytes * job.layout.shards(weight.rows).size(0))
-    read, written = (4 * pages * size for size in streamed_bytes(job, 0))  # a shard's rows move as one page
-    assert moved == {"read": read, "written": written, "steps": 4}
 
 
 def test_rows_that_a_batch_touches_are_read_and_written_as_pages():

@@ -75,10 +75,6 @@ def job_of(
     )
 
 
-def test_the_window_does_not_depend_on_the_width():
-    assert window_bytes(job_of(), 0) == window_bytes(job_of(width=10**8), 0)
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("batch_size", [1, 5, 500])
 @pytest.mark.parametrize("units", [128, 75])
@@ -120,24 +116,7 @@ A_THREAD_BY_BLOCKS = 2**23 + 9 * 2**21
 """Bytes of a block, which is five requests at most, and of those around it, where no tiles are cut."""
 
 
-def test_weights_that_are_read_in_blocks_have_a_window():
-    """Those of attributes, too: a sampled output has no tiles."""
-    sampled = job_of(sample={"kind": "uniform", "units": 1000}, num_threads=1)
-    one, two = (window_bytes(replace(sampled, num_threads=threads), 0) for threads in (1, 2))
-    assert two - one == A_THREAD_BY_BLOCKS
-
-
 @pytest.mark.parametrize("threads", [1, 64])
 def test_memory_never_holds_more_than_there_is(threads):
     small = job_of(width=1000, num_threads=threads)
     assert window_bytes(small, 0) == elsewhere_bytes(small, 0) == 2 * 1000 * 128 * 4 * 3
-
-
-def test_there_is_no_second_copy_for_checkpoints():
-    training = {"checkpoints": {"every_steps": 5}}
-    job = job_of()
-    often = replace(
-        job, layout=bind(job.network, TrainingSpec.of(training), {"items": Width(10**7)}), weights_in="device"
-    )
-    assert memory(often).snapshot > 0
-    assert memory(replace(often, weights_in="disk")).snapshot == 0

@@ -1,13 +1,10 @@
 """Work: the operations that torch counts in a real step, and what the traffic depends on."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.sequences import EMBEDDED, NEXT, attention, gru
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.exchange import Exchange
@@ -128,25 +125,6 @@ def test_products_are_those_that_torch_counts(case, kept, monkeypatch):
     assert planned == found or (not kept and 0.7 * found < planned < found)
 
 
-@pytest.mark.usefixtures("products_of_torch")
-@pytest.mark.parametrize("is_split", [False, True])
-def test_products_along_a_sequence_are_those_that_torch_counts(is_split):
-    layers = [
-        *EMBEDDED,
-        gru(units=9, split=is_split),
-        gru(name="second", cell="lstm", units=7, source=["state", "item"], split=is_split),
-        attention(name="third", feed_forward=11),
-        {**NEXT, "bias": False},
-    ]
-    training = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "sgd"})
-    layout = bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(13, "sequence")})
-    asked = Job(layout, {"items": ENTRIES - 1.0})
-    rows = [[(3 * row + 5 * place) % 13 for place in range(ENTRIES)] for row in range(EXAMPLES)]
-    sparse = 4 * EXAMPLES * (ENTRIES - 1) * layout.units["item"]
-    assert work(asked).operations - sparse == counted(asked, SparseBatch.from_lists(rows))
-    assert sum(weight.split for weight in layout.weights.values()) == 5 * is_split
-
-
 def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_of_them():
     layers = [
         {"name": "in", "kind": "input", "field": "items"},
@@ -165,13 +143,3 @@ def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_o
     ]
     assert [each.operations for each in found] == [EXAMPLES * 5 * 4 * width for width in (800, 400, 800)]
     assert found[1].sent_bytes == found[2].sent_bytes == 8 * EXAMPLES
-
-
-def test_traffic_depends_on_examples_and_hidden_units_alone():
-    wide = {"items": Width(10**8)}
-    asked = replace(job(), num_processes=4)
-    assert (
-        work(Job(bind(asked.network, asked.training, wide), num_processes=4)).sent_bytes
-        == work(asked).sent_bytes
-    )
-    assert 0 < work(asked).sent_bytes <= 2 * (16 * EXAMPLES * 7 + 64 * EXAMPLES)

@@ -166,8 +166,3 @@ def test_units_to_choose_from_keep_their_limits(network):
     rules = Rules(limits=[limit(*each) for each in limits])
     found = top_k(network, {"items": BATCH}, "out", 20, rules=rules, only=only)
     assert shown(found) == [greedy(row, 20, limits) for row in ranked.tolist()]
-
-
-def test_no_rule_is_the_plain_ranking(network):
-    plain = top_k(network, {"items": BATCH}, "out", 9, BATCH)
-    assert all(map(torch.equal, top_k(network, {"items": BATCH}, "out", 9, BATCH, rules=Rules()), plain))

@@ -8,15 +8,10 @@ from widenet.data.lists import dataset_from_lists
 from widenet.kernels import neighbour_means as module
 from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.parallel.exchange import fixed_arithmetic
-from widenet.plan.binding import bind
-from widenet.plan.layout import Job
-from widenet.plan.memory import memory
 from widenet.predict.terms import table_of, terms_of
 from widenet.predict.top_k import layer_values
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
 
 WIDTH, SHARDS = 29, 4
 ROWS = [sorted({(row * row + step * (1 + row % 5)) % WIDTH for step in range(row % 9)}) for row in range(80)]
@@ -240,12 +235,3 @@ def test_a_table_of_all_units_says_what_the_shards_hold(kind, model, data, tmp_p
         unit_Z, place_Z = torch.nonzero(neighbours < WIDTH, as_tuple=True)
         other.fill(unit_Z, neighbours[unit_Z, place_Z], similarities[unit_Z, place_Z])
         assert all(map(torch.equal, other.tensors().values(), lists.tensors().values()))
-
-
-def test_a_plan_counts_its_places(data):
-    def weights(document):
-        layout = bind(NetworkSpec.of(document), TrainingSpec.of(TRAINING), data.fields)
-        return memory(Job(layout, {"items": 4.0}, len(ROWS))).weights
-
-    added = weights(network(**TERM)) - weights(network())
-    assert added == 12 * WIDTH * TERM["neighbours"]

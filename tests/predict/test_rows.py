@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError
-from widenet.model.activations import activate, is_signed
 from widenet.predict import restrictions as module
 from widenet.runs import train
-from widenet.spec.activations import ROW_WISE, Activation
 
 NETWORK = {
     "layers": [
@@ -68,15 +65,6 @@ def test_every_user_gets_in_order_what_recommend_gives_for_the_same_history(mode
         assert scores == [one.score for one in alone]
 
 
-def test_the_whole_catalogue_less_what_a_user_had_can_be_asked_for(model, data):
-    for row, (_, items, scores) in enumerate(by_user(model.predict(data, k=1000))):
-        assert sorted(items) == sorted(set(IDS) - {IDS[index] for index in ROWS[row]})
-        assert scores == sorted(scores, reverse=True)
-    assert all(
-        len(items) == WIDTH for items in items_of(model.predict(data, k=WIDTH, exclude_seen=False)).values()
-    )
-
-
 @pytest.mark.parametrize(
     ("largest", "cells", "sizes"), [(7, 2**21, [7] * 5 + [6]), (512, 12, [4] * 10 + [1]), (512, 1, [1] * 41)]
 )
@@ -121,20 +109,6 @@ def test_weights_multiply_scores_before_the_ranking(model, data, tmp_path):
         assert dict(zip(items, scores, strict=True)) == pytest.approx(expected, rel=1e-5)
         assert items[0] == "i3" or "i3" not in items
         assert items[-1] == "i5" or "i5" not in items
-
-
-def test_every_activation_is_known_to_be_signed_or_not():
-    for one in Activation.__args__:
-        for kind in one.model_fields["kind"].annotation.__args__:
-            values = torch.linspace(-3, 3, 13)
-            total = values.abs().sum() if kind in ROW_WISE else None
-            given = (
-                {"softmax": values.exp(), "relu_max": values.relu(), "linear_max": values / total}
-                if total is not None
-                else {}
-            )
-            found = given[kind] if kind in ROW_WISE else activate(one(kind=kind), values)
-            assert bool((found < 0).any()) == is_signed(one(kind=kind)), kind
 
 
 @pytest.mark.parametrize("activation", ["linear", "tanh", "linear_max", "relu"])
@@ -195,24 +169,6 @@ def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(pa
     assert recall(model.predict(split, k=4), truth, 4) == 0
     with mistake(OptionError, option="part"):
         model.predict(split, part="train")
-
-
-def test_users_of_a_filter_that_the_dataset_does_not_have_are_told_once_at_the_end(model, data, tmp_path):
-    (tmp_path / "never_for").write_text("user,item\nu0,i7\nnobody,i1\nu40,i1\n")
-    said = []
-    blocks = model.predict(data, k=2, never_for=tmp_path / "never_for", say=said.append)
-    next(blocks)
-    assert said == []
-    assert len(list(blocks)) == 0
-    assert len(said) == 1
-    assert said[0].endswith(
-        'never_for: 1 of 3 users is not in the dataset, such as "nobody"; their lines had no effect.'
-    )
-
-
-def test_a_user_with_nothing_left_is_there_with_no_recommendations(model, data, tmp_path):
-    (tmp_path / "never").write_text("\n".join(IDS))
-    assert set(map(len, items_of(model.predict(data, never=tmp_path / "never")).values())) == {0}
 
 
 def test_a_mistake_is_told_before_the_first_block_is_asked_for(model, data, tmp_path):

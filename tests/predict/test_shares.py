@@ -122,13 +122,6 @@ def test_a_term_is_divided_by_the_similarities(data, tmp_path):
         assert own.any()
 
 
-@pytest.mark.parametrize("kind", ["with a neighbourhood", "linear, mean"])
-def test_nobody_without_a_history_gets_an_explanation(kind, tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [*ROWS, []], width=WIDTH)
-    model = train({"layers": NETWORKS[kind]}, TRAINING, data, tmp_path / "run", device="cpu")
-    assert model.explain(3, user=len(ROWS)) == []
-
-
 @pytest.mark.parametrize(
     "layers",
     [

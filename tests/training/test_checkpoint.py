@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from tests.mistakes import mistake
 from widenet.data.manifest import Field
@@ -85,17 +84,6 @@ def test_a_model_without_state_serves_and_cannot_be_trained_on(tmp_path):
     assert fingerprint(served) == fingerprint(network(seed=1))
     with mistake(CheckpointError, place=path / "wide-00.shard-0000-of-0003.safetensors"):
         Checkpoint.open(path).load_into(network(), with_state=True)
-
-
-def test_the_files_of_a_model_without_state_hold_weights_alone(tmp_path):
-    path = publish(tmp_path / "model", network(), {}, with_state=False).path
-    names = {file.name.partition(".")[0]: set(load_file(file)) for file in path.glob("*.safetensors")}
-    assert names == {
-        "wide-00": {"weight"},
-        "wide-01": {"weight"},
-        "wide-02": {"weight"},
-        "trunk": {"weight.mid bias", "damping.in"},
-    }
 
 
 FILES = ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"]

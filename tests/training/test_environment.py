@@ -10,7 +10,6 @@ import torch
 from tests.trainings import UNTIED, Heard, books, document
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.kernels import native
 from widenet.kernels.native import instruction_sets, processor_facts
 from widenet.runs import train
 from widenet.training import facts
@@ -67,13 +66,6 @@ def test_a_training_that_resumes_on_other_libraries_or_processors_says_so_and_go
     assert resumed(run) == (undisturbed, [])
 
 
-def test_nothing_is_said_where_nothing_is_known_to_have_changed(run):
-    assert facts.changes({}, CPU) == []
-    assert facts.changes({"arithmetic": "0"}, CPU) == [f"arithmetic {ARITHMETIC}, before 0"]
-    assert facts.changes(facts.environment(CPU), CPU) == []
-    assert resumed(run)[1] == []
-
-
 def test_machine_json_says_versions_device_and_the_place_of_the_data(tmp_path, monkeypatch):
     dataset_from_lists(tmp_path / "data", [[0]], width=1)
     monkeypatch.chdir(tmp_path)
@@ -83,11 +75,3 @@ def test_machine_json_says_versions_device_and_the_place_of_the_data(tmp_path, m
     assert (noted["torch"], noted["python"]) == (torch.__version__, platform.python_version())
     assert (noted["threads"], noted["processes"], noted["data"]) == (3, 1, str(tmp_path / "data"))
     assert noted["device"] == processor_facts().get("model name", platform.machine())
-
-
-def test_machine_json_names_the_architecture_where_linux_does_not_describe_the_processor(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(native, "_CPUINFO", tmp_path / "nothing")
-    noted = facts.machine(dataset_from_lists(tmp_path / "data", [[0]], width=1), CPU)
-    assert noted["device"] == platform.machine()

@@ -11,7 +11,6 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.errors import DataError, NumericsError
 from widenet.runs import Model, Silence, train
-from widenet.runs.run_log import diverged
 from widenet.training import loop
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RECORDED, RunDirectory
@@ -143,11 +142,6 @@ def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, da
     }
 
 
-def test_keep_last_ends_with_the_last_weights(data, tmp_path, scripted):
-    seen = scripted([0.4, 0.1])
-    assert train(NETWORK, training(2, evaluation={}), data, tmp_path / "run").fingerprint() == seen[-1]
-
-
 @pytest.mark.parametrize(("patience", "epochs"), [(1, 2), (2, 5), (None, 6)])
 def test_training_stops_after_so_many_evaluations_without_a_better_metric(
     patience, epochs, data, tmp_path, scripted
@@ -223,31 +217,6 @@ def test_what_fails_while_a_batch_is_read_ahead_ends_the_training_and_no_thread_
     assert caught.tb is not None
     assert len(report.steps) == 5
     assert batch_threads() == []
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, NumericsError])
-def test_a_training_that_ends_early_leaves_no_thread(error, data, tmp_path, monkeypatch):
-    seen = []
-
-    def breaking(*_):
-        seen.append(batch_threads())
-        if error is NumericsError:
-            raise NumericsError("a number is none.")
-        return 0.0
-
-    monkeypatch.setattr(loop, "train_step", breaking)
-    with pytest.raises(error) as caught:
-        train(NETWORK, training(4), data, tmp_path / "run", interrupted=lambda: True)
-    assert caught.tb is not None
-    assert len(seen[0]) == 1
-    assert batch_threads() == []
-
-
-def test_a_training_that_ends_far_above_its_start_says_so(data, tmp_path):
-    for rate, says in ((0.5, False), (900.0, True)):
-        run = tmp_path / f"run-{rate}"
-        model = train(NETWORK, training(2, optimizer={"kind": "sgd", "learning_rate": rate}), data, run)
-        assert (diverged(model.run.training, model.run.records()) is not None) == says
 
 
 def test_a_training_that_is_stopped_after_an_epoch_resumes_to_the_same_bits(data, tmp_path):

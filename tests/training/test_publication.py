@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from torch import distributed
 
-from tests.mistakes import mistake
 from tests.parallel.workers import Group, exchange
 from tests.training.test_checkpoint import network
 from widenet.errors import CheckpointError, GroupError
@@ -38,21 +37,6 @@ POINTS = {
 @pytest.fixture
 def saved(tmp_path):
     return publish(tmp_path / "saved", network(), {"epoch": 1}, with_state=True).path
-
-
-def full_disk(path, _):
-    path.write_bytes(b"half of")
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_failure_while_writing_leaves_the_earlier_checkpoint_and_nothing_else(saved, monkeypatch):
-    monkeypatch.setattr(checkpoint, "write", full_disk)
-    with mistake(CheckpointError, place=saved):
-        publish(saved, network(seed=5), {}, with_state=True)
-    assert [path.name for path in saved.parent.iterdir()] == ["saved"]
-    again = network(seed=9)
-    Checkpoint.open(saved).load_into(again, with_state=True)
-    assert fingerprint(again) == fingerprint(network())
 
 
 def test_all_of_a_checkpoint_is_on_disk_before_it_gets_its_name(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """The run directory: made whole or refused, locked, its checkpoints counted, its log rewound."""
 
-import errno
 import fcntl
 import os
 import shutil
@@ -57,12 +56,6 @@ def test_a_new_run_is_read_back_as_it_was_made(tmp_path, run):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
 
-def test_an_empty_directory_may_become_a_run(tmp_path, data):
-    (tmp_path / "run").mkdir()
-    begun(tmp_path / "run", TRAINING, data)
-    assert (tmp_path / "run" / "network.json").exists()
-
-
 def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_path, data, run):
     with run.locked():
         run.log({"epoch": 1})
@@ -80,38 +73,9 @@ def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
 
-def test_a_run_that_is_begun_again_is_at_every_moment_whole_or_not_there(tmp_path, data, run, monkeypatch):
-    seen = []
-
-    def watched(change):
-        return lambda *paths, **more: (change(*paths, **more), seen.append(found(run.path)))[0]
-
-    for name in ("rename", "rmdir", "unlink"):
-        monkeypatch.setattr(os, name, watched(getattr(os, name)))
-    other = TrainingSpec.of({"seed": 7})
-    begun(tmp_path / "run", other, data)
-    assert [training for training in seen if training not in (TRAINING, None, other)] == []
-    assert None in seen
-    assert seen[-1] == other
-
-
 def found(path):
     """The training document of a run; None where nothing has that name."""
     return RunDirectory.open(path).training if path.exists() else None
-
-
-def test_what_a_killed_training_left_beside_a_run_goes_and_what_others_left_there_stays(tmp_path, data):
-    for name in (
-        ".run.unfinished/vocabulary/items.arrow",
-        ".run.x/network.json",
-        ".runs.unfinished/network.json",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).touch()
-    begun(tmp_path / "run", TRAINING, data)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [".run.x", ".runs.unfinished", "data", "run"]
-    assert [path.name for path in (tmp_path / "run" / "vocabulary").iterdir()] == ["items.arrow"]
 
 
 @pytest.mark.parametrize(
@@ -124,13 +88,6 @@ def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_p
     with mistake(CheckpointError):
         begun(tmp_path / "run", TRAINING, data)
     assert (run.path / kept).read_text() == "mine"
-
-
-def test_a_run_that_is_at_work_is_not_begun_again(tmp_path, data, run):
-    with run.locked(), mistake(CheckpointError):
-        begun(tmp_path / "run", TRAINING, data)
-    assert (run.path / "network.json").exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
 
 
 def test_a_run_that_is_begun_is_locked_from_its_first_moment(tmp_path, data):
@@ -182,13 +139,6 @@ def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, networ
     assert (tmp_path / "folder" / "file").read_text() == (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path, data):
-    (tmp_path / "file").write_text("mine")
-    with mistake(CheckpointError):
-        begun(tmp_path / "file" / "run", TRAINING, data)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
-
-
 def test_what_is_no_run_is_refused(tmp_path, run):
     with mistake(CheckpointError):
         RunDirectory.open(tmp_path / "data")
@@ -196,17 +146,6 @@ def test_what_is_no_run_is_refused(tmp_path, run):
         (run.path / "fields.json").write_text(text)
         with mistake(CheckpointError):
             RunDirectory.open(run.path)
-
-
-def test_only_one_training_at_a_time_holds_the_directory(run):
-    with (
-        run.locked(),
-        mistake(CheckpointError),
-        run.locked(),
-    ):
-        pass
-    with run.locked():
-        pass
 
 
 @pytest.mark.parametrize(
@@ -223,14 +162,6 @@ def test_a_dataset_of_other_features_is_refused(options, tmp_path, run, data):
     other = dataset_from_lists(tmp_path / "other", [[0]], width=len(options.get("titles", "ABC")), **options)
     with mistake(FitError, place=tmp_path / "other"):
         run.check_dataset(other)
-
-
-def test_another_split_of_the_same_features_is_welcome(tmp_path, run):
-    run.check_dataset(
-        dataset_from_lists(
-            tmp_path / "other", [[0], [1], [2]], heldout=[[1], [2], [0]], titles=["X", "Y", "Z"]
-        )
-    )
 
 
 def checkpoints(run):
@@ -330,18 +261,6 @@ def test_what_a_disk_damages_stops_no_more_than_it_must(run):
     (run.path / "start").write_bytes(b"/runs/\0")
     with mistake(CheckpointError):
         RunDirectory.open(run.start)
-
-
-def test_a_full_disk_is_one_sentence_and_leaves_the_log_as_it_was(run, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    run.log({"epoch": 1})
-    monkeypatch.setattr(os, "fsync", full)
-    with mistake(CheckpointError, place="log.jsonl"):
-        run.rewind_log(0)
-    assert (run.path / "log.jsonl").read_text() == '{"epoch": 1}\n'
-    assert not list(run.path.glob(".log*"))
 
 
 def test_the_log_is_read_without_what_a_power_cut_left_of_a_line(run):

@@ -27,7 +27,6 @@ from widenet.runs import Silence, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import checkpoint, loop
-from widenet.training.checkpoint import Checkpoint
 from widenet.training.loop import Saving
 
 
@@ -192,23 +191,6 @@ def test_what_is_written_is_the_state_of_its_own_step_however_long_that_takes(
     assert outcome(out) == undisturbed(name)
 
 
-def test_what_falls_due_while_a_checkpoint_is_written_is_taken_as_soon_as_that_is_there(
-    data, tmp_path, monkeypatch
-):
-    out, disk = tmp_path / "run", SlowDisk(monkeypatch)
-    network, training = saving_often("momentum", every_epochs=9, every_steps=2)
-
-    def watch(step):
-        if step == 3:
-            monkeypatch.setattr(Saving, "is_writing", writes_in_time)  # asked from the next step on
-        if step == 4:
-            disk.go.set()
-
-    train(network, {**training, "epochs": 1, "batch_size": 2}, data, out, report=Watch(act=watch))
-    # Step 4 fell due while that of step 2 was written, which step 5 published.
-    assert saved(out)[:2] == [at(0, 2), at(0, 5)]
-
-
 def threads():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("checkpoint")]
 
@@ -224,16 +206,6 @@ def test_a_training_that_fails_drops_the_checkpoint_on_its_way_whole(
     assert saved(out) == threads() == []
     train(*documents, data, out, resume=True)
     assert outcome(out) == undisturbed("momentum")
-
-
-def test_an_interrupted_training_waits_for_the_checkpoint_on_its_way(data, tmp_path):
-    out, steps = tmp_path / "run", iter(range(3))
-    with pytest.raises(KeyboardInterrupt):
-        train(*saving_often("momentum", every_steps=2), data, out, interrupted=lambda: next(steps) == 2)
-    assert saved(out) == [at(0, 2), at(0, 3)]
-    assert threads() == []
-    for name in saved(out):
-        Checkpoint.open(out / "checkpoints" / name)
 
 
 @pytest.mark.usefixtures("in_time")

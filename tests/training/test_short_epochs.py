@@ -81,25 +81,3 @@ def test_an_epoch_that_is_kept_as_the_best_has_a_checkpoint_however_short(every,
     better = epochs_that_were_better(out, metric)
     assert 1 < len(better) < 8
     assert saved(out) == [at(epoch, 0) for epoch in sorted(better | {8})]
-
-
-def test_a_checkpoint_that_is_due_at_the_end_of_a_short_epoch_is_not_put_off(data, tmp_path, monkeypatch):
-    Ticking(monkeypatch, 0.0)
-    documents = short_epochs(checkpoints={"every_steps": STEPS, "keep_last": 99})
-    train(*documents, data, tmp_path / "run")
-    assert saved(tmp_path / "run") == [at(epoch, 0) for epoch in range(1, 9)]
-
-
-def test_an_interruption_and_the_end_by_patience_have_a_checkpoint_at_once(data, tmp_path, monkeypatch):
-    Ticking(monkeypatch, 0.0)
-    out, steps = tmp_path / "run", iter(range(99))
-    with pytest.raises(KeyboardInterrupt):
-        train(*short_epochs(), data, out, interrupted=lambda: next(steps) == 2 * STEPS + 1)
-    assert saved(out) == [at(1, 0), at(2, 2)]
-    patient = {"evaluation": {"metric": "ndcg@5", "stop_after": 1}, "keep": "best"}
-    model = train(*short_epochs(**patient), data, tmp_path / "patient")
-    epochs = len((tmp_path / "patient" / "log.jsonl").read_text().splitlines())
-    assert 2 < epochs < 8
-    better = epochs_that_were_better(tmp_path / "patient", "ndcg@5")
-    assert saved(tmp_path / "patient") == [at(epoch, 0) for epoch in sorted(better | {1, epochs})]
-    assert model.facts["best_epoch"] == epochs - 1

@@ -187,12 +187,6 @@ def test_an_output_on_a_sparse_input_does_not_begin_with_weights(before, tmp_pat
         begun(tmp_path, *documents, books(tmp_path / "data"), run)
 
 
-def test_features_of_which_none_is_known_are_refused(before, tmp_path):
-    data = grown(tmp_path / "data", [f"other {index}" for index in range(WIDTH)])
-    with mistake(FitError):
-        begun(tmp_path, *SETTINGS["momentum"], data, before("momentum"))
-
-
 def test_weights_of_another_field_are_left_and_named(before, tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1]], validation=[[2]], width=3, sparse={"tags": [[0]]})
     network = {"layers": [{**UNTIED["layers"][0], "field": "tags"}, *UNTIED["layers"][1:]]}
@@ -202,9 +196,7 @@ def test_weights_of_another_field_are_left_and_named(before, tmp_path):
     assert torch.equal(rows(net)["next", "weight"], was[:3])
 
 
-def test_a_damaged_file_is_refused(before, tmp_path):
-    shutil.copytree(before("momentum"), tmp_path / "before")
-    path = sorted((tmp_path / "before" / "model").glob("wide-01*"))[0]
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with mistake(CheckpointError):
-        begun(tmp_path, *SETTINGS["momentum"], grown(tmp_path / "data", OLD), tmp_path / "before")
+def test_features_of_which_none_is_known_are_refused(before, tmp_path):
+    data = grown(tmp_path / "data", [f"other {index}" for index in range(WIDTH)])
+    with mistake(FitError):
+        begun(tmp_path, *SETTINGS["momentum"], data, before("momentum"))

@@ -4,13 +4,10 @@ import pytest
 import torch
 
 from tests.mistakes import mistake
-from tests.parallel.matrix import write_data
-from tests.parallel.split import DIVIDED
-from tests.starts import CATALOGUES, begun, grown, made, rows, state_of_filters
-from tests.trainings import SETTINGS, UNTIED, books, document
-from widenet.data.dataset import Dataset
+from tests.starts import CATALOGUES, begun, grown, made, rows
+from tests.trainings import SETTINGS, UNTIED, books
 from widenet.errors import CheckpointError
-from widenet.runs import Model, train
+from widenet.runs import Model
 from widenet.training.run_directory import RunDirectory
 
 
@@ -84,32 +81,3 @@ def test_weights_of_the_same_names_and_sizes_are_taken_and_the_rest_is_named(cha
 
 def labelled(path):
     return books(path, sparse={"label": [[number % 4] for number in range(23)]})
-
-
-def test_state_that_a_frozen_layer_did_not_have_begins_with_zeros(tmp_path):
-    data, training = books(tmp_path / "data"), document({"kind": "adam", "learning_rate": 0.1})
-    train(taste(frozen=True), training, data, tmp_path / "before")
-    net, said = begun(tmp_path, UNTIED, training, data, tmp_path / "before")
-    assert len(said) == 1
-    state = {name: tensor for (name, key), tensor in rows(net).items() if key == "state.mean"}
-    assert bool(state["next"].any())
-    assert not bool(state["taste/history"].any())
-    assert not any(tensor.any() for tensor in net.trunk["taste bias"].state.values())
-
-
-def test_filters_in_pieces_beside_others_of_another_size_begin_with_their_state(tmp_path):
-    (tmp_path / "data").mkdir()
-    data = Dataset.open(write_data(tmp_path / "data") / "pictures")
-    layers, training = DIVIDED
-    training = {**training, "optimizer": "adam", "keep": "last"}
-    train({"layers": layers}, training, data, tmp_path / "before")
-    old = made({"layers": layers}, training, data)
-    RunDirectory.open(tmp_path / "before").latest().load_into(old, with_state=True)
-    changed = [{**layer, "kernel": 5} if layer["name"] == "parts" else layer for layer in layers]
-    net, said = begun(tmp_path, {"layers": changed}, training, data, tmp_path / "before")
-    assert "parts/best" in said[0]
-    found, expected = state_of_filters(net), state_of_filters(old)
-    for key, numbers in found.items():
-        taken = key[0] != "parts/best"
-        assert bool(numbers.any()) == taken, key
-        assert not taken or torch.equal(numbers, expected[key])
