@@ -95,7 +95,7 @@ def plan(
 ) -> None:
     """Tell what a training needs before it starts.
 
-    Prints how many rows each process holds, memory, traffic, work, and the smallest number of devices; with
+    Prints how many rows each process holds, memory, traffic, and the smallest number of devices; with
     --measure also how long it takes. The exit status is 1 if the training does not fit, and 0 if it
     fits or the memory is unknown.
     """
@@ -231,7 +231,7 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     lines += [
         f"batch {job.num_examples:,}, {training.optimizer.kind}, {training.shards} shards,"
         f" {' or '.join(map(str, held))} per process. A step, each process:"
-        f" {amount(work['operations'], 'FLOP')}; {amount(work['sent_bytes'])} sent, as much received.",
+        f" {amount(work['sent_bytes'])} sent, as much received.",
         f"A checkpoint: {amount(report['checkpoint_bytes'])} on disk; a run keeps"
         f" {training.checkpoints.keep_last}.",
     ]

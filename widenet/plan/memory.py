@@ -1,9 +1,7 @@
-"""Tells what one process of a training needs, bytes of memory and the work of a step, and whether it fits.
+"""Tells what one process of a training needs, bytes of memory and of a step's traffic, and whether it fits.
 
 Weights and state are exact. The bound of the rest follows from the batch, widths and tiles alone, whatever
 the layers compute; its factors are of trainings whose peak was measured: `python -m benchmarks memory`.
-Of the work, the products with the weights count and what crosses shards, whatever an implementation saves or
-adds.
 """
 
 from collections.abc import Iterator
@@ -15,7 +13,7 @@ from widenet.errors import CapacityError
 from widenet.plan import tiles
 from widenet.plan.layout import BATCHES_AHEAD, Job, Weight
 from widenet.plan.numbers import amount
-from widenet.plan.weights import ends_of, fields_by_examples, matrices, weights_by_examples
+from widenet.plan.weights import ends_of, fields_by_examples, weights_by_examples
 from widenet.spec.layers import AttentionLayer, InputLayer, OutputLayer, RecurrentLayer
 from widenet.spec.losses import PopularitySample
 from widenet.spec.training import MOST_SHARDS
@@ -269,11 +267,9 @@ def _touched_bytes(job: Job, name: str, process: int, in_pages: bool = False) ->
 
 @dataclass(frozen=True)
 class Work:
-    """Work of one process in one step.
+    """What one process moves in one step.
 
     Attributes:
-        operations: Operations of its matrix products and sparse sums; a multiplication and an addition count
-            2.
         sent_bytes: Bytes sent to the N - 1 others by the ring algorithm: 2 (N - 1) / N of sums, and N - 1
             times what is gathered. It receives as many. In a gather, all processes send as much as the one
             with the most shards.
@@ -281,18 +277,17 @@ class Work:
         written_bytes: Bytes that it writes there.
     """
 
-    operations: int
     sent_bytes: int
     read_bytes: int = 0
     written_bytes: int = 0
 
 
 def work(job: Job, process: int = 0) -> Work:
-    """Return the work of a process; the first one has the most shards and rows."""
+    """Return what a process moves; the first one has the most shards and rows."""
     others = job.num_processes - 1
     times = {"sum": 2 * others / job.num_processes, "gather": others}
     sent = sum(times[kind] * num_bytes for kind, num_bytes in exchanges(job))
-    return Work(_operations(job, process), round(sent), *streamed_bytes(job, process))
+    return Work(round(sent), *streamed_bytes(job, process))
 
 
 def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
@@ -318,40 +313,6 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
         read += with_state + touched * (job.weights_in == "host") if users else touched
         written += whole * is_described + (with_state if users else touched) * weight.trained
     return read, written
-
-
-def _operations(job: Job, process: int) -> int:
-    """Return the operations of the products with weights, forward and backward."""
-    layout, total = job.layout, 0.0
-    inputs = {layer.name for layer in job.network.inputs}
-    outputs = {layer.name: layer for layer in job.network.outputs}
-    for (layer, source), link in layout.links.items():
-        weight, windows = layout.weights[link.weight], layout.windows.get((layer, source))
-        vectors, rows, again = job.vectors(layer), float(job.rows(weight, process)), False
-        if layer in outputs:
-            again = job.goes_twice(outputs[layer]) and not job.keeps(outputs[layer], process)
-            rows = job.units_at_work(outputs[layer], process)
-        columns: float = weight.row_length
-        if windows is not None:
-            rows, columns = layout.units[layer], windows.inputs
-        elif weight.by_columns:
-            columns = job.entries_of(weight.input or "")
-        elif source in inputs and weight.rows_are_features:
-            vectors = job.num_examples  # whose features are added, of all positions
-            rows = job.entries_of(source) * job.num_held(process) / job.training.shards
-        is_first = source in inputs or weight.by_columns
-        total += (2 - is_first + weight.trained + again) * vectors * rows * columns
-    for hidden in job.network.hidden:
-        if isinstance(hidden, AttentionLayer):
-            sizes = matrices(hidden, layout.units[hidden.name])
-            total += 3 * job.vectors(hidden.name) * sum(inputs * outputs for _, inputs, outputs in sizes)
-            length = (
-                -(-job.entries_of(layout.along[hidden.name]) // tiles.FILLED_POSITIONS)
-                * tiles.FILLED_POSITIONS
-            )
-            pairs = 3 if hidden.positions == "relative" else 2  # products of positions with each other
-            total += 3 * pairs * job.num_examples * length**2 * layout.units[hidden.name]
-    return round(2 * total)
 
 
 def exchanges(job: Job) -> Iterator[tuple[Literal["sum", "gather"], int]]:
