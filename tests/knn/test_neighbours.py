@@ -57,11 +57,6 @@ def test_they_are_the_nearest_of_all(measure, k, shards):
     assert_best(measure, QUERIES, VECTORS, k, shards=shards)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_some_shards_may_be_empty(measure):
-    assert_best(measure, QUERIES, VECTORS[:5], 3)
-
-
 @pytest.mark.parametrize("measure", ["dot", "l2"])
 def test_they_are_those_of_faiss(measure):
     index = faiss.IndexFlatIP(12) if measure == "dot" else faiss.IndexFlatL2(12)
@@ -113,14 +108,6 @@ def test_of_equally_near_vectors_the_lower_position_comes_first(vectors, queries
         np.testing.assert_array_equal(got, np.sort(order, axis=1)[:, :k])
     else:
         np.testing.assert_array_equal(found[1], best_of(measure, queries, vectors, k)[1])
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_vectors_of_the_same_numbers_in_another_order_are_equally_near_to_equal_numbers(measure):
-    vectors = np.stack([np.random.default_rng(seed).permutation(VECTORS[0]) for seed in range(200)])
-    query = np.full((1, 12), 1 / 3, dtype=np.float32)
-    assert len(np.unique(vectors @ query[0])) > 1
-    assert Neighbours.of(vectors, measure=measure).search(query, 190)[1].tolist() == [list(range(190))]
 
 
 @pytest.mark.parametrize("stored", ["bfloat16", "float16"])

@@ -138,30 +138,6 @@ def test_a_sum_is_the_true_one_to_a_part_in_two_to_the_54_of_the_largest_term(si
         assert [total, ones] == exact_sum(terms).tolist()
 
 
-def summed_at_once(seeds):
-    """Sums that all travel at the same time, two and two; each process asks for the results in another
-    order.
-    """
-    here = exchange()
-    travels = [
-        here.start_sum(*(own(here, terms_of(seed + more)) for more in (0, 1)), where="") for seed in seeds
-    ]
-    raised = here.start_any([lambda: distributed.get_rank() == 1], "")
-    order = random.Random(distributed.get_rank()).sample(range(len(travels)), len(travels))
-    found = {place: [total.tolist() for total in travels[place]()] for place in order}
-    return (
-        [found[place] for place in range(len(travels))],
-        raised(),
-        here.collect(distributed.get_rank(), ""),
-    )
-
-
-def test_many_sums_at_once_are_those_of_one_after_the_other(groups):
-    seeds = range(0, 60, 2)
-    alone = [[exact_sum(terms_of(seed + more)).tolist() for more in (0, 1)] for seed in seeds]
-    assert groups(4)(summed_at_once, seeds) == [(alone, [True], [0, 1, 2, 3])] * 4
-
-
 BAD = (math.nan, math.inf, -math.inf)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
-from widenet.parallel.exchange import Exchange, one_thread_an_operation
+from widenet.parallel.exchange import one_thread_an_operation
 from widenet.predict import top_k
 from widenet.predict.top_k import Only, Rules, Tiles
 from widenet.runs.made_of import put_in_8_bits
@@ -64,11 +64,6 @@ def test_in_8_bits_too_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch,
     check_both_ways(monkeypatch, built, 9, **RULES[rules])
 
 
-@pytest.mark.parametrize("k", [1, 200, WIDTH])
-def test_k_may_be_one_or_the_width(monkeypatch, k):
-    check_both_ways(monkeypatch, network(NETWORKS["softmax"]), k, **RULES["both"])
-
-
 @pytest.mark.parametrize("width", [5, 50, 3 * 2048 + 5])
 def test_narrow_tiles_and_empty_shards_are_filled_up(monkeypatch, width):
     built = network(NETWORKS["softmax"], 3 if width > 50 else 8, width)
@@ -79,24 +74,3 @@ def test_narrow_tiles_and_empty_shards_are_filled_up(monkeypatch, width):
 EXCLUDED_OF = {
     width: SparseBatch.from_lists([[e % width] for e in range(NUM)]) for width in (5, 50, 3 * 2048 + 5)
 }
-
-
-@pytest.mark.parametrize("threads", [2, 3])
-def test_threads_share_the_shards_and_give_the_same(monkeypatch, threads):
-    built = network(NETWORKS["softmax"], shards=8)
-    one = top_k.top_k(built, batch("deep", range(NUM)), "out", 9, EXCLUDED)
-    monkeypatch.setattr(built.exchange, "workers", Exchange(8, threads).workers)
-    several = top_k.top_k(built, batch("deep", range(NUM)), "out", 9, EXCLUDED)
-    assert all(map(torch.equal, one, several))
-
-
-@pytest.mark.parametrize(
-    "layers",
-    [
-        [ITEMS, MID, out(activation="relu_max", loss="l2")],
-        [ITEMS, out(activation="sigmoid", loss="cross_entropy")],
-    ],
-)
-def test_other_divisors_and_outputs_on_features_are_ranked_tile_by_tile(layers):
-    tiles = Tiles.of_batch(network(layers), batch("deep", range(NUM)), "out")
-    assert tiles.whole(tiles.activation.kind == "relu_max") is None

@@ -145,12 +145,6 @@ def test_they_are_the_best_of_a_dense_network_under_every_activation_and_filter(
     assert_same(found, ranked(scores_of(built, activation), 7, excluded, banned, weights))
 
 
-def test_a_negative_slope_ranks_by_the_activation_and_not_by_the_logit(monkeypatch):
-    built = network({"kind": "leaky_relu", "slope": -2.0})
-    monkeypatch.setitem(ACTIVATIONS, "folded", lambda z: np.maximum(z, -2 * z))
-    assert_same(top_k(built, {"history": BATCH}, "out", 7), ranked(scores_of(built, "folded"), 7))
-
-
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.usefixtures("tiny_tiles")
 def test_factors_multiply_the_scores_of_units_example_by_example(activation):
@@ -191,20 +185,6 @@ def test_k_may_be_one_or_more_than_the_width(activation, k):
     found = top_k(built, {"history": BATCH}, "out", k)
     assert found[1].shape == (5, min(k, WIDTH))
     assert_same(found, ranked(scores_of(built, activation), k))
-
-
-@pytest.mark.parametrize("activation", ["softmax", "linear", "gelu"])
-@pytest.mark.parametrize("shards", [1, 3, 8])
-def test_they_do_not_depend_on_the_number_of_shards(activation, shards):
-    built = network(activation, shards)
-    found = top_k(built, {"history": BATCH}, "out", 9, SparseBatch.from_lists(EXCLUDED))
-    assert_same(found, ranked(scores_of(built, activation), 9, EXCLUDED))
-
-
-@pytest.mark.usefixtures("tiny_tiles")
-def test_they_are_right_where_some_shards_are_empty():
-    built = network("softmax", shards=8, width=5)
-    assert_same(top_k(built, {"history": BATCH}, "out", 9), ranked(scores_of(built, "softmax"), 9))
 
 
 def test_they_are_right_where_empty_shards_of_a_file_are_searched_by_threads_of_their_own(tmp_path):

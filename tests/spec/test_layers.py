@@ -1,18 +1,13 @@
 """Layers: default sources, an order in which every layer follows its sources, and what is known of kinds."""
 
-import ast
 from itertools import pairwise
-from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widenet.errors import DocumentError
-from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
-from widenet.spec.parts import BatchNormalization
 
 IN = {"name": "in", "kind": "input", "field": "a"}
 
@@ -28,30 +23,6 @@ def output(name, *source, field="a"):
 def test_a_layer_without_source_takes_the_one_before_it():
     spec = NetworkSpec.of({"layers": [IN, hidden("h"), hidden("g"), output("o")]})
     assert [spec.sources(layer) for layer in spec.layers] == [(), ("in",), ("h",), ("g",)]
-
-
-def test_a_source_may_be_one_name_or_a_list():
-    one, many = ({"layers": [IN, hidden("h"), {**output("o"), "source": source}]} for source in ("h", ["h"]))
-    assert NetworkSpec.of(one) == NetworkSpec.of(many)
-
-
-def test_parts_are_found_in_document_order_and_fields_without_repeats():
-    other = {"name": "other", "kind": "input", "field": "b"}
-    spec = NetworkSpec.of(
-        {
-            "layers": [
-                IN,
-                other,
-                hidden("h", "in", "other"),
-                output("o", field="c"),
-                output("p", "h", field="b"),
-            ]
-        }
-    )
-    assert [layer.name for layer in spec.inputs] == ["in", "other"]
-    assert [layer.name for layer in spec.outputs] == ["o", "p"]
-    assert spec.fields == ("a", "b", "c")
-    assert spec.layer("h").units == 2
 
 
 @settings(max_examples=50, deadline=None)
@@ -91,12 +62,6 @@ def test_a_hidden_layer_without_a_source_gives_the_sum_of_what_it_skips():
     bare = {"name": "g", "units": 2, "source": [], "skip": "h"}
     spec = NetworkSpec.of({"layers": [IN, hidden("h"), bare, output("o")]})
     assert (spec.sources(spec.layer("g")), spec.sources(spec.layer("o"))) == ((), ("g",))
-
-
-def test_a_skip_orders_layers_and_counts_as_a_use():
-    layers = [{**hidden("h", "in"), "skip": "g"}, hidden("g", "in")]
-    spec = NetworkSpec.of({"layers": [IN, *layers, output("o", "h")]})
-    assert [layer.name for layer in spec.hidden] == ["g", "h"]
 
 
 def test_an_input_that_shows_everything_may_feed_another_output():
@@ -143,41 +108,3 @@ def pooling(function="max", **settings):
 def test_a_document_reads_as_it_is_written_out(layer):
     document = NetworkSpec.of(network(layer))
     assert NetworkSpec.parse(document.to_json()) == document
-
-
-def test_a_switch_is_the_normalization_of_the_defaults_or_none():
-    found = [
-        NetworkSpec.of(network(convolution(batch_normalization=switch))).hidden[0].batch_normalization
-        for switch in (True, False, {})
-    ]
-    assert found == [BatchNormalization(), None, BatchNormalization()]
-
-
-ROOT = Path(__file__).parents[2]
-MODULES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "widenet").rglob("*.py"))
-KINDS = {spec.__name__ for spec in get_args(Trunk)}
-TELLERS = ("widenet/dsstne/", "widenet/frameworks/", "widenet/plan/")
-"""Where each kind of layer between inputs and outputs is told apart: in the words of other programs, and by
-what it needs.
-"""
-
-
-def told_apart(tree: ast.AST) -> list[str]:
-    """The lines of a module that ask which kind a layer between inputs and outputs is."""
-    asking = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.MatchClass)
-        or (isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"))
-    ]
-    return [
-        f"line {node.lineno}: {ast.unparse(node)}"
-        for node in asking
-        if any(isinstance(part, ast.Name) and part.id in KINDS for part in ast.walk(node))
-    ]
-
-
-def test_a_kind_of_layer_is_known_to_its_own_files_and_the_plan_alone():
-    texts = {path: (ROOT / path).read_text("utf-8") for path in MODULES if not path.startswith(TELLERS)}
-    named = {path: text for path, text in texts.items() if any(kind in text for kind in KINDS)}
-    assert {path: lines for path, text in named.items() if (lines := told_apart(ast.parse(text)))} == {}

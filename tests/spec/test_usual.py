@@ -3,7 +3,6 @@
 import pytest
 
 from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import usual_network, usual_training
 
 
@@ -18,15 +17,6 @@ def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_seq
     assert (output.weights[0].layer, output.predict) == ("taste", "next" if is_sequence else "all")
     assert output.cosine.temperature == 0.1
     assert NetworkSpec.parse(network.to_json()) == network
-
-
-def test_a_training_is_evaluated_where_there_is_a_part_to_choose_by():
-    chosen, whole = usual_training(True, 4096), usual_training(False, 4096)
-    assert (whole.evaluation, whole.keep, chosen.keep) == (None, "last", "best")
-    assert chosen.evaluation is not None
-    assert (chosen.evaluation.metric, chosen.evaluation.stop_after) == ("ndcg@20", 3)
-    for training in (chosen, whole):
-        assert TrainingSpec.parse(training.to_json()) == training
 
 
 @pytest.mark.parametrize(
@@ -53,14 +43,6 @@ def test_a_network_is_as_wide_as_its_features_allow(features, units, deviation, 
     assert (taste.units, taste.initializer.deviation) == (units, deviation)
     sequence = usual_network("songs", True, features)
     assert [sequence.layer(name).units for name in ("taste", "state")] == [along, along]
-
-
-@pytest.mark.parametrize(("is_sequence", "most"), [(False, 2**19), (True, 2**21)])
-def test_a_narrow_network_has_no_term(is_sequence, most):
-    outputs = [
-        usual_network("songs", is_sequence, number, has_term=True).outputs[0] for number in (most, most + 1)
-    ]
-    assert [output.neighbourhood is not None for output in outputs] == [True, False]
 
 
 @pytest.mark.parametrize(
