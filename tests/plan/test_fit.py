@@ -57,7 +57,7 @@ def test_a_device_keeps_the_logits_that_it_has_room_for(device_bytes, limit, opt
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_job_has_snapshots_where_the_machine_has_room_for_those_of_all_its_processes(device):
-    training = TrainingSpec.of({"checkpoints": {"every_minutes": 1}})
+    training = TrainingSpec.of({"checkpoints": {"every_steps": 1}})
     asked = Job(bind(NETWORK, training, {"items": Width(10**6)}), num_processes=2, device=device)
     needed = memory(asked)
     copied = memory(replace(asked, device="cpu"))  # without the rows that align shards on a device

@@ -26,7 +26,7 @@ from widenet.plan.memory import memory
 from widenet.runs import Silence, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training import checkpoint, loop
+from widenet.training import checkpoint
 from widenet.training.loop import Saving
 
 
@@ -137,26 +137,6 @@ def test_layers_divided_by_examples_go_on_to_the_same_bits(tmp_path):
 def test_checkpoints_are_taken_every_so_many_steps_of_the_training_and_where_epochs_end(data, tmp_path):
     train(*saving_often("momentum", every_steps=4), data, tmp_path / "run")
     assert saved(tmp_path / "run") == [at(0, 4), at(1, 0), at(1, 3), at(2, 0), at(2, 2), at(3, 0)]
-
-
-@pytest.mark.usefixtures("in_time")
-def test_checkpoints_are_taken_every_so_many_minutes(data, undisturbed, tmp_path, monkeypatch):
-    clock = [0.0]
-    monkeypatch.setattr(loop, "monotonic", lambda: clock[0])
-
-    def tick(_):
-        clock[0] += 25.0
-
-    train(
-        *saving_often("momentum", every_epochs=9, every_minutes=1),
-        data,
-        tmp_path / "run",
-        report=Watch(act=tick),
-    )
-    # 3 steps of 25 s take more than a minute. What falls due at the end of an epoch is taken after the first
-    # step of the next.
-    assert saved(tmp_path / "run") == [at(0, 3), at(1, 1), at(1, 4), at(2, 2), at(3, 0)]
-    assert outcome(tmp_path / "run") == undisturbed("momentum")
 
 
 class SlowDisk:
@@ -303,23 +283,3 @@ def test_processes_of_which_one_is_killed_within_an_epoch_go_on_there(size, name
     newest = (out / "checkpoints" / "latest").read_text().strip()
     assert at(1, 0) < newest < at(2, 0)
     assert pair(resumed, name, data, out) == [expected] * 2
-
-
-def trained_by_clocks(name, data, out):
-    """Train under a clock that only in process 1 runs fast enough for checkpoints within epochs."""
-    clock, own = [0.0], loop.monotonic
-
-    def tick(_):
-        clock[0] += 1.0 if distributed.get_rank() == 0 else 1e6
-
-    loop.monotonic = lambda: clock[0]
-    try:
-        return trained(name, data, out, tick, every_minutes=5 / 60)
-    finally:
-        loop.monotonic = own
-
-
-def test_the_clock_of_the_leader_decides_for_all(data, pair, tmp_path):
-    expected = train(*documents_of("momentum"), data, tmp_path / "undisturbed").fingerprint()
-    assert pair(trained_by_clocks, "momentum", data, tmp_path / "run") == [expected] * 2
-    assert [name for name in saved(tmp_path / "run") if not name.endswith("step-000000000")] == []

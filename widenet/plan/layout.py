@@ -429,7 +429,8 @@ class Job:
     @property
     def in_background(self) -> bool:
         """Whether checkpoints are written from a copy of weights and state while the training continues."""
-        return self.has_snapshots and self.weights_in == "device" and self.training.checkpoints.within_epochs
+        is_within_epochs = self.training.checkpoints.every_steps is not None
+        return self.has_snapshots and self.weights_in == "device" and is_within_epochs
 
 
 def steps_per_epoch(num_examples: int, batch_size: int) -> int:

@@ -239,7 +239,7 @@ def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[st
         yield "This CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "widenet was installed without its native library: torch makes all passes, which takes longer."
-    if training.checkpoints.within_epochs and not job.in_background:
+    if training.checkpoints.every_steps and not job.in_background:
         yield "Training waits while a checkpoint is written: memory has no room for a copy of what it holds."
 
 

@@ -43,17 +43,10 @@ class Checkpoints(Spec):
     """
     every_steps: Count | None = None
     """Also save after this many steps, within epochs; unset: no step counts."""
-    every_minutes: Positive | None = None
-    """Also save when the newest checkpoint is this old, within epochs; unset: no clock counts."""
     keep_last: Count = 2
     """Number of newest checkpoints that are kept. With two, a training whose newest checkpoint is damaged
     resumes from the one before it.
     """
-
-    @property
-    def within_epochs(self) -> bool:
-        """Whether checkpoints are taken within epochs, and so written in the background."""
-        return self.every_steps is not None or self.every_minutes is not None
 
 
 class TrainingSpec(Document):

@@ -1,6 +1,5 @@
 """The training loop: epochs of steps, evaluations and checkpoints, and its numbers for TensorBoard."""
 
-import math
 import os
 import signal
 import socket
@@ -157,8 +156,7 @@ class Training:
             started = time.monotonic()
             for batch, numbers, waited in steps:
                 exchange.at(f"epoch {state.epoch + 1}, step {state.step + 1}")
-                questions = [interrupted, saving.is_late, saving.is_writing]
-                answers = exchange.start_any(questions, "interruption")
+                answers = exchange.start_any([interrupted, saving.is_writing], "interruption")
                 observe = self._observe if state.step + 1 == per_epoch else None
                 loss = train_step(self.network, self.rule, batch, numbers, observe)
                 now = time.monotonic()
@@ -166,10 +164,10 @@ class Training:
                 state.add(loss, num_examples, now - started, waited)
                 started = now
                 self.report.advance(num_examples, loss)
-                is_interrupted, is_late, is_writing = answers()
+                is_interrupted, is_writing = answers()
                 if not is_writing:
                     saving.advance()
-                is_due = saving.is_due(numbers.number, is_late) and state.step < per_epoch
+                is_due = saving.is_due(numbers.number) and state.step < per_epoch
                 if is_interrupted or is_due:
                     self._check_weights()
                     self._save(at_once=is_interrupted)
@@ -330,12 +328,7 @@ class Saving:
         self.stages: Generator[None, None, None] | None = None
         self.work: Future[object] | None = None
         self.is_overdue = self.is_closed = False
-        self.newest, self.early_until, self.seconds = monotonic(), 0.0, 0.0
-
-    def is_late(self) -> bool:
-        """Return whether the last checkpoint is `every_minutes` old, by the leader's clock."""
-        limit = 60 * (self.settings.every_minutes or math.inf)
-        return self.network.exchange.leads and monotonic() - self.newest >= limit
+        self.early_until, self.seconds = 0.0, 0.0
 
     def is_early(self) -> bool:
         """Return whether the newest checkpoint is not `min_seconds` old yet, by the leader's clock.
@@ -348,17 +341,13 @@ class Saving:
         """Return whether this process is writing in the background."""
         return self.work is not None and not self.work.done()
 
-    def is_due(self, step: int, is_late: bool) -> bool:
-        """Return whether to save after a step.
+    def is_due(self, step: int) -> bool:
+        """Return whether to save after a step, by its number in the whole training.
 
         A checkpoint that falls due while another one is in progress starts when that one is published.
-
-        Args:
-            step: Number of the step in the whole training.
-            is_late: The leader's answer to `is_late`.
         """
         every = self.settings.every_steps
-        self.is_overdue = self.is_overdue or is_late or (every is not None and step % every == 0)
+        self.is_overdue = self.is_overdue or (every is not None and step % every == 0)
         return self.is_overdue and self.stages is None
 
     def save(self, facts: dict[str, Any], position: tuple[int, int], at_once: bool) -> None:
@@ -391,8 +380,7 @@ class Saving:
         self.seconds += monotonic() - started
         if copies is None:
             self.finish()
-        self.is_overdue, self.newest = False, monotonic()
-        self.early_until = self.newest + self.settings.min_seconds
+        self.is_overdue, self.early_until = False, monotonic() + self.settings.min_seconds
 
     def _submit(self, work: Work) -> Work:
         self.work = self.thread.submit(work)

@@ -125,13 +125,10 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
         overwrite: Whether it may replace a run.
 
     Raises:
-        CheckpointError: The path is taken, or belongs to a study.
+        CheckpointError: The path is taken.
     """
     is_other = path.resolve() != Path.cwd()
     CheckpointError.require(is_other, "must be a directory to make, not the current one", option="out")
-    study = path if is_study(path) else path.parent
-    is_of_study = is_study(study) and path in (study, study / "best")
-    CheckpointError.require(not is_of_study, f"belongs to the study {study}", place=path, option="out")
     if path.is_dir() and is_locked(path):
         raise busy(path)
     _check_free(path, needed, overwrite)
@@ -202,7 +199,7 @@ def begun(
         except BaseException:
             if is_whole:
                 remove(path)
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # there was none, or it stays there
                     replaced(path).rename(path)
             raise
         if is_whole:
