@@ -78,13 +78,13 @@ def test_an_earlier_run_waits_until_the_new_one_has_a_checkpoint(tmp_path, data,
     assert RunDirectory.open(run.path).training == NEW
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_what_makes_a_whole_run_leaves_it_or_the_earlier_one(fails, tmp_path, data, run):
+@pytest.mark.parametrize(("is_whole", "fails"), [(True, False), (True, True), (False, True)])
+def test_what_fails_brings_the_earlier_run_back(is_whole, fails, tmp_path, data, run):
     before = inside(run.path)
-    with suppress(ZeroDivisionError), replaced(run.path, data, is_whole=True) as new:
-        (new.path / "model").mkdir(parents=True)
+    with suppress(ZeroDivisionError), replaced(run.path, data, is_whole=is_whole) as new:
         if fails:
             raise ZeroDivisionError
+        (new.path / "model").mkdir(parents=True)
     assert names(tmp_path) == ["data", "run"]
     assert (inside(run.path) == before) == fails
 

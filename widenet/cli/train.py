@@ -192,7 +192,7 @@ def _leave_unfinished(
 
     out, mirror = run_of(arguments.out, resume=False)
     if arguments.overwrite and earlier is not None and identity(out) == earlier:
-        say(f"Stopped before the first checkpoint: {out} is still the earlier run.")
+        say(f"Stopped before the first checkpoint: {out} is the earlier run again.")
         return
     if not (out / "checkpoints" / "latest").exists():
         say("Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.")

@@ -3,7 +3,8 @@
 Nothing here loads torch, so that a wrong path is refused at once.
 
 A run that is replaced moves to a hidden folder beside its path, and is removed when its successor has
-weights. Folders are only renamed, so at any moment it is whole, at its path or in the hidden folder.
+weights. If the successor fails before, it comes back; after a kill it stays in the folder. Folders are only
+renamed, so at any moment it is whole, at its path or there.
 """
 
 import fcntl
@@ -197,7 +198,7 @@ def begun(
         try:
             yield
         except BaseException:
-            if is_whole:
+            if is_whole or (replaced(path).exists() and not _has_weights(path)):
                 remove(path)
                 with suppress(OSError):  # there was none, or it stays there
                     replaced(path).rename(path)
