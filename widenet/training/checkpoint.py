@@ -30,7 +30,8 @@ from widenet.stores.durable import force_to_disk, put_in_place, remove
 from widenet.stores.runs import RunMirror
 from widenet.training.run_path import writing
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+"""Raised with every change of the files, or of the facts beside them."""
 
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"

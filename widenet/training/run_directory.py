@@ -105,9 +105,6 @@ def digest_of(vocabulary: Vocabulary) -> str:
     return digest.hexdigest()
 
 
-VERSION = 3
-
-
 @dataclass(frozen=True)
 class TrainingFacts:
     """Facts of a checkpoint from which a training resumes.
@@ -125,13 +122,10 @@ class TrainingFacts:
     steps_per_epoch: int
     environment: Mapping[str, str]
     documents: Mapping[str, str]
-    version: int = VERSION
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "TrainingFacts":
-        """Read the facts of a checkpoint; raises CheckpointError if another version of widenet wrote them."""
-        rule, version = f"a checkpoint must have facts of version {VERSION}", facts.get("version")
-        CheckpointError.require(version == VERSION, rule, value=version)
+        """Read the facts of a checkpoint."""
         return cls(**{**facts, "state": LoopState(**facts["state"])})
 
 
