@@ -11,6 +11,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.errors import DataError, NumericsError
 from widenet.runs import Model, Silence, train
+from widenet.runs.run_log import diverged
 from widenet.training import loop
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RECORDED, RunDirectory
@@ -217,6 +218,13 @@ def test_what_fails_while_a_batch_is_read_ahead_ends_the_training_and_no_thread_
     assert caught.tb is not None
     assert len(report.steps) == 5
     assert batch_threads() == []
+
+
+def test_a_training_that_ends_far_above_its_start_says_so(data, tmp_path):
+    for rate, says in ((0.5, False), (900.0, True)):
+        run = tmp_path / f"run-{rate}"
+        model = train(NETWORK, training(2, optimizer={"kind": "sgd", "learning_rate": rate}), data, run)
+        assert (diverged(model.run.training, model.run.records()) is not None) == says
 
 
 def test_a_training_that_is_stopped_after_an_epoch_resumes_to_the_same_bits(data, tmp_path):

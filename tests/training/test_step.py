@@ -125,13 +125,6 @@ def test_one_and_two_threads_and_a_second_run_give_the_same_bits(document, train
     assert len(set(found[0][0])) == 4
 
 
-def test_the_number_of_shards_moves_only_the_last_bits():
-    losses, same = {}, {"initializer": {"kind": "constant", "value": 0.01}}
-    for shards in (1, 3, 8):
-        run = Training(network(same, same), {"shards": shards}, 97)
-        losses[shards] = [run.step(batch) for batch in batches(5, 16, 97)]
-    assert losses[1] == pytest.approx(losses[3], rel=1e-5)
-    assert losses[1] == pytest.approx(losses[8], rel=1e-5)
 
 
 def test_the_loss_is_that_before_the_step_and_falls():
