@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
 
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError
+from widenet.model.activations import activate, is_signed
 from widenet.predict import restrictions as module
 from widenet.runs import train
+from widenet.spec.activations import ROW_WISE, Activation
 
 NETWORK = {
     "layers": [
@@ -109,6 +112,20 @@ def test_weights_multiply_scores_before_the_ranking(model, data, tmp_path):
         assert dict(zip(items, scores, strict=True)) == pytest.approx(expected, rel=1e-5)
         assert items[0] == "i3" or "i3" not in items
         assert items[-1] == "i5" or "i5" not in items
+
+
+def test_every_activation_is_known_to_be_signed_or_not():
+    for one in Activation.__args__:
+        for kind in one.model_fields["kind"].annotation.__args__:
+            values = torch.linspace(-3, 3, 13)
+            total = values.abs().sum() if kind in ROW_WISE else None
+            given = (
+                {"softmax": values.exp(), "relu_max": values.relu(), "linear_max": values / total}
+                if total is not None
+                else {}
+            )
+            found = given[kind] if kind in ROW_WISE else activate(one(kind=kind), values)
+            assert bool((found < 0).any()) == is_signed(one(kind=kind)), kind
 
 
 @pytest.mark.parametrize("activation", ["linear", "tanh", "linear_max", "relu"])

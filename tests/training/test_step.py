@@ -125,8 +125,6 @@ def test_one_and_two_threads_and_a_second_run_give_the_same_bits(document, train
     assert len(set(found[0][0])) == 4
 
 
-
-
 def test_the_loss_is_that_before_the_step_and_falls():
     run = Training(network({"units": 12}), {"optimizer": {"kind": "adam", "learning_rate": 0.05}}, 60)
     batch = next(batches(1, 32, 60))
