@@ -7,7 +7,7 @@ from tests import sequences
 from tests.simulated import cases
 from tests.trainings import SETTINGS, books, document, tied_near
 from widenet import Model, Network, Training, dataset_from_lists, fit_neighbourhood, train
-from widenet.model import wide_loss
+from widenet.model import triton_step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
@@ -52,7 +52,7 @@ def test_a_training_gives_the_same_bits_for_every_number_of_shards_at_once(
 ):
     found = set()
     for number in (1, 2, 4, 8):
-        monkeypatch.setattr(wide_loss, "SHARDS_AT_ONCE", number)
+        monkeypatch.setattr(triton_step, "SHARDS_AT_ONCE", number)
         run = trained(tmp_path, f"run-{number}", "cuda", activation=activation, precision=precision, shards=8)
         found.add(run.fingerprint())
     assert len(found) == 1

@@ -19,7 +19,6 @@ from widenet import Model
 from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError
 from widenet.kernels import native
-from widenet.model import wide_loss
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
 from widenet.model.storage import HostMemory
@@ -37,12 +36,7 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a real device
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    """A shard has three tiles; without Triton, a simulated device computes by torch alone.
-
-    Tiles of several shards are not computed together: a CPU rounds functions of a tensor's last numbers in
-    another way.
-    """
-    monkeypatch.setattr(wide_loss, "SHARDS_AT_ONCE", 1)
+    """A shard has three tiles; without Triton, a simulated device computes by torch alone."""
     for device in ("cpu", "cuda"):
         monkeypatch.setitem(tiles.TILE_CELLS, device, 1)
     monkeypatch.setitem(tiles.SEARCHED_CELLS, "cuda", 4 * tiles.RANKED_TOGETHER)

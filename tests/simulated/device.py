@@ -234,7 +234,7 @@ def _rounding(func, given: list[OnDevice]) -> str:
     assert not matmul.allow_bf16_reduced_precision_reduction
     assert not matmul.allow_fp16_reduced_precision_reduction
     if torch.bfloat16 in {tensor.dtype for tensor in given}:
-        assert func in (torch.ops.aten.mm.dtype, torch.ops.aten.bmm.dtype), f"{func} gives bfloat16"
+        assert func in _WIDENED, f"{func} gives bfloat16"
         return "bfloat16"
     return "tf32" if matmul.allow_tf32 else "float32"
 
@@ -255,10 +255,31 @@ def _one_by_one(left: Tensor, right: Tensor, *out_dtype: torch.dtype) -> Tensor:
     return torch.stack([multiply(*each, *out_dtype) for each in zip(left, right, strict=True)])
 
 
+def _adding_one_by_one(
+    total: Tensor, left: Tensor, right: Tensor, *out_dtype: torch.dtype, out: Tensor
+) -> Tensor:
+    """Add products to what is there in one launch, as `_one_by_one`."""
+    assert total is out
+    return out.add_(_one_by_one(left, right, *out_dtype))
+
+
+def _widened_product_into(left: Tensor, right: Tensor, out_dtype: torch.dtype, out: Tensor) -> Tensor:
+    return out.copy_(_widened_product(left, right, out_dtype))
+
+
+_WIDENED = (
+    torch.ops.aten.mm.dtype_out,
+    torch.ops.aten.mm.dtype,
+    torch.ops.aten.bmm.dtype,
+    torch.ops.aten.baddbmm.dtype_out,
+)
 _ALIKE = {
+    torch.ops.aten.mm.dtype_out: _widened_product_into,
     torch.ops.aten.mm.dtype: _widened_product,
     torch.ops.aten.bmm.dtype: _one_by_one,
     torch.ops.aten.bmm.default: _one_by_one,
+    torch.ops.aten.baddbmm.out: _adding_one_by_one,
+    torch.ops.aten.baddbmm.dtype_out: _adding_one_by_one,
 }
 """What a CPU computes in place of an operation."""
 

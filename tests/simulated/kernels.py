@@ -15,7 +15,7 @@ from tests.simulated.device import launches, simulated, waits
 from tests.simulated.streams import DEFAULT
 from tests.trainings import SAMPLED, SETTINGS, UNTIED, document
 from widenet.data.dataset import Dataset
-from widenet.model import wide_loss
+from widenet.model import triton_step
 from widenet.parallel import group
 from widenet.plan import tiles
 from widenet.training import loop
@@ -29,15 +29,34 @@ NEAR["rmsprop"] = (
 ROOMS = [("softmax", 0.1, "float32"), ("sigmoid", None, "bfloat16"), ("softmax", None, "tf32")]
 
 WAITS = {"dropout": UNTIED, "sample": SAMPLED}
+TOGETHER = {
+    "softmax": ({}, {}),
+    "softmax by cosine, without room": ({"cosine": {"temperature": 0.5}}, {"optimizer": "momentum"}),
+    "softmax at the end": (
+        {},
+        {"gradient_norm_limit": 0.1, "optimizer": {"kind": "adagrad", "per_row": True}},
+    ),
+    "sigmoid": ({"activation": "sigmoid", "weight_norm": 0.5}, {"precision": "bfloat16"}),
+}
 TILES = "float32", "bfloat16"
+HIDDEN = [{"name": name, "units": 5, "activation": "sigmoid"} for name in "abc"]
+DSSTNE = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        *HIDDEN,
+        {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid"},
+    ]
+}
+"""DSSTNE's benchmark, with fewer units."""
 
 
 def main(data, folder):
-    """Lines of what came of NEAR, ROOMS, WAITS and TILES.
+    """Lines of what came of NEAR, ROOMS, WAITS, TOGETHER, TILES and DSSTNE.
 
     Numbers of a setting of NEAR; fingerprints with and without room for logits, and with weights in the
     host's memory, of one of ROOMS; for one of WAITS the places where a second step waited for the device; for
-    one of TILES how much more is launched for a further tile of eight shards.
+    TOGETHER the fingerprints with 1, 2, 4 and 8 shards in a launch; for one of TILES how much more is
+    launched for a further tile of eight shards; for DSSTNE's network how much a step launches.
     """
     from widenet.kernels.triton import running_top_k
 
@@ -66,9 +85,27 @@ def main(data, folder):
         )
     for name, network in WAITS.items():
         print(json.dumps(_waits(network, data, folder / name)))
+    print(json.dumps([_together(name, data, folder / name) for name in TOGETHER]))
     for precision in TILES:
         one, two = (_launches(precision, units, data, folder / f"{precision} {units}") for units in (9, 2))
         print(json.dumps(two - one))
+    more = {"optimizer": "rmsprop", "shards": 8, "batch_size": 6}
+    print(json.dumps(sum(_counted(launches, DSSTNE, data, folder / "DSSTNE", more, 2).values())))
+
+
+def _together(name, data, folder):
+    """Fingerprints with 1, 2, 4 and 8 shards in a launch, of three tiles a shard."""
+    output, training = TOGETHER[name]
+    documents = (
+        with_loss("softmax", "cross_entropy") if "softmax" in name else with_loss("sigmoid", "cross_entropy")
+    )
+    documents["layers"][-1].update(output)
+    found = []
+    for number in (1, 2, 4, 8):
+        own = documents, document("adam", evaluation=None, batch_size=12) | {"shards": 8} | training
+        room = 2**20 * ("room" not in name)
+        found.append(_with_room(own, data, folder / str(number), room, "device", number))
+    return found
 
 
 def _waits(network, data, out):
@@ -85,8 +122,8 @@ def _launches(precision, units, data, out):
         return sum(_counted(launches, network, data, out, more).values())
 
 
-def _counted(counter, network, data, out, more):
-    """What a counter counts in the last step of a training for the stream that trains."""
+def _counted(counter, network, data, out, more, number=-1):
+    """What a counter counts in a step of a training for the stream that trains; the last one has norms."""
     steps = []
     with pytest.MonkeyPatch.context() as patch, simulated():
 
@@ -97,16 +134,20 @@ def _counted(counter, network, data, out, more):
             return loss
 
         patch.setattr(loop, "train_step", counted)
-        trained((network, document("adam", evaluation=None, batch_size=12, **more)), data, out, "cuda")
-    return steps[-1]
+        training = document("adam", evaluation=None, batch_size=12) | more
+        trained((network, training), data, out, "cuda")
+    return steps[number]
 
 
-def _with_room(documents, data, out, room, place):
-    """The fingerprint of an epoch whose output has four tiles a shard, and so much room for logits."""
+def _with_room(documents, data, out, room, place, together=1):
+    """The fingerprint of an epoch whose output has two to four tiles a shard, and so much room for logits.
+
+    With the host, shards are computed one by one.
+    """
     with pytest.MonkeyPatch.context() as patch, simulated():
         patch.setitem(tiles.TILE_CELLS, "cuda", 1)
         patch.setattr(tiles, "LEAST_UNITS", 3)
-        patch.setattr(wide_loss, "SHARDS_AT_ONCE", 1)  # with the host they are computed one by one
+        patch.setattr(triton_step, "SHARDS_AT_ONCE", together)
         patch.setattr(group, "with_room", lambda job, _: replace(job, kept_bytes=room))
         return trained(documents, data, out, "cuda", epochs=1, weights_in=place).fingerprint()
 

@@ -17,7 +17,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from widenet.kernels import reference
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.native import (
     Packed,
@@ -26,7 +25,6 @@ from widenet.kernels.native import (
     chosen_bits,
     multiplies_bfloat16,
     packed,
-    triton_runs,
 )
 from widenet.kernels.steps import packed_rows
 
@@ -202,15 +200,6 @@ def finish(
 ) -> None:
     """Compute the gradients of weights and biases, and make their steps or return them."""
     call("finish", *_packed(batch, shards), num_threads, [own.packed() for own in gradients])
-
-
-def tile_shares(logits_ET: Tensor, peak_E: Tensor, total_E: Tensor, hidden_EH: Tensor, half: bool) -> Tensor:
-    """See `reference.tile_shares`."""
-    if triton_runs(logits_ET.device):
-        from widenet.kernels.triton.shares import tile_shares as launched
-
-        return launched(logits_ET, peak_E, total_E, hidden_EH, half)
-    return reference.tile_shares(logits_ET, peak_E, total_E, hidden_EH, half)
 
 
 def _packed(batch: OutputBatch, shards: Sequence[OutputShard]) -> tuple[Packed, list[Packed], int]:

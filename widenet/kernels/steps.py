@@ -4,7 +4,7 @@ The formulas here are torch's; `native/steps.cpp` and `triton/steps.py` have the
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient, copied
+from widenet.kernels.fixed_point import powers
 from widenet.kernels.native import Packed, call, check_dtype, library_runs, packed, triton_runs
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, OfMoments, Optimizer, Rmsprop
@@ -33,6 +34,8 @@ KINDS = {
 """The optimizers that the library and Triton have, with the library's number of each."""
 _NUM_CONSTANTS = 6
 """The most constants of an optimizer, which the library and Triton read of each."""
+_AT_ONCE = 16
+"""Weights whose steps Triton makes in one launch, at most; each has a copy of the kernel's code."""
 _LARGEST = torch.finfo(torch.float32).max
 
 
@@ -121,6 +124,25 @@ def multiply_rows(rows: Tensor, factor_U: Tensor) -> None:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """Steps without a gradient that the states of touched rows have missed.
+
+    Attributes:
+        since: The last step of each row, int32 [R].
+        number: The step that touches them.
+        fading: Share of the states that stays in a step without a gradient.
+    """
+
+    since: Tensor
+    number: int
+    fading: float
+
+    def factors(self, rows_U: Tensor) -> Tensor:
+        """Return the factors on the states of some rows, float32 [U]."""
+        return powers(self.fading, self.number - 1 - self.since.index_select(0, rows_U).double()).float()
+
+
+@dataclass(frozen=True)
 class OptimizerStep:
     """A step: g = scale * g + l2 * w + l1 * sign(w), then w = keep * w, then the formula.
 
@@ -148,22 +170,33 @@ class OptimizerStep:
             return "triton" if all(state.shape == weight.shape for state in states.values()) else "torch"
         return "native" if library_runs(weight.device) else "torch"
 
-    def tile(self, weight: Tensor, gradient: Tensor, states: Mapping[str, Tensor]) -> None:
+    def tile(
+        self,
+        weight: Tensor,
+        gradient: Tensor,
+        states: Mapping[str, Tensor],
+        sums: Tensor | None = None,
+    ) -> None:
         """Make the step of a contiguous weight, in place; may overwrite the gradient.
 
         Args:
-            weight: The weight, or some rows of it.
-            gradient: Of its shape.
+            weight: The weight, or some rows of it, or of several shards [S, R, H].
+            gradient: Of its shape; with `sums` it has more columns.
             states: The optimizer's states of its shape. A single one may be [R, 1].
+            sums: Receives the gradient's first column after those of the weight, [S, R].
         """
-        match self.runner(weight, states):
+        runner = self.runner(weight, states)
+        if sums is not None and runner != "triton":
+            sums.copy_(gradient[..., weight.shape[-1]])
+            gradient = gradient[..., : weight.shape[-1]]
+        match runner:
             case "native":
                 check_dtype(torch.float32, gradient)
                 call("step_tile", self.packed(weight, states), weight.numel(), gradient.contiguous())
             case "triton":
                 from widenet.kernels.triton.steps import step_tile
 
-                step_tile(self.kind, self.numbers, weight, gradient, [*states.values()])
+                step_tile(self.kind, self.numbers, weight, gradient, [*states.values()], sums)
             case _:
                 self._make(weight, gradient, states)
 
@@ -172,7 +205,7 @@ class OptimizerStep:
         weight_RH: Tensor,
         touched: RowGradient,
         states: Mapping[str, Tensor],
-        fade_U: Tensor | None = None,
+        idle: Idle | None = None,
     ) -> None:
         """Make the step of the touched rows of a weight, in place.
 
@@ -180,9 +213,11 @@ class OptimizerStep:
             weight_RH: The weight.
             touched: The rows and their gradient; the order of addition is by example, then storage order.
             states: The optimizer's states [R, H]. A single one may be [R, 1].
-            fade_U: Factors on the states before the step, float32; None: ones.
+            idle: What the states have missed, which is made up for before the step.
         """
-        match self.runner(weight_RH, states):
+        runner = self.runner(weight_RH, states)
+        fade_U = None if idle is None or runner == "triton" else idle.factors(touched.features_U)
+        match runner:
             case "native":
                 check_dtype(torch.float32, fade_U)
                 step, columns = self.packed(weight_RH, states), weight_RH.shape[1]
@@ -190,7 +225,8 @@ class OptimizerStep:
             case "triton":
                 from widenet.kernels.triton.steps import step_rows
 
-                step_rows(self.kind, self.numbers, weight_RH, touched, [*states.values()], fade_U)
+                missed = (None, 0, 1.0) if idle is None else (idle.since, idle.number, idle.fading)
+                step_rows(self.kind, self.numbers, weight_RH, touched, [*states.values()], *missed)
             case _:
                 for start, stop in blocks(len(touched), weight_RH.shape[1], weight_RH.device.type):
                     with copied(weight_RH, states, touched.features_U[start:stop]) as (own, own_states):
@@ -225,6 +261,23 @@ class OptimizerStep:
         if self.keep != 1.0:
             weight.mul_(self.keep)
         FORMULAS[self.kind](weight, gradient, self.constants, *states.values())
+
+
+def make_all(steps: Sequence[tuple[OptimizerStep, Tensor, Tensor, Mapping[str, Tensor]]]) -> None:
+    """Make steps of one optimizer from weights, gradients and states; see `OptimizerStep.tile`.
+
+    Triton makes some in one launch.
+    """
+    if {step.runner(weight, states) for step, weight, _, states in steps} == {"triton"}:
+        from widenet.kernels.triton.steps import step_all
+
+        for first in range(0, len(steps), _AT_ONCE):
+            made, weights, gradients, states = zip(*steps[first : first + _AT_ONCE], strict=True)
+            own = [[*each.values()] for each in states]
+            step_all(made[0].kind, [step.numbers for step in made], weights, gradients, own)
+        return
+    for step, weight, gradient, own_states in steps:
+        step.tile(weight, gradient, own_states)
 
 
 def packed_rows(touched: RowGradient) -> Packed:

@@ -1,6 +1,7 @@
 """Matrix products with operands rounded to bfloat16, and float32 products, sums and results."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,23 +21,41 @@ holds which shards.
 
 
 def matrix_product(left_RK: Tensor, right_KC: Tensor) -> Tensor:
-    """Return left @ right, float32 [R, C]; both operands are float32, or both come from `rounded`.
+    """Return left @ right, float32 [R, C]; both operands are float32, or both come from `rounded`."""
+    return _product(torch.mm, left_RK, right_KC)
 
-    If one or both come for several shards, [S, R, K] and [S, K, C], so does the result. They are multiplied
-    in one launch if a first product of their shapes has given the bits of each shard's own.
+
+def stacked_product(left: Tensor, right: Tensor, total: Tensor | None = None) -> Tensor:
+    """Return left @ right, float32 [S, R, C], for several shards on CUDA; operands as for `matrix_product`.
+
+    They are multiplied in one launch if a first product of their shapes has given the bits of each shard's
+    own.
+
+    Args:
+        left: [S, R, K], or [R, K] for all shards.
+        right: [S, K, C], or [K, C] for all shards.
+        total: To which the product is added, in place, and which is returned.
     """
-    shards = (left_RK if left_RK.dim() > 2 else right_KC).shape[:-2]
-    if not shards:
-        return _product(torch.mm, left_RK, right_KC)
-    both = [each.expand(*shards, *each.shape[-2:]) for each in (left_RK, right_KC)]
+    shards = (left if left.dim() > 2 else right).shape[0]
+    left, right = (each.expand(shards, *each.shape[-2:]) for each in (left, right))
+    if shards == 1:
+        return _stacked(left, right, total)
     is_tf32 = torch.backends.cuda.matmul.allow_tf32
-    key = (left_RK.dtype, is_tf32, *(each.shape + each.stride() for each in both))
+    key = (left.dtype, is_tf32, total is None, *(each.shape + each.stride() for each in (left, right)))
+    if _BATCHED.get(key, False):
+        return _stacked(left, right, total)
+    totals = [None] * shards if total is None else torch.split(total, 1)
+    before = None if total is None or key in _BATCHED else total.clone()
+    alone = torch.cat([*map(_stacked, torch.split(left, 1), torch.split(right, 1), totals)])
     if key not in _BATCHED:
-        each = zip(_product(torch.bmm, *both), *both, strict=True)
-        _BATCHED[key] = all(torch.equal(found, _product(torch.mm, *own)) for found, *own in each)
-    if _BATCHED[key]:
-        return _product(torch.bmm, *both)
-    return torch.stack([_product(torch.mm, *own) for own in zip(*both, strict=True)])
+        _BATCHED[key] = torch.equal(alone, _stacked(left, right, before))
+    return alone if total is None else total
+
+
+def _stacked(left: Tensor, right: Tensor, total: Tensor | None) -> Tensor:
+    if total is None:
+        return _product(torch.bmm, left, right)
+    return _product(partial(torch.baddbmm, total, out=total), left, right)
 
 
 def _product(multiply: Callable[..., Tensor], left: Tensor, right: Tensor) -> Tensor:
@@ -65,15 +84,12 @@ def wide_enough(right_KC: Tensor) -> Tensor:
 
 def fill_product(result_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:
     """Write left @ right into a float32 result; operands as for `matrix_product`."""
-    if left_RK.dtype == torch.bfloat16:
-        result_RC.copy_(matrix_product(left_RK, right_KC))
-    else:
-        torch.mm(left_RK, right_KC, out=result_RC)
+    _product(partial(torch.mm, out=result_RC), left_RK, right_KC)
 
 
 def add_product(total_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:
     """Add left @ right to a float32 total, in place; operands as for `matrix_product`."""
-    if left_RK.dtype == torch.bfloat16 or left_RK.dim() > 2:
+    if left_RK.dtype == torch.bfloat16:
         total_RC.add_(matrix_product(left_RK, right_KC))
     else:
         total_RC.addmm_(left_RK, right_KC)

@@ -11,7 +11,7 @@ from widenet.devices import sent
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.fixed_point import powers
 from widenet.kernels.native import library_runs, triton_runs
-from widenet.kernels.steps import OptimizerStep, constants, multiply_rows
+from widenet.kernels.steps import Idle, OptimizerStep, constants, multiply_rows
 from widenet.model.storage import Scratch, Store, zeros
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
 
@@ -89,9 +89,13 @@ class Optimizer:
         state: dict[str, Tensor],
         step: StepNumbers,
         is_bias: bool = False,
+        sums: Tensor | None = None,
     ) -> None:
-        """Make a step in place, including penalties; may overwrite the gradient. See `made`."""
-        self.made(step, is_bias).tile(weight, gradient, state)
+        """Make a step in place, including penalties; may overwrite the gradient.
+
+        See `made`, and `OptimizerStep.tile` for `sums`.
+        """
+        self.made(step, is_bias).tile(weight, gradient, state, sums)
 
     def apply_to_rows(
         self,
@@ -112,11 +116,10 @@ class Optimizer:
             step: Numbers of the step.
             is_bias: Whether these are biases.
         """
-        fade_U = None
+        idle = None
         if since is not None and not self.idle_weights_move:
-            skipped_U = step.number - 1 - since.index_select(0, touched.features_U).double()
-            fade_U = powers(self.fading, skipped_U).float()
-        self.made(step, is_bias).rows(weight, touched, state, fade_U)
+            idle = Idle(since, step.number, self.fading)
+        self.made(step, is_bias).rows(weight, touched, state, idle)
         if since is not None:
             since.index_fill_(0, touched.features_U, step.number)
 

@@ -14,7 +14,7 @@ from widenet.kernels.fixed_point import power, sum_by
 from widenet.model.activations import masked
 from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
-from widenet.model.targets import Choice, Targets
+from widenet.model.targets import Choice, Targets, joined
 from widenet.model.weight import TouchedRows
 from widenet.plan.layout import Layout
 from widenet.randomness import StepRandom
@@ -169,4 +169,9 @@ def _targets(output: WideOutput, values: Values, random: StepRandom) -> Choice |
         values = values.with_values(None)
     if output.sampler is not None:
         return output.sampler.choice(values, random)
-    return Targets.of_parts(values, split(values, output.weight.shards.count))
+    weight = output.weight
+    parts = split(values, weight.shards.count)
+    targets = Targets.of_parts(values, parts)
+    if weight.whole is not None:
+        targets.joined = joined(parts, weight.shards, [*weight.parts])
+    return targets

@@ -41,7 +41,6 @@ class ByUnit:
         units_Z: int64.
         values_Z: float32; None: ones.
         host_Z: The units in the host's memory.
-        rows_Z: Their examples, from a number for the first one on that differs between shards, int64.
         order_Z: Their former places, by example, then storage order, int64; None: they are dense.
         indptr: The first former place of each example, int64 [E + 1].
     """
@@ -50,17 +49,16 @@ class ByUnit:
     units_Z: Tensor
     values_Z: Tensor | None
     host_Z: Tensor = field(metadata=ON_HOST)
-    rows_Z: Tensor
     order_Z: Tensor | None = None
     indptr: Tensor | None = None
 
     @classmethod
-    def of(cls, part: SparseBatch, first: int = 0) -> "ByUnit":
-        """Return the sorted entries of one shard's part of a batch, and rows from `first` on."""
+    def of(cls, part: SparseBatch) -> "ByUnit":
+        """Return the sorted entries of one shard's part of a batch."""
         units_Z, order_Z = stable_sort(part.indices)
         values_Z = None if part.values is None else part.values[order_Z]
         examples_Z = part.example_of_entry()[order_Z]
-        return cls(examples_Z, units_Z, values_Z, units_Z, examples_Z + first, order_Z, part.indptr)
+        return cls(examples_Z, units_Z, values_Z, units_Z, order_Z, part.indptr)
 
     def values_or_ones(self, span: slice = slice(None)) -> Tensor:
         """Return the values of a span of entries, float32."""
@@ -77,20 +75,17 @@ class ByUnit:
 
 @dataclass
 class Entries:
-    """The targets inside a tile of one or several shards, or all units.
+    """The targets inside a tile, or of all units.
 
     Attributes:
-        rows_Z: `ByUnit.rows_Z`, or examples.
+        examples_Z: int64.
         places_Z: Positions in the flat tile, int64.
         values_Z: float32.
     """
 
-    rows_Z: Tensor
+    examples_Z: Tensor
     places_Z: Tensor
     values_Z: Tensor
-
-
-_PLACES = "units_Z", "rows_Z"
 
 
 @dataclass
@@ -100,10 +95,12 @@ class Targets:
     Attributes:
         total_E: Sum of each example's values, float32.
         parts: The targets of every shard, in order of units; dense targets have all of its units.
+        joined: On CUDA, sparse targets of the shards of this process, of `joined`.
     """
 
     total_E: Tensor
     parts: list[ByUnit]
+    joined: SparseBatch | None = None
 
     @classmethod
     def of_parts(cls, batch: SparseBatch, parts: list[SparseBatch]) -> "Targets":
@@ -115,7 +112,7 @@ class Targets:
             total_E = batch.counts().to(torch.float32)
         else:
             total_E = sum_by(batch.values, batch.example_of_entry(), batch.num_examples)
-        return cls(total_E, [ByUnit.of(part, shard * len(total_E)) for shard, part in enumerate(parts)])
+        return cls(total_E, [*map(ByUnit.of, parts)])
 
     @classmethod
     def of_dense(cls, targets_EL: Tensor, shards: Shards) -> "Targets":
@@ -126,8 +123,7 @@ class Targets:
             own_ER = targets_EL[:, as_slice(shards.units(shard))]
             examples_Z = torch.arange(num_examples).repeat(own_ER.shape[1])
             units_Z = torch.arange(own_ER.shape[1]).repeat_interleave(num_examples)
-            rows_Z = examples_Z + shard * num_examples
-            parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten().contiguous(), units_Z, rows_Z))
+            parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten().contiguous(), units_Z))
         return cls(targets_EL.sum(dim=1), parts)
 
     @property
@@ -135,26 +131,20 @@ class Targets:
         """Whether every unit is a target."""
         return self.parts[0].order_Z is None
 
-    def entries(self, shards: Sequence[int], start: int, stop: int) -> Entries:
-        """Return the targets among the units [start, stop) of some shards; places are in [S, E, T]."""
-        parts = [self.parts[shard] for shard in shards]
-        spans = [slice(*part.edges([start, stop])) for part in parts]
-        cut = [*zip(parts, spans, strict=True)]
-        units_Z, rows_Z = (torch.cat([getattr(part, name)[span] for part, span in cut]) for name in _PLACES)
-        if parts[0].values_Z is None:
-            values_Z = torch.ones(len(units_Z), device=units_Z.device)
-        else:
-            values_Z = torch.cat([part.values_or_ones(span) for part, span in cut])
-        first = shards[0] * len(self.total_E) * (stop - start) + start
-        return Entries(rows_Z, torch.add(units_Z, rows_Z, alpha=stop - start).sub_(first), values_Z)
+    def entries(self, shard: int, start: int, stop: int) -> Entries:
+        """Return the targets among the units [start, stop) of a shard."""
+        part = self.parts[shard]
+        span = slice(*part.edges([start, stop]))
+        examples_Z, units_Z = part.examples_Z[span], part.units_Z[span]
+        places_Z = torch.add(units_Z, examples_Z, alpha=stop - start).sub_(start)
+        return Entries(examples_Z, places_Z, part.values_or_ones(span))
 
     def of_all_units(self, shards: Shards) -> Entries:
         """Return the targets of all shards, with places in logits [E, L]."""
-        size = shards.size(0)
-        own = self.entries(range(shards.count), 0, size)
-        units_Z = own.places_Z % size * shards.count + own.places_Z // (len(self.total_E) * size)
-        examples_Z = own.rows_Z % len(self.total_E)
-        return Entries(examples_Z, examples_Z * shards.width + units_Z, own.values_Z)
+        examples_Z = torch.cat([part.examples_Z for part in self.parts])
+        units = [part.units_Z * shards.count + shard for shard, part in enumerate(self.parts)]
+        values_Z = torch.cat([part.values_or_ones() for part in self.parts])
+        return Entries(examples_Z, examples_Z * shards.width + torch.cat(units), values_Z)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from widenet.kernels.bags import RowGradient, Touched, copied, gather_sum, gathe
 from widenet.kernels.best_units import MOST_COLUMNS, dequantized, quantized
 from widenet.kernels.fixed_point import Terms
 from widenet.kernels.native import Packed
+from widenet.kernels.steps import make_all
 from widenet.model import storage
 from widenet.model.operands import SHORTEST
 from widenet.model.optimizers import Optimizer, StepNumbers
@@ -281,22 +282,26 @@ class WideWeight:
         if self.whole is not None:
             self.lay_out(self.whole, [*self.parts])
 
-    def places(self, shards: int | range) -> int | slice:
+    def places(self, shards: range) -> slice:
         """Return where some shards are among those of this process."""
         first = next(iter(self.parts))
-        if isinstance(shards, int):
-            return shards - first
         return slice(shards.start - first, shards.stop - first)
 
     def rows(self, shards: int | range, start: int, stop: int) -> Part:
-        """Return the rows [start, stop) of a shard where they are computed, or of several [S, T, H]."""
+        """Return the rows [start, stop) of a shard where they are computed, or of several [S, T, H].
+
+        In a store, several are one.
+        """
         if isinstance(shards, int):
             return self.part(shards).rows(start, stop)
+        if self.store is not None:
+            own = self.part(shards.start).rows(start, stop)
+            return Part(own.weight[None], {name: state[None] for name, state in own.state.items()})
         assert self.whole is not None
-        own = self.places(shards)
+        places = self.places(shards)
 
         def view(tensor: Tensor) -> Tensor:
-            return tensor.view(-1, self.shards.room, *tensor.shape[1:])[own, start:stop]
+            return tensor.view(-1, self.shards.room, *tensor.shape[1:])[places, start:stop]
 
         return Part(view(self.whole.weight), {name: view(state) for name, state in self.whole.state.items()})
 
@@ -308,8 +313,12 @@ class WideWeight:
         gradient: Tensor | RowGradient,
         rule: Optimizer,
         step: StepNumbers,
+        sums: Tensor | None = None,
     ) -> None:
-        """Make a step of the rows [start, stop) of a shard or several, or of touched columns in all rows."""
+        """Make a step of the rows [start, stop) of a shard or several, or of touched columns in all rows.
+
+        See `OptimizerStep.tile` for `sums`.
+        """
         if not self.trained:
             return
         if isinstance(gradient, RowGradient):
@@ -317,7 +326,7 @@ class WideWeight:
             self.update_rows(shards, gradient, rule, step)
             return
         own = self.rows(shards, start, stop)
-        rule.apply(own.weight, gradient, own.state, step, self.is_bias)
+        rule.apply(own.weight, gradient, own.state, step, self.is_bias, sums)
         self.shorten(shards, start, stop)
 
     def shorten(self, shards: int | range, start: int, stop: int) -> None:
@@ -367,8 +376,8 @@ class WideWeight:
             part.give_back()
 
     def select(self, shard: int, rows_U: Tensor) -> Tensor:
-        """Return float32 copies of some rows of a shard's weight, int64 [U], where they are computed."""
-        part = self.parts[shard]
+        """Return float32 copies of some rows of a shard's weight, or of `WHOLE`, where they are computed."""
+        part = self.part(shard)
         if part.store is None:
             return part.weight.index_select(0, rows_U).float()
         part.give_back()
@@ -438,15 +447,22 @@ class TrunkWeight:
         state = {f"state.{name}": tensor for name, tensor in self.state.items()}
         return {"weight": self.tensor.detach(), **state}
 
-    def update(self, rule: Optimizer, step: StepNumbers) -> None:
-        """Make a step if there is a gradient, and drop the gradient."""
-        if self.tensor.grad is None:
-            return
-        tensor = self.tensor.detach()
-        rule.apply(tensor, self.tensor.grad, self.state, step, tensor.dim() == 1)
-        if self.norm_limit is not None:
-            shorten_rows(tensor, self.norm_limit)
-        self.tensor.grad = None
+
+def update_trunk(weights: Sequence[tuple[TrunkWeight, StepNumbers]], rule: Optimizer) -> None:
+    """Make the steps of all weights that have a gradient, and drop the gradients."""
+    live = [(own, own.tensor.detach(), step) for own, step in weights if own.tensor.grad is not None]
+    steps = [rule.made(step, tensor.dim() == 1) for _, tensor, step in live]
+    make_all(
+        [
+            (step, tensor, own.tensor.grad, own.state)
+            for step, (own, tensor, _) in zip(steps, live, strict=True)
+            if own.tensor.grad is not None
+        ]
+    )
+    for own, tensor, _ in live:
+        if own.norm_limit is not None:
+            shorten_rows(tensor, own.norm_limit)
+        own.tensor.grad = None
 
 
 @dataclass

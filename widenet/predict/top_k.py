@@ -18,7 +18,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.preparation import Values
-from widenet.model.wide_loss import RowSum, divided, over_shards
+from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles, predicted_units
 from widenet.predict.terms import Term, of_entries, of_units, terms_of
 from widenet.sparse import SparseBatch, from_rows

@@ -17,10 +17,11 @@ from widenet.kernels.bags import RowGradient, Touched
 from widenet.kernels.cuda_products import cuda_products
 from widenet.model.network import Activity, Network
 from widenet.model.optimizers import Optimizer, StepNumbers
+from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
 from widenet.model.targets import Choice
-from widenet.model.weight import WHOLE, WideWeight, shortening
-from widenet.model.wide_loss import NativeStep, OutputStep, gradients_of_rows, output_step, sampled
+from widenet.model.weight import WHOLE, WideWeight, shortening, update_trunk
+from widenet.model.wide_loss import NativeStep, gradients_of_rows, output_step, sampled
 from widenet.parallel.group import check_agreement, num_processes
 from widenet.plan.tiles import LIMITED_ROWS, blocks
 from widenet.training.checkpoint import digest_of, replicas_of
@@ -249,8 +250,8 @@ class Gradients:
                 self.network.each(rows, self._step(name, rule, scaled, numbers))
             self.network.wide[name].give_back()
         self._finish_descriptions()
-        for name, trunk in self.network.trunk.items():
-            trunk.update(rule, self._scaled(name, numbers))
+        trunk = self.network.trunk.items()
+        update_trunk([(weight, self._scaled(name, numbers)) for name, weight in trunk], rule)
         for name, own in self.network.layout.weights.items():
             if own.norm_limit is not None and own.rows_are_features:
                 _limit_columns(self.network, name, own.norm_limit, f'layer "{own.layer}"')

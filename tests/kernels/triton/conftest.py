@@ -15,7 +15,7 @@ elif not torch.cuda.is_available():
     # Triton asks when it is imported, and when a kernel is defined; nobody else in this process is to be
     # interpreted.
     os.environ["TRITON_INTERPRET"] = "1"
-    for name in ("fixed_point", "running_top_k", "shares", "steps"):
+    for name in ("fixed_point", "running_top_k", "output", "steps"):
         import_module(f"widenet.kernels.triton.{name}")
 
     del os.environ["TRITON_INTERPRET"]

@@ -17,23 +17,61 @@ Numbers = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def step_tile(
-    kind: str, numbers: Numbers, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]
+    kind: str,
+    numbers: Numbers,
+    weight: Tensor,
+    gradient: Tensor,
+    states: Sequence[Tensor],
+    sums: Tensor | None = None,
 ) -> None:
-    """See `OptimizerStep.tile`; all states have the weight's shape.
+    """See `OptimizerStep.tile`; all states have the weight's shape and strides.
 
-    The rows of several shards are contiguous in each.
+    The rows of several shards are contiguous in each. With `sums`, the gradient has columns after those of
+    the weight, of which these take the first.
     """
     if not weight.numel():
         return
-    num_shards = 1 if weight.is_contiguous() else len(weight)
-    num = weight.numel() // num_shards
-    _tile_kernel[triton.cdiv(num, _BLOCK), num_shards](
-        weight,  # [S, N] float32, in and out
-        *_two(states),  # each [S, N] float32, in and out, or None
-        gradient.contiguous(),  # [S, N] float32
+    is_whole = sums is None and weight.is_contiguous() and gradient.is_contiguous()
+    num_shards = 1 if is_whole else len(weight)
+    rows = 1 if is_whole or weight.dim() < 3 else weight.shape[1]
+    num = weight.numel() // num_shards // rows
+    block, warps = columns_at_once(num)
+    _tile_kernel[rows * triton.cdiv(num, block), num_shards](
+        weight,  # [S, R, N] float32, in and out
+        *_two(states),  # each [S, R, N] float32, in and out, or None
+        gradient,  # [S, R, N or more] float32
+        sums,  # [S, R] float32, out; or None
         *numbers,
         num,
+        triton.cdiv(num, block),
         weight.stride(0),
+        gradient.stride(0),
+        gradient.stride(-2) if rows > 1 else 0,
+        0 if sums is None else sums.stride(0),
+        KIND=kind,
+        BLOCK=block,
+        num_warps=warps,
+        enable_fp_fusion=False,
+    )
+
+
+def step_all(
+    kind: str,
+    numbers: Sequence[Numbers],
+    weights: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    states: Sequence[Sequence[Tensor]],
+) -> None:
+    """Make the steps of several weights of the trunk in one launch; see `OptimizerStep.tile`."""
+    columns = [*zip(*map(_two, states), strict=True)]
+    most = max(weight.numel() for weight in weights)
+    _all_kernel[triton.cdiv(most, _BLOCK), len(weights)](
+        tuple(weights),  # each [N] float32, in and out
+        *columns,  # the states of each [N] float32, in and out, or None
+        tuple(gradient.contiguous() for gradient in gradients),  # each [N] float32
+        tuple(penalties for penalties, _ in numbers),
+        numbers[0][1],
+        tuple(weight.numel() for weight in weights),
         KIND=kind,
         BLOCK=_BLOCK,
         enable_fp_fusion=False,
@@ -46,9 +84,11 @@ def step_rows(
     weight_RH: Tensor,
     touched: RowGradient,
     states: Sequence[Tensor],
-    fade_U: Tensor | None,
+    since: Tensor | None,
+    number: int,
+    fading: float,
 ) -> None:
-    """See `OptimizerStep.rows`; all states have the weight's shape."""
+    """See `OptimizerStep.rows` and `Idle`; all states have the weight's shape."""
     num_columns = weight_RH.shape[1]
     if not len(touched) or not num_columns:
         return
@@ -61,9 +101,11 @@ def step_rows(
         touched.indptr,  # [U + 1] int64
         touched.examples_Z,  # [Z] int64
         touched.values_Z,  # [Z] float32, or None
-        fade_U,  # [U] float32, or None
+        since,  # [R] int32, or None
+        number,
         *numbers,
         num_columns,
+        FADING=fading,
         KIND=kind,
         BLOCK=block,
         UNROLLED=UNROLLED,
@@ -82,17 +124,47 @@ def _tile_kernel(
     first,
     second,
     gradient,
+    sums,
     penalties,
     constants,
     num,
+    num_blocks,
     stride,
+    gradient_stride,
+    row_stride,
+    sums_stride,
+    KIND: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    shard, row = tl.program_id(1).to(tl.int64), (tl.program_id(0) // num_blocks).to(tl.int64)
+    number = (tl.program_id(0) % num_blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    own = gradient + shard * gradient_stride + row * row_stride
+    place = shard * stride + row * num + number
+    g = tl.load(own + number, mask=number < num, other=0.0)
+    _advance(weight, first, second, place, number < num, g, 1.0, penalties, constants, KIND)
+    if sums is not None:
+        tl.store(sums + shard * sums_stride + row, tl.load(own + num))
+
+
+@triton.jit
+def _all_kernel(
+    weights,
+    firsts,
+    seconds,
+    gradients,
+    penalties,
+    constants,
+    sizes,
     KIND: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside, shard = number < num, tl.program_id(1).to(tl.int64)
-    g = tl.load(gradient + shard * num + number, mask=inside, other=0.0)
-    _advance(weight, first, second, shard * stride + number, inside, g, 1.0, penalties, constants, KIND)
+    for place in tl.static_range(len(weights)):
+        if tl.program_id(1) == place:
+            inside = number < sizes[place]
+            g = tl.load(gradients[place] + number, mask=inside, other=0.0)
+            states = firsts[place], seconds[place]
+            _advance(weights[place], *states, number, inside, g, 1.0, penalties[place], constants, KIND)
 
 
 @triton.jit
@@ -105,10 +177,12 @@ def _rows_kernel(
     indptr,
     examples,
     values,
-    fades,
+    since,
+    step_number,
     penalties,
     constants,
     num_columns,
+    FADING: tl.constexpr,
     KIND: tl.constexpr,
     BLOCK: tl.constexpr,
     UNROLLED: tl.constexpr,
@@ -116,12 +190,15 @@ def _rows_kernel(
     touched = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     is_column = columns < num_columns
-    place = tl.load(features + touched) * num_columns + columns
+    feature = tl.load(features + touched)
+    place = feature * num_columns + columns
     first, last = tl.load(indptr + touched), tl.load(indptr + touched + 1)
     g = sum_of_rows(first, last, examples, values, gradient, num_columns, columns, UNROLLED)
     fade = 1.0
-    if fades is not None:
-        fade = tl.load(fades + touched)
+    if since is not None:
+        skipped = (step_number - 1 - tl.load(since + feature)).to(tl.float64)
+        fading = tl.full([], FADING, tl.float64)
+        fade = tl.where(skipped == 0.0, 1.0, tl.exp(skipped * tl.log(fading))).to(tl.float32)
     _advance(weight, first_state, second_state, place, is_column, g, fade, penalties, constants, KIND)
 
 

@@ -133,10 +133,10 @@ class WideOutput:
             self.ranked = parts, units
         return self.ranked[1]
 
-    def tile(self, shards: int | range, start: int, stop: int, half: bool = False) -> "Tile":
-        """The units [start, stop) of a shard or several. half: for products of operands in bfloat16."""
+    def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
+        """The units [start, stop) of a shard. half: for products of operands in bfloat16."""
         kind = FeatureTile if self.features is not None else WeightlessTile if self.spec.weightless else Tile
-        return kind(self, shards, start, stop, half)
+        return kind(self, shard, start, stop, half)
 
     def vectors(self, shard: int, units_U: Tensor) -> Tensor:
         """The vectors of some units of a shard as a step's products take them."""
@@ -150,12 +150,18 @@ def lengths(vectors: Tensor) -> Tensor:
     return torch.where(length_N1 <= SHORTEST, torch.inf, length_N1)
 
 
+def through_length(gradient: Tensor, direction: Tensor, length: Tensor) -> None:
+    """Turn a gradient to directions [..., H] into that to the vectors of a length, in place."""
+    along = (gradient * direction).sum(dim=-1, keepdim=True)
+    gradient.addcmul_(along, direction, value=-1).div_(length)
+
+
 class Tile:
-    """Some units of an output, of one shard, or the same ones of several along a first dimension S.
+    """Some units of a shard of an output.
 
     Attributes:
         output: The output.
-        shards: Their shard, or the shards.
+        shard: Their shard.
         start: The first of them in a shard.
         stop: The end of them in a shard.
         half: Whether products take operands rounded to bfloat16. The incoming vectors and the deltas are
@@ -166,14 +172,14 @@ class Tile:
         bias_T: Their biases, float32 [T].
     """
 
-    def __init__(self, output: WideOutput, shards: int | range, start: int, stop: int, half: bool) -> None:
-        self.output, self.shards, self.start, self.stop, self.half = output, shards, start, stop, half
-        self.vector_TH = output.weight.rows(shards, start, stop).weight
+    def __init__(self, output: WideOutput, shard: int, start: int, stop: int, half: bool) -> None:
+        self.output, self.shard, self.start, self.stop, self.half = output, shard, start, stop, half
+        self.vector_TH = output.weight.rows(shard, start, stop).weight
         self.length_T1 = None if output.spec.cosine is None else lengths(self.vector_TH)
         if self.length_T1 is not None:
             self.vector_TH = self.vector_TH / self.length_T1
         self.operand = rounded(self.vector_TH) if half else self.vector_TH
-        self.bias_T = None if output.bias is None else output.bias.rows(shards, start, stop).weight
+        self.bias_T = None if output.bias is None else output.bias.rows(shard, start, stop).weight
 
     def wide_enough(self) -> "Tile":
         """The tile with units of zeros after its own, if they are too few for a product outside training."""
@@ -185,12 +191,12 @@ class Tile:
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases, float32 [E, T]."""
-        return matrix_product(direct_EH, self.operand.mT)
+        return matrix_product(direct_EH, self.operand.T)
 
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
         logits_ET = self.products(direct_EH)
-        return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T[..., None, :])
+        return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Add the gradient to the incoming vectors to a running total."""
@@ -198,10 +204,9 @@ class Tile:
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor | RowGradient:
         """Return the gradient to the units' weights, float32 [T, H]; under "cosine", through their length."""
-        gradient_TH = matrix_product(delta_ET.mT, direct_EH)
+        gradient_TH = matrix_product(delta_ET.T, direct_EH)
         if self.length_T1 is not None:
-            along_T1 = (gradient_TH * self.vector_TH).sum(dim=-1, keepdim=True)
-            gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
+            through_length(gradient_TH, self.vector_TH, self.length_T1)
         return gradient_TH
 
 
@@ -225,8 +230,7 @@ class FeatureTile(Tile):
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> RowGradient:
         """The gradient to the columns that the batch touches, as rows [T]."""
         assert self.output.touched is not None
-        assert isinstance(self.shards, int)
-        return self.output.touched[self.shards].by(delta_ET)
+        return self.output.touched[self.shard].by(delta_ET)
 
 
 class WeightlessTile(Tile):
@@ -235,8 +239,7 @@ class WeightlessTile(Tile):
     @property
     def units(self) -> slice:
         """Their places among the source's units."""
-        assert isinstance(self.shards, int)
-        return as_slice(self.output.weight.shards.units(self.shards)[self.start : self.stop])
+        return as_slice(self.output.weight.shards.units(self.shard)[self.start : self.stop])
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """Return the logits [E, T]: a copy, because slopes replace logits, and backward needs the source."""
