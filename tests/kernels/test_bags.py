@@ -84,27 +84,6 @@ def test_row_gradient_is_the_touched_rows_of_the_dense_gradient(rows, columns, w
 
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_two_runs_and_any_number_of_threads_give_the_same_bits(rows, with_values):
-    batch, weight_FH, gradient_EH = (
-        batch_of(rows, with_values, torch.int64),
-        numbers(WIDTH, 64),
-        numbers(len(rows), 64),
-    )
-    before = torch.get_num_threads()
-    found = []
-    try:
-        for threads in (1, 2, 2):
-            torch.set_num_threads(threads)
-            found.append([gather_sum(batch, weight_FH), *all_rows(batch, gradient_EH)])
-    finally:
-        torch.set_num_threads(before)
-    assert all(
-        torch.equal(one, other) for again in found[1:] for one, other in zip(found[0], again, strict=True)
-    )
-
-
-@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_gradients_of_some_rows_are_those_of_all_at_once(rows, with_values):
     touched = Touched.of(batch_of(rows, with_values, torch.int64)).by(numbers(len(rows), 16))
     for size in (1, 2, 5):

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from widenet.kernels.cuda_products import cuda_products
-from widenet.parallel.exchange import fixed_arithmetic
 
 MATMUL = torch.backends.cuda.matmul
 
@@ -52,20 +51,6 @@ def test_products_are_rounded_as_asked_and_settings_are_restored(change, tf32):
         assert not MATMUL.allow_bf16_reduced_precision_reduction
         assert not MATMUL.allow_fp16_reduced_precision_reduction
     assert settings() == before
-
-
-def test_settings_are_restored_after_an_error():
-    before = settings()
-    with pytest.raises(ValueError, match="within"), cuda_products(tf32=True):
-        raise ValueError("within")
-    assert settings() == before
-
-
-def test_a_program_that_wants_tf32_has_none_in_ours():
-    the_older_way()
-    with fixed_arithmetic():
-        assert not MATMUL.allow_tf32
-    assert MATMUL.allow_tf32
 
 
 def test_blocks_of_threads_that_overlap_share_the_settings_until_the_last_one_ends():

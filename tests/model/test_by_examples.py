@@ -10,7 +10,6 @@ from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED, SIZES, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
 from widenet.model.optimizers import StepNumbers
-from widenet.spec.network import NetworkSpec
 from widenet.training.step import train_step
 
 LAYERS, TRAINING = DIVIDED
@@ -82,11 +81,3 @@ def test_a_step_sends_what_the_plan_says(size, limit, data, groups):
     plan = {**TRAINING, "optimizer": "sgd", "gradient_norm_limit": limit}
     for measured, planned in groups(size)(sent_and_planned, {"layers": LAYERS}, plan, data / "pictures"):
         assert planned == pytest.approx(measured, rel=0.1)
-
-
-def test_outside_training_every_layer_has_its_values():
-    real = Real({"layers": LAYERS}, {}, FACTS)
-    prepared = real.network.prepare(batch(9))
-    with torch.no_grad():
-        values = real.network.forward(prepared).values
-    assert {layer.name for layer in NetworkSpec.of({"layers": LAYERS}).hidden} <= values.keys()

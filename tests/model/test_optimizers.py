@@ -96,28 +96,6 @@ def test_twenty_steps_at_changing_rates_are_those_of_torch(kind, l1, l2):
     assert float((expected[-1] - start).abs().max()) > 0.001
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_bias_takes_no_penalty(kind):
-    start, gradients, rates = numbers(11), numbers(20, 11, seed=1), rates_of(20)
-    rule, found = rule_of(kind, l1=0.5, l2=0.7), start.clone()
-    state = rule.state_for(found)
-    for number, gradient in enumerate(gradients, 1):
-        rule.apply(found, gradient.clone(), state, StepNumbers(number, rates), is_bias=True)
-    expected = torch_steps(kind, start, gradients, rates, weight_decay=0.0)[-1]
-    assert float((found.double() - expected).abs().max()) < 6e-6
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_scale_comes_before_the_penalties(kind):
-    start, gradient = numbers(7, 5), numbers(7, 5, seed=1)
-    found = []
-    for scale, given in ((0.25, gradient), (1.0, gradient * 0.25)):
-        rule, weight = rule_of(kind, l1=0.1, l2=0.3), start.clone()
-        rule.apply(weight, given.clone(), rule.state_for(weight), StepNumbers(1, rates_of(1), scale))
-        found.append(weight)
-    assert torch.equal(*found)
-
-
 def touched_rows(step, num_rows):
     """Which rows step `step` touches: row 0 always, row 1 never, row 2 once, the others now and then."""
     return [

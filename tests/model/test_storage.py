@@ -13,7 +13,7 @@ import torch
 from tests.mistakes import mistake
 from tests.trainings import SETTINGS, books
 from widenet.errors import CapacityError, OptionError
-from widenet.model.storage import Scratch, blocks, file_of, put_rows, sweep_over, zeros
+from widenet.model.storage import Scratch, blocks, file_of, put_rows, zeros
 from widenet.model.weight import Part
 from widenet.plan import memory, tiles
 from widenet.runs import train
@@ -73,11 +73,6 @@ def test_a_tensor_is_zeros_at_first_and_the_folder_shows_no_file(file, tmp_path)
     assert file_of(tensor[5:7]) is file
     assert file_of(torch.zeros(3)) is None
     assert zeros((0, 4), file.device, file).shape == (0, 4)
-
-
-def test_a_tensor_may_be_larger_than_all_memory(file, monkeypatch):
-    monkeypatch.setattr(os, "posix_fallocate", lambda *_: None)
-    assert file.zeros((2**32, 64)).nbytes == 2**40
 
 
 @pytest.mark.parametrize(("tile", "writes"), [(30, True), (100, False), (1_000, False), (1_000, True)])
@@ -158,11 +153,6 @@ def test_a_disk_without_room_is_refused(number, file, monkeypatch):
         file.zeros((100, 100))
 
 
-def test_a_file_that_the_file_system_cannot_hold_is_refused(file):
-    with pytest.raises(CapacityError):
-        file.zeros((2**53, 64))
-
-
 @pytest.mark.parametrize("name", ["preadv", "pwritev"])
 def test_a_pass_ends_with_the_error_of_the_disk_and_leaves_no_memory(name, file, monkeypatch):
     tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
@@ -228,17 +218,6 @@ def test_a_disk_that_fails_ends_a_training_with_its_error(setting, name, tmp_pat
     fail(monkeypatch, name, fails)
     with pytest.raises(CapacityError):
         train(*SETTINGS[setting], data, tmp_path / "run", weights_in="disk")
-
-
-def test_tensors_in_memory_take_part_without_effect():
-    tensor = torch.arange(12.0).view(4, 3)
-    ((rows,),) = sweep_over([tensor], True, [(1, 3)], None)
-    assert torch.equal(rows, tensor[1:3])
-    put_rows(tensor, torch.tensor([2]), torch.ones(1, 3))
-    assert [block.tolist() for block in blocks(tensor, 3)] == [
-        [[0, 1, 2], [3, 4, 5], [1, 1, 1]],
-        [[9, 10, 11]],
-    ]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -385,37 +384,20 @@ def simulated() -> Iterator[Counter[tuple[str, str]]]:
         patch.setattr(torch.cuda, "mem_get_info", lambda _=None: (2**34, 2**34))
         with suppress(ImportError):
             from triton.runtime.interpreter import GridExecutor
-            from triton.tools.tensor_descriptor import TensorDescriptor
 
             patch.setattr(GridExecutor, "__call__", _launched(GridExecutor.__call__))
-            patch.setattr(TensorDescriptor, "__post_init__", _checked(TensorDescriptor.__post_init__))
         yield waits
-
-
-def _checked(check: Callable[..., None]) -> Callable[..., None]:
-    """A descriptor's own check, of the numbers that a CPU holds: it asks for their address."""
-
-    def checked(descriptor):
-        base = descriptor.base
-        descriptor.base = base.held if isinstance(base, OnDevice) else base
-        check(descriptor)
-        descriptor.base = base
-
-    return checked
 
 
 def _held(argument):
     """A kernel's argument, with the numbers that a CPU holds."""
-    if hasattr(argument, "block_shape"):
-        return replace(argument, base=_held(argument.base))
     return tree_map_only(OnDevice, lambda tensor: tensor.held, argument)
 
 
 def _launched(call: Callable[..., None]) -> Callable[..., None]:
     def launched(kernel, *args, **options):
         launch(kernel.fn.__module__.rpartition(".")[2])
-        plain = [getattr(argument, "base", argument) for argument in args]
-        tensors = [leaf for leaf in tree_leaves((plain, options)) if isinstance(leaf, Tensor)]
+        tensors = [leaf for leaf in tree_leaves((args, options)) if isinstance(leaf, Tensor)]
         if any(not isinstance(tensor, OnDevice) for tensor in tensors):
             raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
         for tensor in tensors:

@@ -38,16 +38,10 @@ def _finite(magnitude: Tensor) -> Tensor:
     return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
-def scales_for(peaks: Tensor, num_terms: int | Tensor) -> Tensor:
-    """Return powers of two, float64, that scale terms up to `peaks` so that `num_terms` add up to 63 bits.
-
-    `num_terms` is int64 [1] if only the device knows it.
-    """
+def scales_for(peaks: Tensor, num_terms: int) -> Tensor:
+    """Return powers of two, float64, that scale terms up to `peaks` so that `num_terms` add up to 63 bits."""
     known = torch.where(torch.isfinite(peaks), peaks, 0.0)
-    if isinstance(num_terms, Tensor):
-        headroom: int | Tensor = torch.frexp((num_terms - 1).clamp_min(0).double()).exponent
-    else:
-        headroom = max(num_terms - 1, 0).bit_length()
+    headroom = max(num_terms - 1, 0).bit_length()
     exponent = (BITS - headroom - torch.frexp(known).exponent).clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
     return ((exponent.long() + DOUBLE_BIAS) << DOUBLE_MANTISSA_BITS).view(torch.float64)
 
@@ -95,17 +89,14 @@ def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype)
     return total.to(torch.float64).div_(scales).masked_fill_(~torch.isfinite(peaks), torch.nan).to(dtype)
 
 
-def sum_by(
-    values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: int | Tensor | None = None
-) -> Tensor:
+def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: int | None = None) -> Tensor:
     """Return the sum of each group's values: the same bits in every order of the values, on every device.
 
     Args:
         values_Z: Floats.
         groups_Z: int64, each in [0, num_groups).
         num_groups: Number of groups.
-        num_terms: Number of values that count if the rest are zeros, int64 [1], or a larger number for which
-            to scale; None: all.
+        num_terms: Number of values for which to scale, if the rest are zeros, or more; None: all.
 
     Returns:
         [num_groups] of the values' type. Each group is truncated, or NaN, as a row of `exact_sum`.
