@@ -68,9 +68,12 @@ def alone(data):
 
 
 @pytest.mark.parametrize(("size", "some"), SIZES)
-def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, some, data, alone, groups):
+def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(
+    size, some, data, alone, groups, tmp_path
+):
+    """Of one with its wide weights in memory; theirs lie on a disk."""
     assert len({fingerprint for _, fingerprint, *_ in alone}) == len(CHANGES)
-    for found in groups(size)(outcomes_here, DIVIDED, data / "few pictures", CHANGES[some]):
+    for found in groups(size)(outcomes_here, DIVIDED, data / "few pictures", CHANGES[some], tmp_path):
         pairs = zip(CHANGES[some], alone[some], found, strict=True)
         assert [changes for changes, one, many in pairs if one != many] == []
 

@@ -4,35 +4,7 @@ import pytest
 import torch
 
 from tests.model.test_network import BATCH, TOWER_FIELDS, TRAININGS, WISHES, items
-from tests.model.test_wide_loss import document
 from tests.model.twin import assert_step_matches_twin
-from widenet.kernels.bags import gather_sum
-from widenet.model.layers import output
-from widenet.model.weight import Part, WideWeight
-from widenet.parallel.exchange import Exchange
-from widenet.plan.tiles import Shards
-from widenet.sparse import SparseBatch
-from widenet.spec.network import NetworkSpec
-
-
-@pytest.mark.parametrize("values", [None, [[0.5, 2.0], [], [1.0]]], ids=["ones", "values"])
-def test_a_part_of_a_shard_on_a_sparse_input_reads_the_features_of_the_batch_alone(values, monkeypatch):
-    read = []
-
-    def counted(batch, columns_FT):
-        read.append(len(columns_FT))
-        return gather_sum(batch, columns_FT)
-
-    monkeypatch.setattr(output, "gather_sum", counted)
-    turned_FR = torch.randn(50, 8, generator=torch.Generator().manual_seed(0))
-    features = SparseBatch.from_lists([[3, 40], [], [3]], values)
-    weight = WideWeight(Shards(8, 1), {0: Part(turned_FR.T, by_columns=True)})
-    spec = NetworkSpec.of(document("l2", "linear")).outputs[0]
-    own = output.WideOutput(spec, weight, None, Exchange(1), weight.shards, features=features)
-    whole, part = (own.tile(0, start, stop).logits(torch.zeros(3, 0)) for start, stop in ((0, 8), (2, 5)))
-    assert torch.equal(part, whole[:, 2:5])
-    assert read == [50, 2]
-
 
 STANDING = {
     "softmax": {},
