@@ -15,9 +15,9 @@ from widenet.data.buckets import BYTES_PER_BUCKET
 from widenet.data.columns import check_time_format, choose_column
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import IngestArguments
-from widenet.data.items import Descriptions, Forms, ItemRows, Items, Titles, known_items
+from widenet.data.items import Descriptions, Forms, Items, Titles, known_items
 from widenet.data.known import KnownFeatures
-from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
+from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.messages import Note, ignore_message
 from widenet.data.read import is_in_memory, open_source, open_sources
@@ -152,11 +152,6 @@ class Options(IngestArguments):
             known_only=self.vocabulary is not None and not self.grow,
             keep_times=self.keep_times,
         )
-
-    @cached_property
-    def reading(self) -> Reading:
-        """Reading options of the files of interactions."""
-        return self.readings[""]
 
     @cached_property
     def readings(self) -> dict[str, Reading]:
@@ -383,12 +378,16 @@ class _Work:
         read = self._read(tables, scratch)
         self._report("numbering users and items")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
-        self._read_titles(tables, titles)
+        tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
+        if titles is not None:
+            self._report(titles.read(tables))
         beside, described = self._attributes(tables, items, scratch)
         side = SideTables(tables, fields, selection.known_only)
         self._report("writing")
         entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
         kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"
+        # An earlier vocabulary may hold texts.
+        has_whole_items = options.vocabulary is None and all(each.has_whole_items for each in read.values())
         return write_contents(
             folder,
             name=options.name or read["train"].short_names[0].split(".")[0],
@@ -421,16 +420,10 @@ class _Work:
             source={
                 "sources": list(read["train"].short_names),
                 "min_value": options.min_value,
-                **_types(options, read),
+                **({WHOLE_NUMBERS: [options.field]} if has_whole_items else {}),
                 **tables.facts,
             },
         )
-
-    def _read_titles(self, tables: Tables, titles: Titles | None) -> None:
-        """Make the table `titles`."""
-        tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
-        if titles is not None:
-            self._report(titles.read(tables))
 
     def _attributes(
         self, tables: Tables, items: Items | None, scratch: Path
@@ -441,19 +434,15 @@ class _Work:
             The files, and the number of attributes of each description.
         """
         options = self._options
-        if items is not None:
-            rows: ItemRows | None
+        if items is None:
+            rows = known_items(tables, options.known, options.field)
+        else:
             rows, line = items.read(tables, options.selection.known_only)
             self._report(line)
-        else:
-            rows = known_items(tables, options.known, options.field)
         if rows is None:
             return [], {}
-        paths = rows.written(scratch, options.field)
-        found = rows.described(scratch, options.field)
-        if found is None:
-            return paths, {}
-        return [*paths, found.path], found.widths
+        paths, found = rows.written(scratch, options.field), rows.described(scratch, options.field)
+        return (paths, {}) if found is None else ([*paths, found.path], found.widths)
 
     def _read(self, tables: Tables, scratch: Path) -> dict[Part, Sources]:
         """Open the sources of each part, read their names and check every row.
@@ -465,7 +454,7 @@ class _Work:
         options, sources_of = self._options, dict[Part, list[Source]]()
         for part, inputs in self._inputs.items():
             (folder := scratch / f"sources-{part}").mkdir()
-            sources_of[part] = open_sources(inputs, options.reading, folder) if inputs else []
+            sources_of[part] = open_sources(inputs, options.readings[""], folder) if inputs else []
         most = options.skip_bad_lines
         OptionError.require(
             not most or any(source.text_file for sources in sources_of.values() for source in sources),
@@ -488,16 +477,6 @@ class _Work:
                 )
                 tables.facts[f"{part}_lines_skipped"] = num_wrong
         return read
-
-
-def _types(options: Options, read: dict[Part, Sources]) -> Facts:
-    """The fact that names the field of items if their ids are whole numbers in all sources.
-
-    An earlier vocabulary may hold texts, so that there is no such fact beside one.
-    """
-    if options.known.folder is not None or not all(sources.has_whole_items for sources in read.values()):
-        return {}
-    return {WHOLE_NUMBERS: [options.field]}
 
 
 def _listed(sources: Any) -> list[Any]:

@@ -54,13 +54,12 @@ class Merging:
             self._merged(again=True)
         if not self._num_train.any():
             raise self._nothing_left()
+        place = self._sources["train"].names
         for part in self._selection.from_time:
-            if not self._num_of[part]:
-                first = self._sources["train"].first
-                rule = f"`{part}_since` must set something aside; no interaction is that late"
-                raise DataError(f"{first}: {rule}.")
+            rule = "must set something aside; no interaction is that late"
+            DataError.require(self._num_of[part], rule, place=place, option=f"{part}_since")
         self.num_examples = int(self._users_stay.sum())
-        self._feature_of, self.num_features = tables.number_features(self._items_stay, self._num_train)
+        self._feature_of = tables.number_features(self._items_stay, self._num_train)
         self._example_of = None if self._users_stay.all() else np.cumsum(self._users_stay) - 1
 
     def _merged(self, again: bool) -> bool:
@@ -202,13 +201,11 @@ class Merging:
 
     def _nothing_left(self) -> DataError:
         """Make the error for no interactions, with the options that drop some or set some aside."""
-        facts, selection, sources = self._tables.facts, self._selection, self._sources["train"]
-        dropping = dict.fromkeys([*selection.dropping, *selection.splits_by_time])
-        options = [f"`{option}`" for option in dropping]
-        if not facts["train_rows_read"] or not options:
-            return DataError("must hold interactions", place=sources.first)
-        rule = f"none of {facts['train_rows_read']:,} is left by {' and '.join(options)}"
-        return DataError(f"{sources.first}: at least one interaction must be left; {rule}.")
+        options = dict.fromkeys([*self._selection.dropping, *self._selection.splits_by_time])
+        rule = "at least one interaction must be left for training"
+        if options:
+            rule += f" by {' and '.join(f'`{option}`' for option in options)}"
+        return DataError(rule, place=self._sources["train"].names)
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a part in order: example, feature, value, and the time if it is kept."""

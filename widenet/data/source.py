@@ -444,11 +444,6 @@ class Sources:
         return " UNION ALL ".join(queries) or nothing
 
     @property
-    def first(self) -> str:
-        """Name of the first source."""
-        return self.tables[0].source.name
-
-    @property
     def short_names(self) -> list[str]:
         """Names of all sources, without folders."""
         return [table.source.name.rpartition("/")[2] for table in self.tables]

@@ -297,9 +297,14 @@ class Tables:
     def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
         """A column of `users` or `items`, indexed by plain ids below `length`, uint64 [length]."""
         known = f"SELECT {plain_id('name')} AS id, {column} FROM {table}"
-        values = np.zeros(length, dtype=np.uint64)
-        for batch in self.stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):
-            values[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
+        return self._indexed(f"SELECT * FROM ({known}) WHERE id < {length}", length, np.uint64)
+
+    def _indexed(self, query: str, length: int, kind: type[np.generic]) -> np.ndarray:
+        """The second column of a query, indexed by the first, [length]; 0 where there is no row."""
+        values = np.zeros(length, dtype=kind)
+        for batch in self.stream(query, ROWS_PER_STREAM):
+            places, found = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+            values[places] = found
         return values
 
     def keep(self, stays: np.ndarray) -> bool:
@@ -337,12 +342,8 @@ class Tables:
 
     def known_items(self, num_items: int) -> np.ndarray:
         """Whether each item is a known feature, bool [items]."""
-        is_known = np.zeros(num_items, dtype=bool)
-        for batch in self.stream(
-            f"SELECT number FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)", ROWS_PER_STREAM
-        ):
-            is_known[batch.column("number").to_numpy()] = True
-        return is_known
+        query = f"SELECT number, true FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)"
+        return self._indexed(query, num_items, np.bool_)
 
     def make_features(self, table: str, known: str, counted: str) -> int:
         """Make a table of features: known ones at their indices, then new ones by falling count.
@@ -373,7 +374,7 @@ class Tables:
         )
         return num_new
 
-    def number_features(self, stays: np.ndarray, num_train: np.ndarray) -> tuple[np.ndarray, int]:
+    def number_features(self, stays: np.ndarray, num_train: np.ndarray) -> np.ndarray:
         """Make the table `features` of known items and those that stay, with their counts.
 
         Args:
@@ -381,7 +382,7 @@ class Tables:
             num_train: Number of train interactions of each item, int64 [items].
 
         Returns:
-            The feature of each item, uint32 [items], and the number of features.
+            The feature of each item, uint32 [items].
         """
         numbers = np.flatnonzero(stays)
         self.connection.register("counted", pa.table({"number": numbers, "count": num_train[numbers]}))
@@ -390,15 +391,10 @@ class Tables:
             _KNOWN_ITEMS,
             "SELECT name, number, counted.count FROM items JOIN counted USING (number)",
         )
-        num_features = self.count("SELECT count(*) FROM features")
-        if num_new < num_features:
+        if num_new < self.count("SELECT count(*) FROM features"):
             self.facts["items_new"] = num_new
-        feature_of = np.zeros(len(stays), dtype=np.uint32)
-        for batch in self.stream(
-            "SELECT number, feature FROM features WHERE number IS NOT NULL", ROWS_PER_STREAM
-        ):
-            feature_of[batch.column("number").to_numpy()] = batch.column("feature").to_numpy()
-        return feature_of, num_features
+        query = "SELECT number, feature FROM features WHERE number IS NOT NULL"
+        return self._indexed(query, len(stays), np.uint32)
 
     def count(self, query: str) -> int:
         """The result of a query for one number; NULL counts as 0."""
