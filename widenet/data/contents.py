@@ -75,9 +75,8 @@ def _batches(
         file = MappedFile(folder / name, None)
         for expected in schema:
             actual = file.schema.field(expected.name).type if expected.name in file.schema.names else None
-            if actual != expected.type:
-                rule = f"column {expected.name!r} must be {expected.type}; got {actual}"
-                raise DataError(f"{file.path}: {rule}.")
+            rule = f"must be {expected.type}; got {actual}"
+            DataError.require(actual == expected.type, rule, place=file.path, column=expected.name)
         _compare(
             folder / FILE_NAME,
             f"num_rows of {name}",
@@ -98,15 +97,13 @@ def _check_range(path: Path, field: Field, values: np.ndarray) -> None:
     """Raise DataError unless values lie between the manifest's extremes, both as float32."""
     low, high = np.float32(field.min_value), np.float32(field.max_value)
     for value in (values.min(), values.max()):
-        if not low <= value <= high:
-            rule = f"values must lie in [{low:g}, {high:g}], as min_value and max_value of {FILE_NAME} say"
-            raise DataError(f"{path}: field {field.name!r}: {rule}; got {value:g}.")
+        rule = f"values must lie in [{low:g}, {high:g}], as min_value and max_value of {FILE_NAME} say"
+        DataError.require(low <= value <= high, rule, place=path, column=field.name, value=value)
 
 
 def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str) -> None:
-    if name not in manifest.files:
-        rule = f"files must list the vocabulary of field {field.name!r}; {name!r} is missing"
-        raise DataError(f"{folder / FILE_NAME}: {rule}.")
+    rule = f"files must list the vocabulary of field {field.name!r}, {name!r}"
+    DataError.require(name in manifest.files, rule, place=folder / FILE_NAME)
     if field.kind != "dense":
         _compare(
             folder / name,

@@ -65,28 +65,24 @@ def check_field_name(name: str) -> None:
 
     The name becomes a column, a file name and a key of documents.
     """
-    rule = None
-    if not name or not name.isprintable() or "/" in name or "\\" in name:
-        rule = "be printable text without / and \\"
-    elif len(name.encode()) > LONGEST_NAME_BYTES:
-        rule = f"have at most {LONGEST_NAME_BYTES} bytes in UTF-8"
-    elif name in _TAKEN_NAMES or name.endswith(_TAKEN_ENDINGS) or name.startswith(_TAKEN_BEGINNINGS):
-        ends, begins = ", ".join(_TAKEN_ENDINGS), " or ".join(_TAKEN_BEGINNINGS)
-        rule = f"not be {' or '.join(_TAKEN_NAMES)}, not end in {ends}, and not begin with {begins}"
-    if rule is not None:
-        raise DataError(f"a field's name must {rule}; got {name!r}.")
+    is_text = name.isprintable() and not {"/", "\\"} & set(name)
+    is_taken = name in _TAKEN_NAMES or name.endswith(_TAKEN_ENDINGS) or name.startswith(_TAKEN_BEGINNINGS)
+    fits = 1 <= len(name.encode()) <= LONGEST_NAME_BYTES
+    rule = (
+        f"a field's name must be printable text without / and \\ of 1 to {LONGEST_NAME_BYTES} bytes; it must not"
+        f" be {' or '.join(_TAKEN_NAMES)}, end in {', '.join(_TAKEN_ENDINGS)},"
+        f" or begin with {' or '.join(_TAKEN_BEGINNINGS)}"
+    )
+    DataError.require(is_text and fits and not is_taken, rule, value=name)
 
 
 def check_names(layouts: Sequence[FieldLayout]) -> None:
     """Raise DataError if two fields have the same name, or one has the name of a time column."""
     names = [layout.name for layout in layouts]
+    names += [time_column(each.name, part) for each in layouts if each.has_times for part in each.parts]
     for name in names:
-        DataError.require(names.count(name) <= 1, f"the names of fields must differ; {name!r} occurs twice.")
-    for layout in layouts:
-        for taken in (time_column(layout.name, part) for part in layout.parts if layout.has_times):
-            if taken in names:
-                rule = f"no field may be called {taken!r}: it is the column of the times of {layout.name!r}"
-                raise DataError(f"{rule}.")
+        rule = "fields must have different names, which are no columns of times"
+        DataError.require(names.count(name) == 1, rule, value=name)
 
 
 def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Schema:
@@ -124,13 +120,14 @@ def checked_parts(
     for name in batch.schema.names:
         DataError.require(not batch.column(name).null_count, f"{place}: column {name!r}: must hold no nulls.")
     if "weight" in batch.schema.names:
-        _check_weights(batch, place)
+        weights = batch.column("weight").to_numpy()
+        _check(batch, "weight", np.isfinite(weights) & (weights >= 0), "must be finite and at least 0", place)
     for layout in layouts:
         for part in ("train",) if layout.kind == "dense" else layout.parts:
             name = column(layout.name, part)
             if layout.kind == "dense":
                 values = _entries(batch, name, place)
-                _check_finite(batch, name, values, place)
+                _check(batch, name, np.isfinite(values), "must hold finite numbers", place)
                 yield layout, part, len(values), values
             else:
                 yield layout, part, *_check_sparse(batch, layout, part, place)
@@ -142,29 +139,18 @@ def check_indices(indices: np.ndarray, width: int, place: str) -> None:
     DataError.require(highest < width, f"{place}: indices must lie in [0, {width:,}); got {highest:,}.")
 
 
-def _check_weights(batch: pa.RecordBatch, place: str) -> None:
-    weights = batch.column("weight").to_numpy()
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        rule = "an example's weight must be a finite number of at least 0"
-        raise DataError(f"{place}: {rule}; {_example(batch, row)} has {weights[row]:g}.")
-
-
 def _check_sparse(
     batch: pa.RecordBatch, layout: FieldLayout, part: Part, place: str
 ) -> tuple[int, np.ndarray | None]:
     name = column(layout.name, part)
-    where = f"{place}: column {name!r}"
     indices, offsets = _entries(batch, name, place), batch.column(name).offsets.to_numpy()
     rising = np.ones(len(indices), dtype=bool)
     rising[1:] = indices[1:] > indices[:-1]
     starts = offsets[:-1] - offsets[0]
     rising[starts[starts < len(indices)]] = True
-    if layout.kind == "sparse" and not rising.all():
-        rule = "indices must ascend without repeats within a row"
-        raise DataError(f"{where}: {rule}; {_owner(batch, name, rising)} has others.")
-    check_indices(indices, layout.width, where)
+    if layout.kind == "sparse":
+        _check(batch, name, rising, "indices must ascend without repeats within a row", place)
+    check_indices(indices, layout.width, f"{place}: column {name!r}")
     if layout.has_times:
         _check_beside(batch, name, time_column(layout.name, part), place)
     if not layout.has_values:
@@ -174,11 +160,11 @@ def _check_sparse(
 
 def _check_beside(batch: pa.RecordBatch, name: str, beside: str, place: str) -> np.ndarray:
     """Check and return the finite numbers beside the indices of a column; raises DataError."""
-    if not np.array_equal(*(np.diff(batch.column(each).offsets.to_numpy()) for each in (beside, name))):
-        rule = f"must have one value beside each index; {beside!r} has rows of other lengths"
-        raise DataError(f"{place}: column {name!r}: {rule}.")
+    lengths, others = (np.diff(batch.column(each).offsets.to_numpy()) for each in (beside, name))
+    rule = f"must have rows of the lengths of {name!r}"
+    DataError.require(np.array_equal(lengths, others), rule, place=place, column=beside)
     values = _entries(batch, beside, place)
-    _check_finite(batch, beside, values, place)
+    _check(batch, beside, np.isfinite(values), "must hold finite numbers", place)
     return values
 
 
@@ -192,18 +178,13 @@ def _entries(batch: pa.RecordBatch, name: str, place: str) -> np.ndarray:
     return numbers
 
 
-def _check_finite(batch: pa.RecordBatch, name: str, values: np.ndarray, place: str) -> None:
-    finite = np.isfinite(values)
-    if not finite.all():
-        owner, value = _owner(batch, name, finite), values[int(np.argmin(finite))]
-        raise DataError(f"{place}: column {name!r}: values must be finite numbers; {owner} has {value:g}.")
-
-
-def _owner(batch: pa.RecordBatch, name: str, right: np.ndarray) -> str:
-    """Name the example of the first entry that is not right, in words."""
-    ends = np.cumsum(pc.list_value_length(batch.column(name)).to_numpy())
-    return _example(batch, int(np.searchsorted(ends, int(np.argmin(right)), side="right")))
-
-
-def _example(batch: pa.RecordBatch, row: int) -> str:
-    return f"example {batch.column('id')[row].as_py()!r}"
+def _check(batch: pa.RecordBatch, name: str, right: np.ndarray, rule: str, place: str) -> None:
+    """Raise DataError for the first entry of a column that is not right, bool [entries]."""
+    if right.all():
+        return
+    row = int(np.argmin(right))
+    if pa.types.is_nested(batch.column(name).type):
+        ends = np.cumsum(pc.list_value_length(batch.column(name)).to_numpy())
+        row = int(np.searchsorted(ends, row, side="right"))
+    example = batch.column("id")[row].as_py()
+    raise DataError(f"{rule}; example {example!r} has others", place=place, column=name)
