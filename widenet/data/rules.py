@@ -69,8 +69,8 @@ def check_field_name(name: str) -> None:
     is_taken = name in _TAKEN_NAMES or name.endswith(_TAKEN_ENDINGS) or name.startswith(_TAKEN_BEGINNINGS)
     fits = 1 <= len(name.encode()) <= LONGEST_NAME_BYTES
     rule = (
-        f"a field's name must be printable text without / and \\ of 1 to {LONGEST_NAME_BYTES} bytes; it must not"
-        f" be {' or '.join(_TAKEN_NAMES)}, end in {', '.join(_TAKEN_ENDINGS)},"
+        f"a field's name must be printable text without / and \\ of 1 to {LONGEST_NAME_BYTES} bytes, and"
+        f" not be {' or '.join(_TAKEN_NAMES)}, end in {', '.join(_TAKEN_ENDINGS)},"
         f" or begin with {' or '.join(_TAKEN_BEGINNINGS)}"
     )
     DataError.require(is_text and fits and not is_taken, rule, value=name)
