@@ -39,6 +39,8 @@ DOCUMENTS = [
     (config(ShuffleIndices="yes"), "ShuffleIndices"),
     (config(Layers=[]), "Layers"),
     ({**config(), "version": 1}, "config.json"),
+    (config(Slope=1, RELUSlope=2), "config.json"),
+    (config(LRN={}, LocalResponseNormalization={}), "config.json"),
     (config(hidden(ErrorFunction="L2")), "Layers[1].ErrorFunction"),
     (config(hidden(N="auto")), "Layers[1].N"),
     (config(hidden(N=0)), "Layers[1].N"),

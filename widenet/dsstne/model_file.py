@@ -133,13 +133,6 @@ class ModelFile:
         if connection.weights is None:
             assert connection.shared is not None
             return self.filters(*connection.shared, count)
-        if len(connection.weights) % count:
-            sizes = f"{len(connection.weights):,} for {count:,}"
-            raise DataError(
-                f"the weights of {source!r} to {layer!r} must be equally many for each filter",
-                place=self.path,
-                value=sizes,
-            )
         return connection.weights.reshape(count, -1)
 
 
@@ -341,12 +334,3 @@ def _check_connections(model: ModelFile) -> None:
         if owner is None or owner.weights is None:
             rule = f"must be those of a connection that has its own; got {' to '.join(connection.shared)}"
             raise DataError(f"the shared weights of {source!r} to {name!r} {rule}", place=model.path)
-        if model.layer(name)["Type"] == "FullyConnected":
-            shape = (model.units(name), model.units(source))
-            shared_shape = model.matrix(source, name).shape
-            if shared_shape != shape:
-                rule = (
-                    f"must have the shape {list(shape)}; those of {' to '.join(connection.shared)} have"
-                    f" {list(shared_shape)}"
-                )
-                raise DataError(f"the shared weights of {source!r} to {name!r} {rule}", place=model.path)

@@ -13,7 +13,7 @@ from widenet.dsstne.model_file import ModelFile, Numbers, read_model
 from widenet.dsstne.netcdf import read_names
 from widenet.dsstne.spec.network import Translation, translation
 from widenet.errors import DataError, DocumentError, FitError, OptionError, nearest
-from widenet.interop.import_network import Imported, write_run
+from widenet.interop.import_network import Imported, reading, write_run
 from widenet.plan.binding import bind
 from widenet.plan.layout import Width
 from widenet.runs import Model
@@ -76,11 +76,13 @@ def import_model(
     document, layers, notes = _translated(file, shares)
     for note in notes:
         report(note)
+    with reading(file.path, "trained network"):
+        weights = _weights(file, layers)
     imported = Imported(
         name=str(source),
         layers=layers,
         fields=_fields(file, layers),
-        weights=_weights(file, layers),
+        weights=weights,
         training=TrainingSpec.of(_TRAINING | document.training, str(source)),
         settings=document.network,
     ).with_fields(fields or {})

@@ -59,14 +59,6 @@ def test_an_output_that_convolves_has_the_sides_of_its_n_and_no_padding():
     assert (before["filters"], before["padding"], after["units"]) == (2, "valid", "auto")
 
 
-@pytest.mark.parametrize(
-    ("keys", "slope"), [(("RELUSlope", "Slope"), 2), (("reluslope", "Slope"), 1), (("reluslope", "slope"), 2)]
-)
-def test_of_two_spellings_of_a_slope_dsstne_reads_that_last_whose_bytes_are_later(keys, slope):
-    layer = {"N": 2, "Activation": "LRelu", **dict(zip(keys, (1, 2), strict=True))}
-    assert layers_of({**INPUT, "N": 5}, layer, OUTPUT)[1]["activation"]["slope"] == slope
-
-
 def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():
     shared = {"InputLayer": "G", "SourceInputLayer": "F", "SourceOutputLayer": "Out"}
     found = layers_of(

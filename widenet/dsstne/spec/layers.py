@@ -298,7 +298,7 @@ def _dropout(settings: Settings) -> float:
 def _activation(settings: Settings, whole: Whole) -> Any:
     name = settings.choice("Activation", ACTIVATIONS, "Sigmoid")
     if name == "leaky_relu":
-        slope = settings.number(settings.spelled("RELUSlope", "Slope"), whole.slope)
+        slope = settings.number("RELUSlope", whole.slope)
         return {"kind": name, "slope": slope}
     if name in ("elu", "selu"):
         scale = settings.number("SELULambda", whole.selu_lambda) if name == "selu" else 1.0

@@ -116,10 +116,10 @@ def translation(values: dict[str, Any], where: str = "network") -> Translation:
     settings.require(settings.number("Version", VERSION) >= OLDEST_VERSION, "Version", "must be at least 0.7")
     settings.choice("Kind", {"FeedForward": "", "AutoEncoder": ""}, "FeedForward")
     penalty = settings.within("SparsenessPenalty", ("p", "beta"))
-    normalization = settings.merged(("k", "n", "alpha", "beta"), "LRN", "LocalResponseNormalization")
+    normalization = settings.within("LRN", ("k", "n", "alpha", "beta"))
     settings.within("Maxout", ("k",)).number("k", 2)
     whole = Whole(
-        slope=settings.number(settings.spelled("RELUSlope", "Slope"), 1.0),
+        slope=settings.number("RELUSlope", 1.0),
         elu_alpha=settings.number("ELUAlpha", 1.0),
         selu_lambda=settings.number("SELULambda", 1.050701),
         denoising=settings.within("Denoising", ("p",)).number("p", 0, 0, 1),
@@ -207,7 +207,7 @@ def _outputs(settings: Settings) -> dict[str, Any]:
     """Return the settings that all outputs get from the network: loss and boost."""
     kind = settings.choice("ErrorFunction", _LOSSES, "CrossEntropy")
     output: dict[str, Any] = {"loss": kind}
-    margins = settings.merged(tuple(MARGINS), "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
+    margins = settings.within("ScaledMarginalCrossEntropy", tuple(MARGINS))
     if kind.endswith("scaled_marginal_cross_entropy"):
         output["loss"] = {"kind": kind} | {
             name: margins.number(key, default, 0, most) for key, (name, default, most) in MARGINS.items()

@@ -39,7 +39,6 @@ class Settings:
         )
         self.place = place
         self._values = lowered(values, place)
-        self._order = sorted(values)
         spelled = {key.lower(): key for key in known}
         for key in values:
             if key.lower() not in spelled:
@@ -65,18 +64,6 @@ class Settings:
         """Raise the error for a key unless its rule holds."""
         if not holds:
             raise self.wrong(key, rule)
-
-    def spelled(self, *keys: str) -> str:
-        """Return the spelling of a key that counts: the one in the object that DSSTNE reads last.
-
-        If the object has none of the spellings, the first one is returned.
-        """
-        return [keys[0], *self._spellings(*keys)][-1]
-
-    def _spellings(self, *keys: str) -> list[str]:
-        """Return the keys that the object has, in DSSTNE's reading order: sorted by their original bytes."""
-        lowered_keys = {key.lower(): key for key in keys}
-        return [lowered_keys[key.lower()] for key in self._order if key.lower() in lowered_keys]
 
     def raw(self, key: str) -> Any:
         """Return the value of a key; None if it is absent."""
@@ -144,21 +131,22 @@ class Settings:
         """Return the object under a key; an empty one if the key is absent."""
         return Settings(self._values.get(key.lower(), {}), self._at(key), known)
 
-    def merged(self, known: Sequence[str], *keys: str) -> "Settings":
-        """Merge the objects under several spellings of a key; the one that DSSTNE reads last wins."""
-        objects = [self.within(key, known) for key in self._spellings(*keys)] or [self.within(keys[0], known)]
-        merged: dict[str, Any] = {}
-        for each in objects:
-            merged |= each._values
-        return Settings(merged, objects[-1].place, known)
+
+_SPELLINGS = {
+    "slope": "reluslope",
+    "localresponsenormalization": "lrn",
+    "datascaledmarginalcrossentropy": "scaledmarginalcrossentropy",
+}
+"""Second spellings of keys, in lower case, with the first."""
 
 
 def lowered(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return the values with lower-case keys; raises DocumentError if two keys differ only in case."""
+    """Return the values by lower key in its first spelling; raises DocumentError if a key appears twice."""
     lower: dict[str, Any] = {}
     for key, value in values.items():
+        name = _SPELLINGS.get(key.lower(), key.lower())
         DocumentError.require(
-            key.lower() not in lower, f'the key "{key}" appears twice, in another case', place=place
+            name not in lower, f'the key "{key}" appears twice, in another case or spelling', place=place
         )
-        lower[key.lower()] = value
+        lower[name] = value
     return lower
