@@ -10,7 +10,7 @@ import pytest
 
 from tests.scripts import Conversation
 from widenet.data.lists import dataset_from_lists
-from widenet.extensions import COMMANDS, DATASETS, DOCUMENTS, NETWORKS, extensions, loaded
+from widenet.extensions import COMMANDS, DOCUMENTS, NETWORKS, extensions, loaded
 
 ROOT = Path(__file__).parent.parent
 PROJECT = """
@@ -142,7 +142,7 @@ def test_its_documents_are_read_wherever_a_network_is(run, tmp_path):
     assert [layer["name"] for layer in document["layers"]] == ["in", "h", "out"]
 
 
-@pytest.mark.parametrize("group", [DOCUMENTS, NETWORKS, DATASETS])
+@pytest.mark.parametrize("group", [DOCUMENTS, NETWORKS])
 def test_a_damaged_extension_leaves_the_others(group, monkeypatch):
     own = loaded(group)
     damaged = EntryPoint("a", "nowhere.at_all", group)
@@ -153,7 +153,6 @@ def test_a_damaged_extension_leaves_the_others(group, monkeypatch):
 
 OWN = {
     COMMANDS: {"dsstne"},
-    DATASETS: {"dsstne"},
     DOCUMENTS: {"dsstne"},
     NETWORKS: {"caffe", "dsstne", "keras", "onnx"},
 }

@@ -39,7 +39,6 @@ EXTRAS = {
 COMMANDS = {
     "netCDF4": [
         "import data.nc --out OUT",
-        "data ingest data.nc --out OUT",
         "dsstne import-data data.nc --out OUT",
         "dsstne export-data data OUT",
         "dsstne export-model run OUT",

@@ -1,4 +1,4 @@
-"""Extensions by installed distributions: forms of documents, commands, and files of other programs.
+"""Extensions by installed distributions: forms of documents, commands, and networks of other programs.
 
 A distribution names its extensions as entry points, in the groups below. widenet's own are found in the same
 way, in its pyproject.toml. They are loaded only when they are needed.
@@ -20,8 +20,6 @@ COMMANDS = "widenet.commands"
 """Group of entry points that are a `Command`; the name of an entry point is that of its command."""
 NETWORKS = "widenet.networks"
 """Group of entry points that are an `interop.formats.NetworkFormat`, a `NetworkWriter` or both."""
-DATASETS = "widenet.datasets"
-"""Group of entry points that are a `DatasetFormat`."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +64,6 @@ class DocumentForm(Protocol):
         Raises:
             DocumentError: The document is wrong; `where` begins the message.
         """
-
-
-class DatasetFormat(Protocol):
-    """Files that say what they hold, so that ingest needs none of its options; a module will do."""
-
-    def owns(self, path: Path) -> bool:
-        """Return whether a file is of this format; it may be missing."""
-
-    def ingest(self, paths: Sequence[Path], out: Path, name: str | None, context: Any) -> Any:
-        """Write the dataset and return its `Manifest`; context: the `typer.Context` of the command."""
 
 
 @cache
@@ -136,8 +124,3 @@ def loaded(group: str) -> dict[str, Any]:
 def document_forms() -> list[DocumentForm]:
     """Return all forms of documents."""
     return [*loaded(DOCUMENTS).values()]
-
-
-def dataset_formats() -> list[DatasetFormat]:
-    """Return all formats of datasets."""
-    return [*loaded(DATASETS).values()]

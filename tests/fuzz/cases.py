@@ -70,7 +70,7 @@ BINARIES: dict[str, tuple[str, ...]] = {
     "likes.csv.zst": (_INGEST,),
     "likes.parquet": (_INGEST,),
     "likes.npz": (_INGEST,),
-    "gl_input.nc": (_INGEST, "dsstne import-data {} --out out"),
+    "gl_input.nc": ("dsstne import-data {} --out out",),
     "run.nc": ("import {} --out out",),
     "vectors.npy": ("knn search {} --queries vectors.txt --out out",),
 }

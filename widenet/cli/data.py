@@ -112,28 +112,17 @@ _Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Files of interactions, patterns of files, - for standard input, or NetCDF files of DSSTNE.",
+        help="Files of interactions, patterns of files, or - for standard input.",
     ),
 ]
 _Out = Annotated[Path, IN_STORES, typer.Option(help="The dataset directory to make.")]
 
 
 @with_flags_of(IngestArguments)
-def ingest(
-    context: typer.Context, sources: _Sources, out: _Out, as_json: AsJson = False, **words: Any
-) -> None:
+def ingest(sources: _Sources, out: _Out, as_json: AsJson = False, **words: Any) -> None:
     """Make a dataset directory from interactions, completely or not at all."""
     from widenet.data.ingest import Options, ingest_with
-    from widenet.data.read import matching_paths
-    from widenet.extensions import dataset_formats
-    from widenet.stores.uri import is_uri
 
-    local = [source for source in sources if not is_uri(source)]
-    paths = [path for source in local for path in matching_paths(Path(source))]
-    form = next((form for form in dataset_formats() if any(form.owns(path) for path in paths)), None)
-    if form is not None and len(local) == len(sources):
-        show(out, form.ingest(paths, out, words["name"], context), as_json=as_json)
-        return
     with IngestReport() as report:
         options = Options(**values_of(IngestArguments, words), on_progress=report.phase, on_rows=report.rows)
         manifest = ingest_with(sources, out, options)

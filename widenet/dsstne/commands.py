@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -59,10 +58,6 @@ def generate(
         analog=kind == "analog",
         say=say,
     )
-
-
-if TYPE_CHECKING:
-    from widenet.data.manifest import Manifest
 
 
 @app.command("import-data")
@@ -126,30 +121,6 @@ def export_data(
     named = index_files(features or [])
     run(source, out, targets=targets or [], features=named, samples=samples)
     typer.echo(f"{out}: written.")
-
-
-def ingest(sources: Sequence[Path], out: Path, name: str | None, context: typer.Context) -> "Manifest":
-    """Import the NetCDF files of `widenet data ingest FILE.nc`.
-
-    Raises:
-        OptionError: An option applies to files of interactions only.
-    """
-    from widenet.dsstne.data import import_data as run
-
-    options = [
-        parameter
-        for parameter in context.command.params
-        if str(context.get_parameter_source(str(parameter.name))).endswith("COMMANDLINE")
-    ]
-    others = [
-        parameter.opts[0]
-        for parameter in options
-        if parameter.name not in ("sources", "out", "name", "overwrite", "as_json")
-    ]
-    if others:
-        rule = "is for files of interactions; a NetCDF file describes its own content"
-        raise OptionError(f"{others[0]} {rule}")
-    return run(sources, out, name=name, overwrite=context.params["overwrite"], on_progress=_echo)
 
 
 def _echo(phase: str) -> None:

@@ -1,7 +1,6 @@
-"""What widenet knows of DSSTNE before it loads its libraries: documents and files of NetCDF."""
+"""What widenet knows of DSSTNE before it loads its libraries: documents and trained networks."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,6 @@ from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
 from widenet.extensions import Translated
 from widenet.interop.formats import ImportOptions
 from widenet.late_imports import optional
-
-_SUFFIXES = (".nc", ".cdf", ".netcdf")
 
 
 class Documents:
@@ -38,27 +35,11 @@ class Documents:
         return Translated(document.network, (*document.notes, *notes))
 
 
-class Datasets:
-    """NetCDF data, for `widenet data ingest`."""
-
-    @staticmethod
-    def owns(path: Path) -> bool:
-        """See `DatasetFormat.owns`."""
-        return path.suffix.lower() in _SUFFIXES
-
-    @staticmethod
-    def ingest(paths: Sequence[Path], out: Path, name: str | None, context: Any) -> Any:
-        """See `DatasetFormat.ingest`."""
-        from widenet.dsstne.commands import ingest as run
-
-        return run(paths, out, name, context)
-
-
 class Networks:
     """Trained networks, for `widenet import`."""
 
     NAME = "NetCDF, as DSSTNE writes networks"
-    SUFFIXES = _SUFFIXES
+    SUFFIXES = (".nc",)
     TAKES = ("features",)
 
     @staticmethod
