@@ -172,12 +172,9 @@ def names_none(place: str, vocabulary: Vocabulary, first: str | None = None) -> 
         vocabulary: The names of the items.
         first: The first of its ids; None: it has none.
     """
-    got = "it names none" if first is None else f"it names none of them, but {first!r}"
-    rule = (
-        f"must name at least one of the {len(vocabulary):,} items, such as {vocabulary.ids([0])[0]!r}; {got}"
-    )
+    rule = f"must name at least one of the {len(vocabulary):,} items, such as {vocabulary.ids([0])[0]!r}"
     is_file = place not in _FILTERS
-    return DataError(rule, place=place if is_file else None, option=None if is_file else place)
+    return DataError(rule, place=place if is_file else None, option=None if is_file else place, value=first)
 
 
 def read_weights(weights: Weights, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
@@ -246,11 +243,9 @@ class PerUser:
         """A sentence about users in the file that were never passed to `of`; empty if there are none."""
         if not self._unused:
             return ""
-        are = "is" if len(self._unused) == 1 else "are"
-        number = f"{len(self._unused):,} of {len(self.units):,} users {are}"
+        number = f"{len(self._unused):,} of {len(self.units):,}"
         return (
-            f'{self._name}: {number} not in the dataset, such as "{min(self._unused)}";'
-            " their lines had no effect."
+            f'{self._name}: no effect for users who are not in the dataset: {number}, "{min(self._unused)}".'
         )
 
 
@@ -329,12 +324,8 @@ def _units(place: str, items: Sequence[str], vocabulary: Vocabulary, notes: list
         return units
     if not (units >= 0).any():
         raise names_none(place, vocabulary, unknown[0])
-    is_one, more = len(unknown) == 1, len(unknown) - _SHOWN
-    listed = ", ".join(map(repr, unknown[:_SHOWN])) + (f" and {more:,} more" if more > 0 else "")
-    notes.append(
-        f"{place}: {len(unknown):,} of {len(set(items)):,} ids {'is' if is_one else 'are'} none of the"
-        f" {len(vocabulary):,} items and {'has' if is_one else 'have'} no effect: {listed}."
-    )
+    number, listed = f"{len(unknown):,} of {len(set(items)):,}", ", ".join(map(repr, unknown[:_SHOWN]))
+    notes.append(f"{place}: no effect of ids that are none of the items: {number}, such as {listed}.")
     return units
 
 
