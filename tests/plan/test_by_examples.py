@@ -6,7 +6,7 @@ import pytest
 
 from widenet.plan.binding import bind
 from widenet.plan.layout import Width
-from widenet.plan.weights import ends_of, fields_by_examples
+from widenet.plan.weights import fields_by_examples
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -34,24 +34,10 @@ def test_units_of_64_mebibytes_in_a_batch_are_divided():
     assert bound(enough - 1).by_examples == ()
 
 
-def test_units_of_fewer_than_8_bytes_for_each_weight_are_not(monkeypatch):
-    monkeypatch.setattr("widenet.plan.weights.LEAST_DIVIDED_BYTES", 0)
-    units, weights = 2 * 16 * 64 + 4 * 64 + 4 * 16, 16 * 3 * 64 + 16 + 4 * 16 * 64 + 4
-    kernels = {"first": {"kernel": 8}, "second": {"kernel": 8}}
-    enough = -(-8 * weights // (4 * units))
-    assert enough > 1
-    assert bound(enough, **kernels).by_examples != ()
-    assert bound(enough - 1, **kernels).by_examples == ()
-
-
 def test_the_document_may_say_otherwise():
     assert bound(2, second={"split": True}).by_examples == ("first", "even", "second", "best")
     assert bound(10**5, first={"split": False}).by_examples == ()
     assert bound(10**5, second={"split": False}).by_examples == ("first", "even")
-
-
-def test_what_other_layers_read_is_gathered():
-    assert ends_of(bound(2, first={"split": True})) == ["even", "best"]
 
 
 @pytest.mark.parametrize(

@@ -159,24 +159,6 @@ def test_in_order_near_pairs_and_new_features_count_most(
     check_terms(model, plain_along, expected)
 
 
-def used_along(out, data):
-    model = Model.load(out)
-    return model.fingerprint(), [(each.items, each.scores.tolist()) for each in model.predict(data, k=6)]
-
-
-def trained_along(data, out, order):
-    train(along(**TERM, order=order), TRAINING, data, out)
-    return used_along(out, data)
-
-
-@pytest.mark.parametrize("order", ["use", "forward"])
-def test_any_number_of_processes_finds_the_same_in_order(order, clicks, groups, tmp_path):
-    alone = trained_along(clicks.path, tmp_path / "1", order)
-    assert groups(2)(trained_along, clicks.path, tmp_path / "2", order) == [alone] * 2
-    train(along(**TERM), TRAINING, clicks, tmp_path / "without order")
-    assert used_along(tmp_path / "without order", clicks.path)[1] != alone[1]
-
-
 def logits_of_term(model, rows, shard):
     output = model.network.outputs["out"]
     found = torch.zeros(len(rows), output.weight.shards.size(shard))

@@ -5,7 +5,6 @@ import torch
 
 from widenet.data.lists import dataset_from_lists
 from widenet.parallel.exchange import fixed_arithmetic
-from widenet.predict.terms import repeated
 from widenet.predict.top_k import layer_values, top_k
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
@@ -68,19 +67,6 @@ def test_every_feature_of_a_sequence_gets_the_number_of_its_newest_position(mode
     torch.testing.assert_close(logits(model, ROWS), after, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("width", [1, 7, 2**32 - 1])
-def test_the_numbers_of_random_sequences_are_those_of_their_newest_positions(width):
-    random = torch.Generator().manual_seed(width % 100)
-    rows = [torch.randint(max(0, width - 9), width, (size,), generator=random).tolist() for size in range(50)]
-    numbers = [0.5, -1.0, 2.0]
-    found = repeated(SparseBatch.from_lists(rows), numbers)
-    for row, start, stop in zip(rows, found.indptr.tolist(), found.indptr[1:].tolist(), strict=False):
-        newest = {feature: len(row) - 1 - place for place, feature in enumerate(row)}
-        assert dict(
-            zip(found.indices[start:stop].tolist(), found.values[start:stop].tolist(), strict=True)
-        ) == {feature: numbers[min(back, 2)] for feature, back in newest.items()}
-
-
 def test_training_and_its_loss_are_those_without_them(model, plain):
     assert model.fingerprint() == plain.fingerprint()
     assert [record["loss"] for record in model.run.records()] == [
@@ -112,8 +98,3 @@ def used(out, data):
     model = Model.load(out)
     ranked = [(block.items, block.scores.tolist()) for block in model.predict(data, k=6, exclude_seen=False)]
     return model.evaluate(data, "validation", ks=[5], exclude_seen=False), ranked
-
-
-def test_any_number_of_processes_reads_the_same_model(model, data, groups):
-    alone = used(model.run.path, data.path)
-    assert groups(2)(used, model.run.path, data.path) == [alone] * 2
