@@ -97,7 +97,7 @@ def test_all_rules_of_the_command_have_the_same_effect(spark, run, tmp_path):
     users = [str(n) for n in range(300)]
     table = rows_of(len(users), users, ITEMS, seed=2)
     (tmp_path / "never.txt").write_text("i3\ni4\n")
-    (tmp_path / "never_for.csv").write_text("user,item\n" + "".join(f"{user},i8\n" for user in users))
+    (tmp_path / "never_for.csv").write_text("user,item\n" + "".join(f"{user},i15\n" for user in users))
     rules = {
         "never": str(tmp_path / "never.txt"),
         "only": ITEMS[:50],
