@@ -153,13 +153,15 @@ def _plan(
     """Return the plan of a training; within a group, of its memory."""
     words = ["plan", "network.json", "training.json", "--data", "data", "--device", "cpu", "--json"]
     words += ["--weights-in", place]
-    words += ["--disk-bandwidth", f"{bandwidth:.0f}B"] if bandwidth is not None and place == "disk" else []
     words += ["--measure"] if measures else []
     words += ["--scratch", str(folder)] if measures and place == "disk" else []
     line = [sys.executable, "-m", "widenet", *words]
     line = line if group is None else within(group, line)
     said = subprocess.run(line, cwd=folder, check=False, capture_output=True, text=True).stdout
     found: dict[str, Any] = json.loads(said)
+    if bandwidth is not None and place == "disk":
+        moved = max(found["work"]["read_bytes"], found["work"]["written_bytes"])
+        found["disk_seconds"] = moved / bandwidth
     return found
 
 

@@ -102,7 +102,7 @@ def test_recommend_takes_ids_titles_and_parts_of_titles(asked, widenet, model):
     expected = model.recommend(["0", "1"], k=2)
     ended = widenet("recommend", "run", *asked, "-k", 2)
     assert ended.status == 0
-    assert ended.err == "For somebody with: The Hobbit; The B\n"
+    assert ended.err == "With items: The Hobbit; The B\n"
     assert ended.out.splitlines() == [
         f"{rank:>4}  {one.score:<10.4g}  {one.title}  ({one.item})" for rank, one in enumerate(expected, 1)
     ]

@@ -92,7 +92,6 @@ def test_a_dataset_gives_widths_and_entries(plan, world):
         ["--data", "data", "--measure", "--processes", "2"],
         ["--data", "data", "--measure", "--device-memory", "9GB"],
         ["--data", "data", "--scratch", ".", "--weights-in", "disk"],
-        ["--width", "items=9", "--disk-bandwidth", "1GB"],
         ["--width", "items=9", "--weights-in", "disk", "--device", "cuda"],
         ["--data", "nowhere"],
     ],
@@ -139,9 +138,9 @@ def test_weights_that_do_not_fit_may_go_to_a_disk(plan):
     words = ["--width", "items=1_000_000_000", "--device", "cpu", "--device-memory", "30GB"]
     ended = plan(*words, "--weights-in", "device")
     assert ended.status == 1
-    ended = plan(*words, "--disk-bandwidth", "2GB")
+    ended = plan(*words)
     assert ended.status == 0
-    assert re.search(r"^On disk, each process: .* at least [0-9.]+ s\.$", ended.out, re.MULTILINE)
+    assert re.search(r"^On disk, each process: ", ended.out, re.MULTILINE)
     verdict = ended.out.splitlines()[-1]
     assert verdict.startswith("Fits with weights on a disk: a process needs 1")
 

@@ -182,7 +182,7 @@ def linear(folder):
 @pytest.mark.usefixtures("trained")
 def test_items_stand_in_the_order_of_the_command_line(words, widenet):
     ended = widenet("recommend", "run", *words)
-    assert ended.err.splitlines()[0] == "For somebody with: The 5th; The 3th; The 8th"
+    assert ended.err.splitlines()[0] == "With items: The 5th; The 3th; The 8th"
 
 
 @pytest.mark.usefixtures("trained")

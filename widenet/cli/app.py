@@ -200,23 +200,22 @@ def main(arguments: list[str] | None = None) -> Any:
     The process exits with status 0, 2 after a user's mistake, 3 if another process was lost, and 130 after
     Ctrl-C or SIGTERM. No half-written file is left behind.
     """
-    words = sys.argv[1:] if arguments is None else arguments
     try:
         status = _run(arguments)
     except BrokenPipeError:
         _drop_output()
         sys.exit(1)
     except Exception as error:
-        sys.exit(_report(error, words))
+        sys.exit(_report(error))
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)
     sys.exit(status)
 
 
-def _report(error: Exception, words: list[str]) -> int:
+def _report(error: Exception) -> int:
     """Print the error of a command line, and return its status; raises one that is no user's mistake."""
     status = error.status if isinstance(error, WidenetError) else _MISTAKE
-    sentence = _sentence(error, words)
+    sentence = _sentence(error)
     if os.environ.get("WIDENET_DEBUG"):
         traceback.print_exc()
     if status != _MISTAKE or not left_to_the_first():
@@ -224,11 +223,11 @@ def _report(error: Exception, words: list[str]) -> int:
     return status
 
 
-def _sentence(error: Exception, words: list[str]) -> str:
+def _sentence(error: Exception) -> str:
     if isinstance(error, WidenetError):
         return f"widenet: {in_one_line(with_flags(worded(error, flag_of)))}"
     if isinstance(error, _USAGE_ERROR):
-        return _usage(error, words)
+        return _usage(error)
     if is_out_of_memory(error):
         return "widenet: there is not enough memory."
     if not isinstance(error, OSError):
@@ -245,24 +244,11 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _usage(error: Any, words: list[str]) -> str:
+def _usage(error: Any) -> str:
     """Return what is wrong with the words of a command line, or the help if there are none."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())
-    command = error.ctx.command_path if error.ctx is not None else _command_of(words)[0]
+    command = error.ctx.command_path if error.ctx is not None else "widenet"
     problem = " ".join(error.format_message().replace("Value error, ", "").split())
     problem = problem if problem.endswith((".", "?")) else f"{problem}."
     return f"{command}: {problem} See `{command} --help`."
-
-
-def _command_of(words: list[str]) -> tuple[str, Any]:
-    """The command that some words begin with: its name and itself."""
-    names, command = ["widenet"], typer.main.get_command(app)
-    for word in words:
-        commands = getattr(command, "commands", {})
-        if word in commands:
-            names.append(word)
-            command = getattr(commands[word], "whole", commands[word])
-        elif len(names) > 1 or not word.startswith("-"):
-            break
-    return " ".join(names), command

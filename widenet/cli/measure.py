@@ -214,10 +214,6 @@ _SHORT = 12
 """Digits of a fingerprint in the table."""
 _HEADER = ("run", "state", "epochs", "kept metric", "fingerprint", "time")
 _ABSENT = "-"
-_MOST = 4
-"""Differing values of a document that a run shows."""
-_LONGEST = 48
-"""Letters of a value in the table."""
 
 
 def runs(
@@ -234,10 +230,9 @@ def runs(
 
     Each run has a line with its state, epochs, the metric of the epoch that it keeps and the part that this
     was measured on, the beginning of its fingerprint, and the time of its steps. The lines below it show its
-    values where the documents of the listed runs differ, up to four of each document, and long ones cut;
-    --json has all.
+    values where the documents of the listed runs differ.
     """
-    from widenet.report.listing import list_runs
+    from widenet.report.listing import as_text, list_runs
 
     listing = list_runs(folder, sort)
     if as_json:
@@ -246,7 +241,8 @@ def runs(
         return
     header, *lines = aligned([_HEADER, *map(_cells, listing.runs)])
     for run, line in zip(listing.runs, lines, strict=True):
-        more = [*([] if run.form is None else [f"{run.form}, made of {run.made_of}"]), *_differences(run)]
+        more = [] if run.form is None else [f"{run.form}, made of {run.made_of}"]
+        more += [f"{place}={as_text(value)}" for place, value in run.differences.items()]
         print_lines(*([header] if run is listing.runs[0] else []), line)
         if more:
             print_lines(f"    {in_one_line(', '.join(more))}")
@@ -268,17 +264,3 @@ def _cells(run: "ListedRun") -> tuple[str, ...]:
         _ABSENT if run.fingerprint is None else run.fingerprint[:_SHORT],
         duration(run.seconds) if run.seconds else _ABSENT,
     )
-
-
-def _differences(run: "ListedRun") -> list[str]:
-    """The differing values of a run, the first few of each document, long ones cut."""
-    from widenet.report.listing import as_text
-
-    shown: dict[str, list[str]] = {}
-    for place, value in run.differences.items():
-        text = as_text(value)
-        text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}…{text[-19:]}"
-        shown.setdefault(place.partition(".")[0], []).append(f"{place}={text}")
-    first = [text for own in shown.values() for text in own[:_MOST]]
-    more = len(run.differences) - len(first)
-    return [*first, *([f"and {more} more"] if more else [])]

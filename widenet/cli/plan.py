@@ -78,13 +78,6 @@ def plan(
             " they fit, else host for CUDA or disk for a CPU."
         ),
     ] = None,
-    disk_bandwidth: Annotated[
-        str | None,
-        typer.Option(
-            help="Bytes a second that a disk reads while it writes as many, such as 1.5GB; tells how long a"
-            " step takes at least with --weights-in disk. Processes share it."
-        ),
-    ] = None,
     scratch: Annotated[
         Path | None,
         typer.Option(
@@ -129,11 +122,7 @@ def plan(
         "needs `measure`, and weights on a disk",
         option="scratch",
     )
-    require(disk_bandwidth is None or is_on_disk, "needs weights on a disk", option="disk_bandwidth")
     planned = report(job, device_bytes, more=device_memory is not None)
-    if disk_bandwidth is not None:
-        moved = max(planned["work"]["read_bytes"], planned["work"]["written_bytes"])
-        planned["disk_seconds"] = processes * moved / bytes_of(disk_bandwidth, "disk_bandwidth")
     if measure and data is not None and planned.get("fits", True):
         from widenet.data.dataset import Dataset
         from widenet.runs.measuring import measure as measured
@@ -265,11 +254,9 @@ def _elsewhere(report: Mapping[str, Any]) -> str:
     work, window = report["work"], report["memory_bytes"]["window"]
     read, written = amount(work["read_bytes"]), amount(work["written_bytes"])
     place = "On disk" if report["weights_in"] == "disk" else "In the host's memory"
-    seconds = report.get("disk_seconds")
-    least = "" if seconds is None else f", at least {seconds:.3g} s"
     return (
         f"{place}, each process: {amount(report['scratch_bytes'])} of weights and optimizer state, of which"
-        f" the device holds {amount(window)}. A step reads {read} and writes {written}{least}."
+        f" the device holds {amount(window)}. A step reads {read} and writes {written}."
     )
 
 

@@ -106,7 +106,7 @@ def recommend(
         print_json(facts)
         return
     known = model.understood(items, fields, output) if items or fields else {}
-    for line in _inputs(model, known, user, had):
+    for line in _inputs(known, user, had):
         say(line)
     print_lines(recommendations_table(rows, own, reasons))
 
@@ -127,27 +127,16 @@ def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
     return fields_by_name
 
 
-def _inputs(
-    model: "Model", known: dict[str, list[str]], user: str | None, had: list[str] | None
-) -> list[str]:
-    """The inputs of the network, a line for each field that it reads; those known replace a user's."""
-    read = list(dict.fromkeys(layer.field for layer in model.run.network.inputs))
-    is_sequence = any(model.run.fields[field].kind == "sequence" for field in read)
-    if had is not None:
-        replaced = [f"  {name}, as given: {_listed(names)}" for name, names in known.items()]
-        return [f"For {user} with: {_listed(had, is_sequence)}", *replaced]
-    first, *others = [name for name in known if name in read] + [name for name in read if name not in known]
-    label = f" {first}" if others else ""
-    lines = [f"For somebody with{label}: {_listed(known.get(first, []), is_sequence)}"]
-    return lines + [f"  {name}: {_listed(known.get(name, []))}" for name in others]
+def _inputs(known: dict[str, list[str]], user: str | None, had: list[str] | None) -> list[str]:
+    """A line for a user's items, and one for each field that is named."""
+    lines = [] if had is None else [f"For {user} with: {_listed(had)}"]
+    return lines + [f"With {name}: {_listed(titles)}" for name, titles in known.items()]
 
 
-def _listed(names: list[str], is_sequence: bool = False) -> str:
-    """Return names, if they are many the first ones, or the newest ones of a sequence."""
+def _listed(names: list[str]) -> str:
+    """Return names, if they are many the last ones."""
     more = max(0, len(names) - _SHOWN)
-    if is_sequence:
-        return (f"{more:,} earlier; " if more else "") + "; ".join(names[more:]) or "nothing"
-    return "; ".join(names[:_SHOWN]) + (f" and {more:,} more" if more else "") or "nothing"
+    return (f"{more:,} more; " if more else "") + "; ".join(names[more:]) or "nothing"
 
 
 @with_flags_of(PredictArguments, LoadArguments)
