@@ -69,7 +69,7 @@ def test_mlflow_has_documents_numbers_and_identity_and_moves_no_bit(data, store,
     assert run.data.metrics["norms.weights.taste.history"] == norms["weights/taste/history"]
     assert run.data.metrics["norms.activations.taste"] == norms["activations/taste"]
     assert files == ["network.json", "training.json"]
-    assert run.data.params["network.layers.1.units"] == "6"
+    assert run.data.params["network.layers.taste.units"] == "6"
     assert run.data.params["training.epochs"] == str(model.run.training.epochs)
     assert {name: tag for name, tag in run.data.tags.items() if name.startswith("widenet.")} == {
         "widenet.run": str(tmp_path / "run"),

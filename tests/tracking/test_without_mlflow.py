@@ -29,13 +29,11 @@ def test_another_form_is_refused_without_repeating_it(text):
         ("mlflow", "mlflow"),
         ("mlflow:databricks", "mlflow:databricks"),
         ("mlflow:http://localhost:5000", "mlflow:http://localhost:5000"),
-        ("mlflow:sqlite:////home/bob@firm/a.db", "mlflow:sqlite:////home/bob@firm/a.db"),
-        (f"mlflow:https://bob:{SECRET}@host/a", "mlflow:https://***"),
-        (f"mlflow:https://host/a?token={SECRET}", "mlflow:https://***"),
-        (f"mlflow:mysql+pymysql://bob:a/{SECRET}@host/db", "mlflow:mysql+pymysql://***"),
-        (f"mlflow:http://host/#{SECRET}", "mlflow:http://***"),
-        (f"mlflow:bob:{SECRET}@host", "mlflow:***"),
-        (f"mlflow:{SECRET}@host?x=http://y", "mlflow:***"),
+        ("mlflow:sqlite:///mlflow.db", "mlflow:sqlite:///mlflow.db"),
+        (f"mlflow:https://bob:{SECRET}@host/a", "mlflow"),
+        (f"mlflow:https://host/a?token={SECRET}", "mlflow"),
+        (f"mlflow:http://host/#{SECRET}", "mlflow"),
+        (f"mlflow:{SECRET}@host?x=http://y", "mlflow"),
     ],
 )
 def test_a_uri_that_may_hold_a_secret_is_not_shown(text, expected):

@@ -1,7 +1,5 @@
 """Trackers: other programs that record a training, such as MLflow; here only what names one."""
 
-import re
-
 from widenet.errors import OptionError
 
 
@@ -15,13 +13,10 @@ def uri_of(track: str) -> str | None:
 
 
 def shown(track: str) -> str:
-    """Return a tracker for a message; of a URI that may hold a secret the scheme alone."""
-    uri = uri_of(track) or ""
-    scheme = re.match(r"[\w.+-]+://", uri)
-    return f"mlflow:{scheme[0] if scheme else ''}***" if may_hold_secret(uri) else track
+    """Return a tracker for a message; without its URI if that may hold a secret."""
+    return "mlflow" if may_hold_secret(track) else track
 
 
 def may_hold_secret(uri: str) -> bool:
     """Whether a URI has credentials, a query or a fragment, whose parts errors of libraries repeat."""
-    is_path = uri.startswith(("sqlite:///", "file:///", "/", "."))
-    return not is_path and bool(set(uri) & set("@?#"))
+    return bool(set(uri) & set("@?#"))

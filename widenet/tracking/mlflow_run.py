@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError, reason_of
 from widenet.late_imports import optional
+from widenet.spec.document import leaves_of
 from widenet.tracking import may_hold_secret, shown, uri_of
 from widenet.training.run_directory import RunDirectory, WeightsFacts
 from widenet.training.run_path import FITTED, TRACKING, values, write_whole
@@ -148,7 +150,7 @@ class _Tracked(Report):
 
         documents = {"network": self.run.network, "training": self.run.training}
         plain = {name: document.model_dump(mode="json") for name, document in documents.items()}
-        parameters = [Param(_name(place), str(value)) for place, value in _leaves("", plain)]
+        parameters = [Param(_name(place), str(value)) for place, value in leaves_of(plain)]
         for start in range(0, len(parameters), _MOST_PARAMETERS):
             self.client.log_batch(self.run_id, params=parameters[start : start + _MOST_PARAMETERS])
         for name, document in documents.items():
@@ -188,21 +190,10 @@ def _recorded(run: Path) -> str | None:
     return run_id if isinstance(run_id, str) else None
 
 
-def _leaves(place: str, inside: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every value inside documents by its place: "network.layers.1.units"."""
-    if not inside or not isinstance(inside, dict | list):
-        yield place, inside
-        return
-    for name, value in inside.items() if isinstance(inside, dict) else enumerate(inside):
-        yield from _leaves(f"{place}.{name}".lstrip("."), value)
-
-
 def _name(name: str) -> str:
-    """A name with letters that MLflow takes, and no path: "ndcg_at_20"."""
-    plain = name.replace("@", "_at_").replace("/", ".")
-    return "".join(
-        letter if letter.isascii() and (letter.isalnum() or letter in "_-. :") else "_" for letter in plain
-    )
+    """A name with letters that MLflow takes, and no path: "ndcg_at_20", "network.layers.taste.units"."""
+    plain = name.replace("@", "_at_").replace("/", ".").replace("[", ".").replace("]", "")
+    return re.sub(r"[^A-Za-z0-9_\-. :]", "_", plain)
 
 
 def _reason(track: str, error: Exception) -> str:
