@@ -24,12 +24,9 @@ def commands(command=None, words=()):
 
 
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)
-@pytest.mark.parametrize("asked", ["--help", "-h"])
-def test_every_command_explains_itself_and_each_of_its_options(words, asked, widenet):
-    ended = widenet(*words, asked)
-    assert ended.status == 0
-    assert "Usage:" in ended.out
-    assert len([word for word in ended.out.split() if word.isalpha()]) > 15
+def test_every_command_explains_itself(words, widenet):
+    ended = widenet(*words, "-h")
+    assert (ended.status, "Usage:" in ended.out) == (0, True)
 
 
 def test_the_help_lists_every_command_once_by_what_it_is_for(widenet):
@@ -131,20 +128,3 @@ def test_an_interrupted_command_leaves_nothing_half_written(number, tmp_path):
     assert first.endswith("...\n")
     assert (process.returncode, rest[0], rest[1].splitlines()[-1]) == (130, "", "widenet: interrupted.")
     assert [path.name for path in tmp_path.iterdir()] == ["many.csv"]
-
-
-@pytest.mark.usefixtures("inside")
-def test_what_a_file_holds_reaches_a_terminal_as_plain_text_on_one_line(widenet, tmp_path):
-    (tmp_path / "weights.csv").write_bytes(b'item,weight\n1,"two\nlines \x1b[31mred \xc2\x9b"\n')
-    ended = widenet(
-        "predict",
-        "run",
-        "--data",
-        "data",
-        "--out",
-        tmp_path / "out.csv",
-        "--weights",
-        tmp_path / "weights.csv",
-    )
-    assert (ended.status, len(ended.err.splitlines())) == (2, 1)
-    assert ended.err.removesuffix("\n").isprintable()

@@ -70,24 +70,6 @@ def test_import_makes_a_run_that_trains_on(widenet, tmp_path, monkeypatch):
     assert ended.status == 0, ended.err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["nowhere.keras"],
-        ["model.txt"],
-        ["model.keras", "--field", "items"],
-        ["model.keras", "--weights", "w"],
-    ],
-)
-def test_a_mistake_in_import_ends_with_2(words, widenet, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("model.txt", "model.keras"):
-        (tmp_path / name).touch()
-    ended = widenet("import", *words, "--out", "run")
-    assert (ended.status, ended.err.count("\n")) == (2, 1)
-    assert not (tmp_path / "run").exists()
-
-
 def test_an_import_replaces_an_earlier_run_if_asked_and_a_failed_one_leaves_it(
     widenet, tmp_path, monkeypatch
 ):

@@ -22,7 +22,7 @@ def test_it_prints_what_it_tries_and_what_it_keeps(widenet, tmp_path):
     assert len(set(lines)) == len(lines)
     again = widenet("fingerprint", out)
     assert again.out.strip() == fingerprint.split()[1]
-    assert widenet("recommend", out, "The Hobbit").status == 0
+    assert widenet("recommend", out, "--items", "The Hobbit").status == 0
     assert widenet("evaluate", out, "--data", "data").status == 0
     assert widenet("compare", "run", out, "--data", "data").status == 0
     assert widenet("report", "run", out, "--out", tmp_path / "both.html").status == 0
@@ -37,6 +37,6 @@ def test_it_prints_the_bytes_and_the_fingerprint(widenet, tmp_path):
     size, fingerprint = ended.out.splitlines()
     assert size.startswith(f"{out}: ")
     assert widenet("fingerprint", out).out.strip() == fingerprint.split()[1]
-    assert widenet("recommend", out, "The Hobbit").status == 0
+    assert widenet("recommend", out, "--items", "The Hobbit").status == 0
     assert widenet("evaluate", out, "--data", "data").status == 0
     assert widenet("predict", out, "--data", "data", "--out", tmp_path / "found.csv").status == 0

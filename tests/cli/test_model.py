@@ -95,9 +95,7 @@ def test_predict_never_replaces_a_file_and_leaves_none_that_is_not_complete(wide
     assert sorted(path.name for path in tmp_path.iterdir()) == ["never", "out.csv"]
 
 
-@pytest.mark.parametrize(
-    "asked", [["--items", "The Hobbit", "the b"], ["The Hobbit", "1"], ["--items", "0", "--items", "1"]]
-)
+@pytest.mark.parametrize("asked", [["--items", "The Hobbit", "the b"], ["--items", "0", "--items", "1"]])
 def test_recommend_takes_ids_titles_and_parts_of_titles(asked, widenet, model):
     expected = model.recommend(["0", "1"], k=2)
     ended = widenet("recommend", "run", *asked, "-k", 2)
@@ -109,7 +107,7 @@ def test_recommend_takes_ids_titles_and_parts_of_titles(asked, widenet, model):
 
 
 def test_recommend_prints_one_json_list(widenet, model):
-    ended = widenet("recommend", "run", "hobbit", "--json", "-k", 20, "--include-seen")
+    ended = widenet("recommend", "run", "--items", "hobbit", "--json", "-k", 20, "--include-seen")
     expected = model.recommend(["0"], k=20, exclude_seen=False)
     assert json.loads(ended.out) == [
         {"item": one.item, "title": one.title, "score": one.score} for one in expected

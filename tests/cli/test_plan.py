@@ -73,35 +73,6 @@ def test_a_dataset_gives_widths_and_entries(plan, world):
     assert "Assumed: 100 stored entries" in plan("--width", "items=9").out
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["--data", "data", "--width", "items=9"],
-        ["--width", "items"],
-        ["--width", "items=0"],
-        ["--width", "items=4294967297"],
-        ["--width", "items=1.5e0"],
-        ["--width", "itms=9"],
-        ["--width", "items=9", "--width", "books=9"],
-        ["--width", "history=9"],
-        ["--width", "items=9", "--width", "items=8"],
-        ["--width", "items=9", "--device-memory", "much"],
-        ["--width", "items=9", "--processes", "3"],
-        ["--width", "items=9", "--measure"],
-        ["--data", "data", "--measure", "--processes", "2"],
-        ["--data", "data", "--measure", "--device-memory", "9GB"],
-        ["--data", "data", "--scratch", ".", "--weights-in", "disk"],
-        ["--width", "items=9", "--weights-in", "disk", "--device", "cuda"],
-        ["--data", "nowhere"],
-    ],
-)
-def test_mistakes_are_one_sentence(words, plan):
-    ended = plan(*words)
-    assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert ended.err.startswith("widenet: ")
-
-
 def test_it_loads_neither_torch_nor_arrow(inside):
     code = (
         "import sys; from widenet.cli import app\n"

@@ -45,7 +45,7 @@ MISTAKES = [
     "recommend data --items 0",
     "recommend run",
     "recommend run --data data",
-    "recommend run 0 --where =x",
+    "recommend run --items 0 --where =x",
     "evaluate nowhere --data data",
     "evaluate run --data nowhere",
     "evaluate run --data data --interval 2",
@@ -140,26 +140,6 @@ def test_json_has_the_attributes_that_are_named(trained, widenet):
         assert line.endswith(f"  in_stock={str(own['in_stock']).lower()}  genre={own['genre']}")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--at-most", "gnre=1"],
-        ["--attributes", ""],
-        ["--at-most", "genre=x"],
-        ["--at-most", "genre"],
-        ["--where", "genre"],
-        ["--where", "genre=poem"],
-        ["--where", "=x"],
-        ["--where", "in_stock", "--where", "in_stock=true"],
-        ["--explain"],
-    ],
-)
-@pytest.mark.usefixtures("trained")
-def test_a_wrong_rule_is_one_sentence(widenet, words):
-    ended = widenet("recommend", "run", "--items", "3", *words)
-    assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
-
-
 @pytest.fixture(scope="module")
 def linear(folder):
     """A linear network, whose scores can be explained."""
@@ -173,7 +153,6 @@ def linear(folder):
 @pytest.mark.parametrize(
     "words",
     [
-        ("5", "3", "8"),
         ("--items", "5", "--items=3", "8"),
         ("--items", "5", "3", "--items", "8"),
         ("-k", "8", "--items", "5", "--items", "3", "8"),
@@ -183,12 +162,6 @@ def linear(folder):
 def test_items_stand_in_the_order_of_the_command_line(words, widenet):
     ended = widenet("recommend", "run", *words)
     assert ended.err.splitlines()[0] == "With items: The 5th; The 3th; The 8th"
-
-
-@pytest.mark.usefixtures("trained")
-def test_items_stand_all_after_the_flag_or_all_without_it(widenet):
-    for words in (("5", "--items", "3"), ("--items", "5", "-k", "2", "3")):
-        assert widenet("recommend", "run", *words).status == 2
 
 
 def test_reasons_are_those_of_the_library(linear, widenet):

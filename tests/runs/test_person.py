@@ -137,16 +137,18 @@ def test_items_go_to_a_network_that_reads_some(data, tmp_path):
 
 def test_the_command_takes_fields_and_says_what_it_took(model, data, widenet):  # noqa: F811
     run = model.run.path
-    ended = widenet("recommend", run, "book 1", "--field", "country=0", "--field", "age=0.7,9", "-k", 2)
+    ended = widenet(
+        "recommend", run, "--items", "book 1", "--field", "country=0", "--field", "age=0.7,9", "-k", 2
+    )
     assert ended.err == "With items: Book 1\nWith country: 0\nWith age: 0.7; 9\n"
     assert [line.split()[-1] for line in ended.out.splitlines()] == [
         f"({one.item})" for one in model.recommend(["1"], k=2, fields={"country": "0", "age": [0.7, 9]})
     ]
-    assert widenet("recommend", run, "1").err == "With items: Book 1\n"
+    assert widenet("recommend", run, "--items", "1").err == "With items: Book 1\n"
     ended = widenet("recommend", run, "--user", "u0", "--data", data.path, "--field", "country=1")
     assert ended.err.endswith("\nWith country: 1\n")
     for wrong in ("country", "age=young"):
-        assert widenet("recommend", run, "1", "--field", wrong).status == 2
+        assert widenet("recommend", run, "--items", "1", "--field", wrong).status == 2
 
 
 def test_a_text_that_fits_several_items_warns_which_one_counts(model):

@@ -43,9 +43,6 @@ _SHOWN = 20
 @with_flags_of(RecommendArguments)
 def recommend(
     run: Run,
-    more: Annotated[
-        list[str] | None, typer.Argument(metavar="ITEM", help="The items, instead of --items.")
-    ] = None,
     field: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,8 +73,7 @@ def recommend(
     from widenet.training.run_path import check_run
 
     rules = values_of(RecommendArguments, words)
-    items, output, data = rules.pop("items") or more or [], rules["output"], rules.pop("data")
-    OptionError.require(not (words["items"] and more), "must name all items, or none", option="items")
+    items, output, data = rules.pop("items") or [], rules["output"], rules.pop("data")
     OptionError.require(user is None or not items, "excludes `items`", option="user")
     OptionError.require(user is not None or data is None, "needs `user`", option="data")
     OptionError.require(user is not None or items or field, "must name at least one item", option="items")

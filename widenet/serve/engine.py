@@ -500,9 +500,6 @@ class Engine:
                 "this device's products give a row other bits at other places of a block",
                 place=self.model.run.path,
             )
-        for ask in asks_of_each_kind(sample, next(iter(self.items.place_of)), self.about):
-            self.answers([ask])
-        self._rules.clear()
 
     def _ranked(self, people: Sequence[Inputs], k: int, factors: SparseBatch | None = None) -> list[_Pairs]:
         fields = self.people.batch(people)
@@ -721,21 +718,3 @@ def sample_of(people: People) -> dict[str, FieldValue]:
             known = people.names[layer.field].place_of
             sample[layer.field] = [*islice(known, 0, None, max(1, len(known) // _TRIAL_FEATURES))]
     return sample
-
-
-def asks_of_each_kind(fields: dict[str, FieldValue], item: str, about: About) -> list[Ask]:
-    """Return a request of each kind; the model may refuse some.
-
-    Args:
-        fields: What is known of the person.
-        item: Id of an item.
-        about: What the model says of itself.
-    """
-    rules: list[dict[str, Any]] = [{}, {"never": [item]}, {"only": [item]}, {"weights": {item: 0.5}}]
-    by_kind = {category.kind: (name, category) for name, category in about.attributes.items()}
-    for name, category in by_kind.values():
-        rules.append({"attributes": [name]})
-        if category.values:
-            rules += [{"at_most": {name: 1}}, {"where": {name: category.values[:1]}}]
-    asks: list[Ask] = [Recommend(fields=fields, **rule) for rule in rules]
-    return [*asks, Score(fields=fields, candidates=[item]), Explain(fields=fields, item=item)]

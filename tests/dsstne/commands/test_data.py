@@ -56,7 +56,7 @@ def test_a_network_goes_in_and_out(tmp_path, monkeypatch, capsys):
     assert command("import", "x.nc", "--out", "run", "--features", "names", *renamed) == 0
     assert "Input 5, Hidden 2, Output 5" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        main(["recommend", "run", "a", "-k", "5"])
+        main(["recommend", "run", "--items", "a", "-k", "5"])
     assert {
         line.split()[-1]
         for line in capsys.readouterr().out.splitlines()
