@@ -25,7 +25,7 @@ _READERS = (
 _RUN_READERS = (
     "fingerprint run",
     "evaluate run --data data --device cpu",
-    "recommend run 1 --json --device cpu",
+    "recommend run --items 1 --json --device cpu",
     "predict run --data data --out out.parquet -k 3 --device cpu",
     "report run",
     "knn like run 1",
