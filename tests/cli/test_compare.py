@@ -1,8 +1,5 @@
 """`widenet compare`: what it prints is what the library gives."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 import widenet as library
@@ -19,12 +16,3 @@ def test_compare_prints_a_line_for_each_metric(widenet):
     found = next(line for line in lines if line.startswith("ndcg@2 ")).split()
     assert found == ["ndcg@2", *[f"{mean:.4f}"] * 2, "+0.0000", "+0.0000", "to", "+0.0000", "1.0000"]
     assert lines[-1] == "over 12 users"
-
-
-@pytest.mark.usefixtures("inside")
-def test_compare_prints_json_with_all_digits(widenet):
-    ended = widenet("compare", "run", "run", "--data", "data", "--part", "validation", "--json")
-    found = library.compare("run", Path("run"), "data", "validation")
-    document = json.loads(ended.out)
-    assert (document["level"], document["num_examples"]) == (0.95, found.num_examples)
-    assert document["metrics"]["ndcg@20"]["first"] == found.metrics["ndcg@20"].first

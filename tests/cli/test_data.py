@@ -102,12 +102,6 @@ def test_verify_sees_a_changed_file(widenet, tmp_path):
     assert ended.err.startswith(f"widenet: {file}: ")
 
 
-def test_fetch_lists_what_it_knows(widenet):
-    lines = widenet("data", "fetch", "--list").out.splitlines()
-    assert lines[0] == "movielens-100k  MovieLens 100K: ratings of films, 1997 to 1998"
-    assert len(lines) == len(fetch.published())
-
-
 @pytest.mark.parametrize(
     "words", ["", "gowalla", "gowala --out out", "gowalla --min-value 3 --out out", "gowalla --out out"]
 )

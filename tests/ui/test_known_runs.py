@@ -1,7 +1,5 @@
 """What is known of runs: that of their files, read again only where these change."""
 
-import shutil
-
 from tests.ui.conftest import training
 from widenet.report.listing import list_runs
 from widenet.ui.known_runs import KnownRuns
@@ -36,29 +34,3 @@ def test_only_what_changes_is_read_and_told(runs):
         assert seen.now.runs["untied"].listed.state == "training"
         assert seen.now.runs["untied"].values["ndcg@5"] == 0.75
         assert seen.now.runs["deep/tied"] is tied
-
-
-def test_runs_come_and_go_and_change_what_differs(runs):
-    seen = known(runs)
-    start = seen.now.version
-    shutil.copytree(runs / "untied", runs / "new")
-    seen.look()
-    assert seen.now.version == start + 1
-    shutil.rmtree(runs / "deep")
-    seen.look()
-    assert seen.now.runs.keys() == {"new", "untied"}
-    assert seen.now.runs["new"].differences == {}
-
-
-def test_a_damaged_run_is_named_until_it_is_mended(runs):
-    seen = known(runs)
-    start, text = seen.now.version, (runs / "untied" / "network.json").read_text()
-    (runs / "untied" / "network.json").write_text("{")
-    seen.look()
-    assert seen.now.runs.keys() == {"deep/tied"}
-    assert "network.json" in seen.now.problems["untied"]
-    assert seen.now.version == start + 1
-    (runs / "untied" / "network.json").write_text(text)
-    seen.look()
-    assert seen.now.problems == {}
-    assert "untied" in seen.now.runs
