@@ -201,6 +201,7 @@ def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
         page.get_by_label("Only with genre").select_option("any")
         page.get_by_label("Only with in_stock").select_option("true")
         page.get_by_label("At most of each genre").fill("1")
+        page.keyboard.press("Tab")
         rules = {"where": {"in_stock": True}, "at_most": {"genre": 1}}
         expect_items(page, model.recommend(["0"], **rules))
         assert page.locator("#filters summary").inner_text() == "Filters (2)"
