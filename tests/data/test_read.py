@@ -176,7 +176,19 @@ def test_quoted_and_spaced_headers_and_a_quoted_path_are_read(tmp_path, source):
     path = source("it's.csv", 'user,"it\'em ""x"""\na,b\n')
     assert ingest([path], tmp_path / "ds", item='it\'em "x"').num_examples == 1
     spaced = source("r.csv", "user; what \na;x\n")
-    assert items_of(ingest([spaced], tmp_path / "spaced", item="what")) == ["x"]
+    assert items_of(ingest([spaced], tmp_path / "spaced", item=" what ")) == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("header", "option"),
+    [("user,user_id,item", "user"), ("user,item,asin", "item"), ("| user | item |", "columns")],
+)
+def test_names_that_could_mean_two_columns_or_have_spaces_around_are_not_taken(
+    header, option, tmp_path, source
+):
+    path = source("a.csv", f"{header}\n{header.replace('user', '1').replace('item', '2')}\n")
+    with mistake(DataError, place="a.csv", option=option):
+        ingest([path], tmp_path / "ds")
 
 
 @pytest.mark.parametrize(

@@ -144,12 +144,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def find_column(columns: Sequence[str], option: str, named: str | None) -> str | None:
-    """Find the column of an option: the named one, whose outer spaces may be left out, or an obvious one."""
+    """Find the column of an option: the named one, or the first of its obvious names."""
     if named is not None:
-        same = [column for column in columns if column.strip() == named]
-        return named if named in columns else same[0] if len(same) == 1 else None
-    known = {plain(column): column for column in reversed(columns)}
-    return next((known[name] for name in OBVIOUS[option] if name in known), None)
+        return named if named in columns else None
+    return next(iter(_obvious(columns, option)), None)
 
 
 def choose_column(place: str, columns: Sequence[str], option: str, named: str | None) -> str:
@@ -162,15 +160,24 @@ def choose_column(place: str, columns: Sequence[str], option: str, named: str | 
         named: Column that the user named; None if none.
 
     Raises:
-        DataError: There is no such column.
+        DataError: There is no such column, or several could be the user's, the item's or the value's.
     """
     found = find_column(columns, option, named)
+    rule = f"must name one of its columns, {listed(columns)}"
     if found is None and named is not None:
-        rule = f'must name one of its columns, {listed(columns)}; "{named}" does not exist.'
-        raise DataError(rule + nearest(named, columns), place=place, option=option)
+        rule += f'; "{named}" does not exist.{nearest(named, columns)}'
+    known = _obvious(columns, option)
+    if named is None and option in ("user", "item", "value") and len(known) > 1:
+        found, rule = None, f"must name one of {listed(known)}"
     if found is None:
-        raise DataError(f"must name one of its columns, {listed(columns)}", place=place, option=option)
+        raise DataError(rule, place=place, option=option)
     return found
+
+
+def _obvious(columns: Sequence[str], option: str) -> list[str]:
+    """The columns that could be an option's, most obvious first. Outer spaces make a name unknown."""
+    known = {plain(column): column for column in reversed(columns) if column == column.strip()}
+    return [known[name] for name in OBVIOUS[option] if name in known]
 
 
 def _fits(double: str) -> str:

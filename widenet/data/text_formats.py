@@ -484,7 +484,7 @@ def _json(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sou
             file.seek(max(0, text.path.stat().st_size - BLOCK_BYTES))
             DataError.require(
                 file.read().rstrip().endswith(b"]"),
-                "must be a whole JSON array; its end is missing",
+                "must be one whole JSON array and nothing after it",
                 place=name,
             )
 
