@@ -35,26 +35,15 @@ def test_a_file_is_whole_told_of_and_read_once(web, tmp_path, checksum):
         )
     assert path.read_bytes() == BODY
     assert (told[-1], web.asked) == ((10240, 10240), ["/data.bin"])
-    assert names(tmp_path / "cache") == (["data.bin"] if checksum else ["data.bin", "data.bin.sha256"])
+    assert names(tmp_path / "cache") == ["data.bin"]
 
 
-@pytest.mark.parametrize("checksum", [None, CHECKSUM])
-def test_a_kept_file_is_compared_with_what_is_known_or_was_recorded(web, tmp_path, checksum):
-    path = download(f"{web.address}/data.bin", tmp_path, checksum)
-    assert checksum or (tmp_path / "data.bin.sha256").read_text() == f"{CHECKSUM}\n"
+def test_a_kept_file_is_compared_with_its_checksum(web, tmp_path):
+    path = download(f"{web.address}/data.bin", tmp_path, CHECKSUM)
     path.write_bytes(BODY[:-1])
     with mistake(DataError):
-        download(f"{web.address}/data.bin", tmp_path, checksum)
+        download(f"{web.address}/data.bin", tmp_path, CHECKSUM)
     assert path.exists()
-
-
-@pytest.mark.parametrize("kept", ["", f"{CHECKSUM[7:]}  data.bin\n", "crc32:1234"])
-def test_what_is_no_record_of_a_checksum_is_replaced_by_one(kept, web, tmp_path):
-    (tmp_path / "data.bin").write_bytes(BODY)
-    (tmp_path / "data.bin.sha256").write_text(kept)
-    download(f"{web.address}/data.bin", tmp_path)
-    assert (tmp_path / "data.bin.sha256").read_text() == f"{CHECKSUM}\n"
-    assert web.asked == []
 
 
 def test_what_broke_off_begins_anew(web, tmp_path):

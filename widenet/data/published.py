@@ -1,27 +1,28 @@
 """Published data by name: downloaded once, then ingested."""
 
-import csv
 import hashlib
 import http.client
-import os
 import shutil
 import tomllib
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
+import duckdb
+
+from widenet.data.columns import literal, quoted
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import Options, ingest_with
 from widenet.data.ingest_arguments import OnRows
 from widenet.data.messages import Note
 from widenet.data.writer import check_free
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, did_you_mean, reason_of
+from widenet.stores import cache
 from widenet.stores.durable import appearing
 
 _BLOCK_BYTES = 2**20
@@ -30,50 +31,33 @@ _TIMEOUT_SECONDS = 60
 OnBytes = Callable[[int, int | None], None]
 
 
-def place_of(url: str, folder: Path) -> Path:
-    """The file of a URL in a folder of downloads."""
-    return folder / url.rsplit("/", 1)[-1]
-
-
 def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBytes | None = None) -> Path:
     """Download a file to a folder, unless it is there already.
 
     Args:
         url: URL of the file.
         folder: The folder.
-        checksum: "md5:..." or "sha256:..."; None if it is unknown. Then the SHA-256 of the first download is
-            recorded beside the file, and compared on later calls.
+        checksum: "md5:..." or "sha256:..."; None if it is unknown.
         on_bytes: Called with the number of bytes that are there, and the total if it is known.
 
     Raises:
         DataError: The file cannot be read, or has another checksum.
     """
-    path = place_of(url, folder)
-    recorded = path.with_name(f"{path.name}.sha256")
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        recorded.unlink(missing_ok=True)
-        try:
-            with appearing(path) as file:
-                _fetch(url, file, on_bytes)
-                if checksum is not None:
-                    file.flush()
-                    _compare(Path(file.name), checksum, url)
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()
-            reason = str(error) or type(error).__name__
-            rule = f"cannot be read: {reason}. Run the command again, or put the file at {path}"
-            raise DataError(rule, place=url) from None
-    if checksum is not None:
+    path = folder / url.rsplit("/", 1)[-1]
+    if path.exists():
         _compare(path, checksum, path)
         return path
-    kept = recorded.read_text(encoding="utf-8", errors="replace").strip() if recorded.exists() else ""
-    if kept.startswith("sha256:"):
-        _compare(path, kept, path)
-    else:
-        with appearing(recorded) as file:
-            file.write(f"{_checksum(path, 'sha256')}\n".encode())
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with appearing(path) as file:
+            _fetch(url, file, on_bytes)
+            file.flush()
+            _compare(Path(file.name), checksum, url)
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        reason = str(error) or type(error).__name__
+        raise DataError(f"cannot be read: {reason}; the file may be put at {path}", place=url) from None
     return path
 
 
@@ -92,18 +76,14 @@ def _fetch(url: str, file: BinaryIO, on_bytes: OnBytes | None) -> None:
         raise OSError(f"the connection ended after {done:,} of {total:,} bytes")
 
 
-def _compare(path: Path, checksum: str, place: object) -> None:
+def _compare(path: Path, checksum: str | None, place: object) -> None:
     """Raise DataError if a file has another checksum."""
-    actual = _checksum(path, checksum.partition(":")[0])
-    if actual != checksum:
-        rule = f"must have the checksum {checksum}; got {actual}, which is another file: remove it"
-        raise DataError(rule, place=place)
-
-
-def _checksum(path: Path, kind: str) -> str:
-    """The checksum of a file, of a kind such as "md5"."""
-    with path.open("rb") as file:
-        return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
+    if checksum is not None:
+        kind = checksum.partition(":")[0]
+        with path.open("rb") as file:
+            actual = f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
+        if actual != checksum:
+            raise DataError(f"must have the checksum {checksum}", place=place, value=actual)
 
 
 TABLE = Path(__file__).with_name("published.toml")
@@ -160,11 +140,6 @@ def published(table: Path | None = None) -> dict[str, Published]:
     }
 
 
-def cache_folder() -> Path:
-    """The folder for downloads: WIDENET_CACHE, or .cache/widenet in the home folder."""
-    return Path(os.environ.get("WIDENET_CACHE") or Path.home() / ".cache" / "widenet")
-
-
 def fetch(
     data: Published,
     out: Path,
@@ -192,20 +167,13 @@ def fetch(
         OptionError: An option of the ingest is wrong.
     """
     check_free(out, overwrite)
-    folder = cache_folder() / data.name
+    folder = cache.root() / data.name
     files = []
     for facts in data.files:
-        cached = place_of(facts["url"], folder)
-        say(f"reading {cached}" if cached.exists() else f"downloading {facts['url']}")
+        say(f"reading {facts['url']}")
         files.append(download(facts["url"], folder, facts.get("checksum"), on_bytes))
         if "checksum" not in facts:
-            checksum = files[-1].with_name(f"{files[-1].name}.sha256").read_text(encoding="utf-8").strip()
-            say(
-                Note(
-                    f"{files[-1]}: its published checksum is unknown, so the file could not be checked. It"
-                    f" has {checksum}."
-                )
-            )
+            say(Note(f"{files[-1]}: its checksum is not known, so the file could not be checked."))
     with TemporaryDirectory(dir=folder) as scratch:
         sources = {
             name: _find_file(files, name, Path(scratch))
@@ -249,38 +217,20 @@ def _find_file(files: list[Path], name: str, scratch: Path) -> Path:
 
 
 def _titles(path: Path, how: Mapping[str, Any], out: Path) -> Path:
-    """Write a CSV file of ids and titles.
-
-    Args:
-        path: The file with titles.
-        how: Its encoding, delimiter and columns.
-        out: The file to write.
-    """
-    with (
-        path.open(encoding=how.get("encoding", "utf-8"), newline="") as source,
-        out.open("w", encoding="utf-8", newline="") as target,
-    ):
-        writer = csv.writer(target)
-        writer.writerow(("id", "title"))
-        writer.writerows(_pairs(source, how, path))
-    return out
-
-
-def _pairs(lines: Iterator[str], how: Mapping[str, Any], path: Path) -> Iterator[tuple[str, str]]:
-    rows = (
-        csv.reader(lines)
-        if how["delimiter"] == ","
-        else (line.rstrip("\r\n").split(how["delimiter"]) for line in lines)
-    )
-    places = [how["id"], how["title"]]
+    """Write a CSV file of the ids and titles in a file, whose encoding, delimiter and columns are given."""
+    is_named, quote = isinstance(how["id"], str), '"' if how["delimiter"] == "," else ""
+    options = {"header": is_named, "delim": how["delimiter"], "quote": quote, "all_varchar": True}
+    options["encoding"] = how.get("encoding", "utf-8")
+    read = f"FROM read_csv({literal(path)}, {', '.join(f'{key} = {literal(options[key])}' for key in options)})"
     try:
-        if isinstance(places[0], str):
-            [header] = islice(rows, 1)
-            places = [header.index(name) for name in places]
-        for row in rows:
-            yield row[places[0]], row[places[1]]
-    except (ValueError, IndexError, csv.Error) as error:
-        raise DataError(
-            f"{path.name}: must have the columns {how['id']} and {how['title']}; {error}. Remove it from the"
-            " cache."
-        ) from None
+        with duckdb.connect() as database:
+            names = database.sql(read).columns
+            columns = [how[role] if is_named else names[how[role]] for role in ("id", "title")]
+            database.execute(
+                f"COPY (SELECT {quoted(columns[0])} AS id, {quoted(columns[1])} AS title {read})"
+                f" TO {literal(out)} (HEADER)"
+            )
+    except (duckdb.Error, IndexError) as error:
+        rule = f"must have the columns {how['id']} and {how['title']}: {reason_of(error)}"
+        raise DataError(rule, place=path.name) from None
+    return out

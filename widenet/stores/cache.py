@@ -22,7 +22,7 @@ _held: dict[Path, int] = {}
 
 def folder(kind: str) -> Path:
     """Return a folder of the cache, and make it: "copies", "unsent" or "runs"."""
-    path = _root() / kind
+    path = root() / kind
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if path.parent.stat().st_uid != os.getuid() and FOLDER not in os.environ:
@@ -37,7 +37,7 @@ def folder(kind: str) -> Path:
 
 def holds(path: Path) -> bool:
     """Whether a path is of a copy in the cache."""
-    return path.absolute().is_relative_to(_root())
+    return path.absolute().is_relative_to(root())
 
 
 def entry_name(uri: Uri, *more: str) -> str:
@@ -94,7 +94,8 @@ def _entry_of(lock: Path) -> Path:
     return lock.with_name(lock.name.removeprefix(".").removesuffix(".lock"))
 
 
-def _root() -> Path:
+def root() -> Path:
+    """Return the folder of the cache."""
     named = os.environ.get(FOLDER)
     if named:
         return Path(named).absolute()
