@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from widenet.metrics.beyond import BeyondAccuracy
+from widenet.metrics.further import BeyondAccuracy
 
 WIDTH = 12
 POPULARITY = np.array([9, 7, 5, 4, 3, 2, 2, 1, 1, 1, 0, 0], dtype=np.int64)
@@ -41,13 +41,6 @@ def test_extremes():
     assert (even["diversity@1"], even["gini@1"]) == (1.0, 0.0)
     assert measured(np.full((3, 5), -1))["gini@5"] == 0.0
     assert measured(LISTS[:1])["diversity@5"] == 0.0
-
-
-def test_of_short_lists_each_recommended_item_counts_alike():
-    lists = [[0, 1, 2], [1], [], [2, 1]]
-    found = measured(np.array([[*items, *[-1] * (5 - len(items))] for items in lists]))
-    asked = [(item, other) for own in lists for item in own for other in lists if other is not own]
-    assert found["diversity@5"] == pytest.approx(sum(item not in other for item, other in asked) / len(asked))
 
 
 def test_blocks_and_order_change_no_bit():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from widenet.metrics.groups import GroupedMetrics
+from widenet.metrics.further import GroupedMetrics
 from widenet.metrics.ranking import RankingMetrics
 
 WIDTH = 12
@@ -50,12 +50,3 @@ def test_a_group_has_the_means_of_its_users_or_items_alone(name, users, keep, en
 
 def test_blocks_and_order_change_no_bit():
     assert grouped([[9, 3], [1, 0, 8], [2, 4, 5, 7, 6]]) == grouped([[*range(10)]])
-
-
-def test_users_of_one_length_are_one_group():
-    metrics = GroupedMetrics([2], POPULARITY, ROWS, np.full(10, 4))
-    assert set(add(metrics, [*range(10)], with_rows=True).result()) == {
-        "new users",
-        "head items",
-        "tail items",
-    }

@@ -1,7 +1,6 @@
 """Evaluation: ranking metrics of a network on a set-aside part of a dataset."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import get_args
 
 import numpy as np
 
@@ -9,9 +8,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
-from widenet.metrics.beyond import BeyondAccuracy
-from widenet.metrics.groups import GroupedMetrics
-from widenet.metrics.propensity import PropensityScored
+from widenet.metrics.further import BeyondAccuracy, GroupedMetrics, PropensityScored
 from widenet.metrics.ranking import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
 from widenet.predict.restrictions import Histories, known_parts, rows_a_block
@@ -50,10 +47,10 @@ def evaluate(
             validation part too.
         advance: Called with the number of examples done since the last call.
         keep_users: Whether to keep the metrics of each user, in `Metrics.users`.
-        beyond: Whether to compute the metrics of `widenet.metrics.beyond` too.
-        groups: Whether to compute the means of groups, in `Metrics.groups`; see `widenet.metrics.groups`.
+        beyond: Whether to compute the metrics of `widenet.metrics.further` too.
+        groups: Whether to compute the means of groups, in `Metrics.groups`; see `widenet.metrics.further`.
         inverse_propensities: Inverse propensity of each unit, float64 [L], to compute psp@k too; see
-            `widenet.metrics.propensity`.
+            `widenet.metrics.further`.
         rows: Rows of the examples to evaluate, int64, ascending, which have entries in `part`; None: all.
         counts_L: How often each unit occurs in training, int64, if the caller has counted it; else None.
 
@@ -65,8 +62,8 @@ def evaluate(
     ks = check_ks(ks)
     name = output_name(network, output)
     field = network.outputs[name].spec.field
-    if dataset.field(field).kind == "dense":
-        raise FitError(f'ranking metrics need a sparse field; output "{name}" predicts the dense "{field}"')
+    rule = f'must predict a sparse field for ranking metrics; "{field}" is dense'
+    FitError.require(dataset.field(field).kind != "dense", rule, option="output", value=name)
     counts_L = dataset.counts(field) if counts_L is None else counts_L
     metrics = RankingMetrics(ks, counts_L)
     further: list[BeyondAccuracy | PropensityScored] = []
@@ -139,13 +136,11 @@ def output_of(names: Sequence[str], name: str | None) -> str:
     """As `output_name`, for a network whose outputs have these names."""
     if name is None and len(names) == 1:
         return names[0]
-    if name is None or name not in names:
-        raise FitError(f"must be one of {', '.join(names)}", option="output", value=name)
-    return name
+    FitError.require(name in names, f"must be one of {', '.join(names)}", option="output", value=name)
+    return str(name)
 
 
 def check_part(part: str) -> None:
     """Raise OptionError for a part that is not set aside from training."""
-    set_aside = [name for name in get_args(Part) if name != "train"]
-    if part not in set_aside:
-        raise OptionError(f"must be one of {', '.join(set_aside)}", option="part", value=part)
+    rule = "must be validation or heldout"
+    OptionError.require(part in ("validation", "heldout"), rule, option="part", value=part)

@@ -1,6 +1,7 @@
 """Evaluation of a baseline, from the lists that it gives."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,10 +97,23 @@ def best_of_dense(scores_EL: Tensor, seen: SparseBatch, k: int) -> NDArray[np.in
     lowest_E1 = torch.topk(scores_EL, k, dim=1).values[:, -1:]
     found = (scores_EL >= lowest_E1) & (scores_EL > -torch.inf)
     examples, items = found.nonzero().numpy().T
-    order = np.lexsort((-scores_EL[found].numpy(), examples))
-    counts = np.bincount(examples, minlength=len(scores_EL))
-    places = np.arange(len(examples)) - np.repeat(np.cumsum(counts) - counts, counts)
-    is_best = places < k
-    best_EK = np.full((len(scores_EL), k), -1, dtype=np.int64)
-    best_EK[examples[is_best], places[is_best]] = items[order][is_best]
-    return best_EK
+    return as_lists(examples, items, scores_EL[found].numpy(), len(scores_EL), k)
+
+
+def as_lists(
+    rows: NDArray[np.int64], items: NDArray[np.int64], scores: NDArray[Any], num_rows: int, k: int
+) -> NDArray[np.int64]:
+    """Return the k best items of each row, int64 [num_rows, k]; -1 after the last."""
+    kept, ranks = best(rows, items, scores, k)
+    top_EK = np.full((num_rows, k), -1, dtype=np.int64)
+    top_EK[rows[kept], ranks] = items[kept]
+    return top_EK
+
+
+def best(
+    rows: NDArray[np.int64], items: NDArray[np.int64], scores: NDArray[Any], k: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The places of the k best scores of each row, and their ranks; of equals the lower item is first."""
+    order = np.lexsort((items, -scores, rows))
+    ranks = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
+    return order[ranks < k], ranks[ranks < k]

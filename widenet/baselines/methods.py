@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from torch.nn.functional import embedding_bag
 from widenet.baselines.evaluate import check_part
 from widenet.baselines.evaluated_lists import (
     Lists,
+    as_lists,
+    best,
     best_of_dense,
     best_unseen,
     evaluate_lists,
@@ -26,8 +28,6 @@ from widenet.metrics.ranking import Metrics
 from widenet.sparse import SparseBatch
 from widenet.spec.metric_names import DEFAULT_KS
 
-_DENSE_SHARE = 8
-"""Entries are counted in an array over all items if they are at least this share of them."""
 ONE = 2**40
 """The number 1 in the fixed-point form of weights, so that their sums have no order."""
 NUM_NEIGHBOURS = 100
@@ -42,6 +42,7 @@ PER_FACTOR = 16
 """Items, and users, for each factor. With more factors, ALS repeats the few interactions and ranks badly."""
 ITERATIONS = 15
 _ROWS_TOGETHER = 256
+_ITEMS_TOGETHER = 1024
 
 
 def popularity(history: SparseBatch, width: int) -> Lists:
@@ -113,101 +114,70 @@ def _successions(sequences: SparseBatch, width: int) -> tuple[NDArray[np.int64],
     return starts, second[order]
 
 
-def cooccurrences(history: SparseBatch, width: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield for each item the items of its users, ascending and itself among them, and the users of both.
+def matrix_of(entries: SparseBatch, width: int, dtype: type[np.number] = np.int64) -> Any:
+    """Return a SciPy CSR matrix [E, width] with a 1 for each entry."""
+    from scipy.sparse import csr_matrix
+
+    ones = np.ones(entries.num_entries, dtype=dtype)
+    return csr_matrix(
+        (ones, entries.indices.numpy(), entries.indptr.numpy()), shape=(entries.num_examples, width)
+    )
+
+
+def cooccurrences(history: SparseBatch, width: int) -> Iterator[tuple[int, Any]]:
+    """Yield blocks of items: the first one, and how many users have each of them and each item, int32 CSR.
 
     Args:
         history: The items of all examples, each once.
         width: Number of items.
     """
-    user_indptr, items = history.indptr.numpy(), history.indices.numpy().astype(np.int64)
-    users = history.example_of_entry().numpy()[np.argsort(items, kind="stable")]
-    item_indptr = np.concatenate([[0], np.cumsum(np.bincount(items, minlength=width))])
-    for item in range(width):
-        places, _ = ranges(user_indptr, users[item_indptr[item] : item_indptr[item + 1]])
-        yield _counted(items[places], width)
+    users = matrix_of(history, width, np.int32)
+    items = users.T.tocsr()
+    for first in range(0, width, _ITEMS_TOGETHER):
+        yield first, items[first : first + _ITEMS_TOGETHER] @ users
 
 
-def ranges(indptr: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the places of the entries of some rows, one row after another, and the size of each row."""
-    sizes = indptr[rows + 1] - indptr[rows]
-    ends = np.cumsum(sizes)
-    places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(indptr[rows] - (ends - sizes), sizes)
-    return places, sizes
+def nearest(history: SparseBatch, width: int, num_neighbours: int) -> Any:
+    """Return the nearest neighbours of each item, the most similar first: int64 CSR [L, L].
 
-
-def _counted(items: NDArray[np.int64], width: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return distinct items, ascending, and how often each occurs."""
-    if len(items) * _DENSE_SHARE < width:
-        return np.unique(items, return_counts=True)
-    counts = np.bincount(items, minlength=width)
-    distinct = np.flatnonzero(counts)
-    return distinct, counts[distinct]
-
-
-@dataclass(frozen=True)
-class ItemWeights:
-    """What each item of a history adds to the scores of other items, as CSR.
-
-    Attributes:
-        indptr: The entries of each item, int64 [L + 1].
-        others: The other items, int64 [Z].
-        weights: What they get, in units of 1 / `ONE`, int64 [Z].
+    The similarity, in units of 1 / `ONE`, is the cosine of the items' users. Of equal items the lower one
+    counts as nearer.
     """
+    from scipy.sparse import csr_matrix
 
-    indptr: NDArray[np.int64]
-    others: NDArray[np.int64]
-    weights: NDArray[np.int64]
-
-    def lists(self, entries: SparseBatch, seen: SparseBatch, k: int) -> NDArray[np.int64]:
-        """Return the items with the largest sums of weights, int64 [E, k]; see `lists.Lists`.
-
-        Of equal items the lower one counts as better. A list ends where no score above 0 is left.
-        """
-        width, items = len(self.indptr) - 1, entries.indices.numpy().astype(np.int64)
-        places, sizes = ranges(self.indptr, items)
-        users = np.repeat(entries.example_of_entry().numpy(), sizes)
-        pairs, inverse = np.unique(users * width + self.others[places], return_inverse=True)
-        scores = np.zeros(len(pairs), dtype=np.int64)
-        np.add.at(scores, inverse, self.weights[places])
-        known = seen.example_of_entry().numpy() * width + seen.indices.numpy().astype(np.int64)
-        able = ~np.isin(pairs, known) & (scores > 0)
-        return _best(pairs[able], scores[able], width, entries.num_examples, k)
-
-
-def nearest(history: SparseBatch, width: int, num_neighbours: int) -> ItemWeights:
-    """Return the nearest neighbours of each item with their similarities, the most similar first.
-
-    The similarity is the cosine of the items' users. Of equal items the lower one counts as nearer.
-    """
     counts = np.bincount(history.indices.numpy(), minlength=width)
-    neighbours: list[NDArray[np.int64]] = []
-    similarities: list[NDArray[np.int64]] = []
-    for item, (others, together) in enumerate(cooccurrences(history, width)):
-        kept = others != item
-        others, together = others[kept], together[kept]
-        cosine = together / np.sqrt(counts[item] * counts[others].astype(np.float64))
-        units = np.rint(cosine * ONE).astype(np.int64)
-        best = np.argsort(-units, kind="stable")[:num_neighbours]
-        neighbours.append(others[best])
-        similarities.append(units[best])
-    indptr = np.concatenate([[0], np.cumsum([len(each) for each in neighbours])])
-    return ItemWeights(indptr, np.concatenate(neighbours), np.concatenate(similarities))
+    found = []
+    for first, block in cooccurrences(history, width):
+        pairs = block.tocoo()
+        items, others = pairs.row.astype(np.int64) + first, pairs.col.astype(np.int64)
+        cosine = pairs.data / np.sqrt(counts[items] * counts[others].astype(np.float64))
+        entries = np.stack([items, others, np.rint(cosine * ONE).astype(np.int64)])
+        entries = entries[:, (items != others) & (entries[2] > 0)]
+        kept, _ = best(entries[0], entries[1], entries[2], num_neighbours)
+        found.append(entries[:, kept])
+    items, others, units = np.concatenate(found, axis=1)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(items, minlength=width))])
+    return csr_matrix((units, others, indptr), shape=(width, width))
 
 
-def _best(
-    pairs: NDArray[np.int64], scores: NDArray[np.int64], width: int, num_examples: int, k: int
-) -> NDArray[np.int64]:
-    """Return the k pairs with the highest scores of each example, int64 [E, k]; -1 after the last."""
-    users, items = np.divmod(pairs, width)
-    order = np.lexsort((items, -scores, users))
-    users, items = users[order], items[order]
-    first = np.searchsorted(users, np.arange(num_examples))
-    ranks = np.arange(len(users)) - first[users]
-    top_EK = np.full((num_examples, k), -1, dtype=np.int64)
-    kept = ranks < k
-    top_EK[users[kept], ranks[kept]] = items[kept]
-    return top_EK
+def weighted(weights: Any) -> Lists:
+    """Return the lists of the items with the largest sums of weights.
+
+    Of equal items the lower one counts as better. A list ends where no score above 0 is left.
+
+    Args:
+        weights: What each item of a history adds to the scores of other items: int64 CSR [L, L].
+    """
+
+    def lists(entries: SparseBatch, seen: SparseBatch, k: int) -> NDArray[np.int64]:
+        width = weights.shape[0]
+        scores = (matrix_of(entries, width) @ weights).tocoo()
+        users, items = scores.row.astype(np.int64), scores.col.astype(np.int64)
+        known = seen.example_of_entry().numpy() * width + seen.indices.numpy().astype(np.int64)
+        able = ~np.isin(users * width + items, known) & (scores.data > 0)
+        return as_lists(users[able], items[able], scores.data[able], entries.num_examples, k)
+
+    return lists
 
 
 def item_knn(history: SparseBatch, width: int, num_neighbours: int = NUM_NEIGHBOURS) -> Lists:
@@ -222,7 +192,7 @@ def item_knn(history: SparseBatch, width: int, num_neighbours: int = NUM_NEIGHBO
         width: Number of items.
         num_neighbours: Neighbours of each item.
     """
-    return nearest(history, width, num_neighbours).lists
+    return weighted(nearest(history, width, num_neighbours))
 
 
 def _dense_lists(scores: Callable[[SparseBatch], Tensor]) -> Lists:
@@ -255,8 +225,8 @@ def ease(history: SparseBatch, width: int, l2: float = EASE_L2) -> Lists:
     if width > MOST_ITEMS:
         raise CapacityError(f"must be at most {MOST_ITEMS:,} items for EASE", option="width", value=width)
     gram_LL = torch.zeros(width, width, dtype=torch.float64)
-    for item, (others, together) in enumerate(cooccurrences(history, width)):
-        gram_LL[item, torch.from_numpy(others)] = torch.from_numpy(together).double()
+    for first, block in cooccurrences(history, width):
+        gram_LL[first : first + block.shape[0]] = torch.from_numpy(block.toarray())
     gram_LL.diagonal().add_(l2)
     weight_LL = torch.cholesky_inverse(torch.linalg.cholesky(gram_LL))
     del gram_LL
@@ -293,16 +263,19 @@ def slim(
         raise CapacityError(
             f"must have at most {MOST_PAIRS:,} pairs of items for SLIM", option="history", value=pairs
         )
-    near, users = nearest(history, width, num_neighbours), _UsersOfBoth(history, width)
+    from scipy.sparse import coo_matrix, vstack
+
+    near, users = (
+        nearest(history, width, num_neighbours),
+        vstack([b for _, b in cooccurrences(history, width)]),
+    )
     weights = []
     for item in range(width):
-        neighbours = near.others[near.indptr[item] : near.indptr[item + 1]]
-        gram_MM = torch.from_numpy(users.among(np.append(neighbours, item)))
-        weights.append(_slim_weights(gram_MM, l2))
-    order = np.argsort(near.others, kind="stable")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(near.others, minlength=width))])
+        both = np.append(near.indices[near.indptr[item] : near.indptr[item + 1]], item)
+        weights.append(_slim_weights(torch.from_numpy(users[both][:, both].toarray()).double(), l2))
     targets = np.repeat(np.arange(width), np.diff(near.indptr))
-    return ItemWeights(indptr, targets[order], np.concatenate(weights)[order]).lists
+    entries = (np.concatenate(weights), (near.indices, targets))
+    return weighted(coo_matrix(entries, shape=(width, width)).tocsr())
 
 
 def most_pairs(history: SparseBatch, width: int) -> int:
@@ -317,32 +290,6 @@ def _slim_weights(gram_MM: Tensor, l2: float) -> NDArray[np.int64]:
     weights_N1 = torch.cholesky_solve(target_N1, torch.linalg.cholesky(gram_NN))
     units_N: NDArray[np.int64] = np.rint(weights_N1[:, 0].numpy() * ONE).astype(np.int64)
     return units_N
-
-
-class _UsersOfBoth:
-    """How many users have both of two items, for all pairs of items."""
-
-    def __init__(self, history: SparseBatch, width: int) -> None:
-        # The system gives memory for the part of these arrays that is filled, and no more.
-        others, users = (np.empty(most_pairs(history, width), dtype=np.int32) for _ in range(2))
-        indptr = [0]
-        for items, counts in cooccurrences(history, width):
-            own = slice(indptr[-1], indptr[-1] + len(items))
-            others[own], users[own] = items, counts
-            indptr.append(own.stop)
-        self._indptr, self._others, self._users = np.array(indptr), others[: indptr[-1]], users[: indptr[-1]]
-        self._place_L = np.full(width, -1)
-
-    def among(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the numbers for all pairs of some items, float64 [M, M]."""
-        numbers_MM = np.zeros((len(items), len(items)))
-        self._place_L[items] = np.arange(len(items))
-        places, sizes = ranges(self._indptr, items)
-        rows, columns = np.repeat(np.arange(len(items)), sizes), self._place_L[self._others[places]]
-        kept = columns >= 0
-        numbers_MM[rows[kept], columns[kept]] = self._users[places[kept]]
-        self._place_L[items] = -1
-        return numbers_MM
 
 
 def als(history: SparseBatch, width: int) -> Lists:
@@ -362,12 +309,6 @@ def als(history: SparseBatch, width: int) -> Lists:
     """
     with installed("implicit"):
         from implicit.cpu.als import AlternatingLeastSquares
-        from scipy.sparse import csr_matrix
-
-    def matrix(entries: SparseBatch) -> "csr_matrix":
-        ones = np.ones(entries.num_entries, dtype=np.float32)
-        indices = entries.indices.numpy().astype(np.int32)
-        return csr_matrix((ones, indices, entries.indptr.numpy()), shape=(entries.num_examples, width))
 
     with warnings.catch_warnings(action="ignore"):  # advice about threads
         model = AlternatingLeastSquares(
@@ -376,13 +317,14 @@ def als(history: SparseBatch, width: int) -> Lists:
             num_threads=1,
             random_state=0,
         )
-        model.fit(matrix(history), show_progress=False)
+        model.fit(matrix_of(history, width, np.float32), show_progress=False)
     item_factors = torch.from_numpy(model.item_factors)
 
     def scores(own: SparseBatch) -> Tensor:
         # A product of fewer rows may round otherwise.
         factors, number = torch.zeros(_ROWS_TOGETHER, item_factors.shape[1]), own.num_examples
-        factors[:number] = torch.from_numpy(model.recalculate_user(np.arange(number), matrix(own)))
+        users = matrix_of(own, width, np.float32)
+        factors[:number] = torch.from_numpy(model.recalculate_user(np.arange(number), users))
         return (factors @ item_factors.T)[:number]
 
     return _dense_lists(scores)

@@ -4,15 +4,12 @@
 beside it says of what they are, and has the SHA-256 of the table.
 """
 
-import json
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import open_table
@@ -73,24 +70,33 @@ class KeptEvaluation:
         """Return the means with the metrics of each user; raises DataError if the table is damaged."""
         table = open_table(self.path, "table of an evaluation", self.sha256)
         names = tuple(name for name in table.column_names if name != _ROW)
-        types = [pa.int64(), *(pa.float32() for _ in names)]
-        if not names or table.schema.types != types or any(column.null_count for column in table.columns):
-            raise DataError(f"must have the column {_ROW} and float32 columns", place=self.path)
-        missing = [name for name in names if name not in self.metrics]
-        if missing:
-            raise DataError(f"must have the mean of {missing[0]}", place=self._facts)
-        if table.num_rows != self.metrics[_NUM_EXAMPLES]:
-            rule = f"must have the number of rows of its table, {table.num_rows}, as {_NUM_EXAMPLES}"
-            raise DataError(rule, place=self._facts, value=self.metrics[_NUM_EXAMPLES])
+        is_sound = (
+            names
+            and set(names) <= set(self.metrics)
+            and table.schema.types == [pa.int64(), *(pa.float32() for _ in names)]
+            and not any(column.null_count for column in table.columns)
+            and table.num_rows == self.metrics[_NUM_EXAMPLES]
+        )
+        rule = f"must have the column {_ROW}, and a float32 column and a mean for each metric"
+        DataError.require(is_sound, rule, place=self.path)
         metrics = Metrics(self.metrics)
         values = np.stack([table[name].to_numpy() for name in names], axis=1)
         metrics.users = UserMetrics(names, table[_ROW].to_numpy(), values)
         return metrics
 
-    @property
-    def _facts(self) -> Path:
-        """The file beside the table."""
-        return self.path.with_suffix(".json")
+
+class _Facts(BaseModel):
+    """The JSON file beside the table."""
+
+    model_config = ConfigDict(strict=True)
+    part: str
+    dataset: str
+    field: str
+    exclude_seen: bool
+    fingerprint: str
+    metrics: dict[str, FiniteFloat]
+    baselines: dict[str, dict[str, FiniteFloat]] = {}
+    sha256: str
 
 
 def keep(run: Path, evaluated: Evaluated, fingerprint: str, metrics: Metrics) -> None:
@@ -115,14 +121,14 @@ def keep(run: Path, evaluated: Evaluated, fingerprint: str, metrics: Metrics) ->
     with appearing_together([folder / f"{name}.arrow", folder / f"{name}.json"]) as (data, facts):
         with pa.OSFile(str(data), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
-        found = {
+        found = _Facts(
             **asdict(evaluated),
-            "fingerprint": fingerprint,
-            "metrics": metrics,
-            "baselines": metrics.baselines,
-            "sha256": sha256_of(data),
-        }
-        facts.write_text(f"{json.dumps(found, indent=2)}\n", encoding="utf-8")
+            fingerprint=fingerprint,
+            metrics=metrics,
+            baselines={name: dict(own) for name, own in metrics.baselines.items()},
+            sha256=sha256_of(data),
+        )
+        facts.write_text(f"{found.model_dump_json(indent=2)}\n", encoding="utf-8")
 
 
 def kept_evaluations(run: Path) -> list[KeptEvaluation]:
@@ -132,39 +138,11 @@ def kept_evaluations(run: Path) -> list[KeptEvaluation]:
 
 def _read(path: Path) -> KeptEvaluation:
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        evaluated = Evaluated(
-            **{each.name: _typed(facts, each.name, each.type) for each in fields(Evaluated)}
-        )
-        metrics = _means(facts["metrics"])
-        baselines = {str(name): _means(own) for name, own in facts.get("baselines", {}).items()}
-        if not (metrics[_NUM_EXAMPLES].is_integer() and metrics[_NUM_EXAMPLES] >= 1):
+        facts = _Facts.model_validate_json(path.read_bytes())
+        if not (facts.metrics[_NUM_EXAMPLES].is_integer() and facts.metrics[_NUM_EXAMPLES] >= 1):
             raise ValueError(_NUM_EXAMPLES)
-        digests = [_typed(facts, name, str) for name in ("sha256", "fingerprint")]
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-        OSError,
-    ) as error:
+    except (ValueError, KeyError, OSError) as error:
         raise DataError("is damaged", place=path) from error
-    return KeptEvaluation(path.with_suffix(".arrow"), digests[0], evaluated, digests[1], metrics, baselines)
-
-
-def _typed(facts: Mapping[str, Any], name: str, kind: Any) -> Any:
-    if type(facts[name]) is not kind:
-        raise TypeError(name)
-    return facts[name]
-
-
-def _means(facts: Mapping[str, Any]) -> dict[str, float]:
-    return {str(name): _finite(value) for name, value in facts.items()}
-
-
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(value)
-    return float(value)
+    evaluated = Evaluated(facts.part, facts.dataset, facts.field, facts.exclude_seen)
+    table = path.with_suffix(".arrow")
+    return KeptEvaluation(table, facts.sha256, evaluated, facts.fingerprint, facts.metrics, facts.baselines)

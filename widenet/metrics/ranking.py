@@ -32,17 +32,16 @@ def _is_length(k: object) -> bool:
 
 def checked_k(k: int) -> int:
     """Return a list length as an int; raise OptionError if it is not a whole number of at least 1."""
-    if not _is_length(k):
-        raise OptionError("must be a whole number of at least 1", option="k", value=k)
+    OptionError.require(_is_length(k), "must be a whole number of at least 1", option="k", value=k)
     return int(k)
 
 
 def check_ks(ks: Sequence[int]) -> list[int]:
     """Return list lengths as ints; raise OptionError unless they are distinct whole numbers of at least 1."""
     lengths = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str | bytes) else []
-    whole = all(_is_length(k) for k in lengths)
-    if not lengths or not whole or len(set(lengths)) < len(lengths):
-        raise OptionError("must be whole numbers of at least 1 without repeats", option="ks", value=ks)
+    is_sound = lengths and all(map(_is_length, lengths)) and len(set(lengths)) == len(lengths)
+    rule = "must be whole numbers of at least 1 without repeats"
+    OptionError.require(is_sound, rule, option="ks", value=ks)
     return [int(k) for k in lengths]
 
 
@@ -101,59 +100,6 @@ class Metrics(dict[str, float]):
         return table(["", *(f"@{k}" for k in ks)], rows)
 
 
-class MeanMetrics:
-    """Accumulates the metrics that are means over examples; see `RankingMetrics`.
-
-    Attributes:
-        num_examples: Number of examples that counted.
-
-    Args:
-        ks: The list lengths to measure, distinct and each at least 1.
-        width: Number of items.
-    """
-
-    def __init__(self, ks: Sequence[int], width: int) -> None:
-        self.num_examples = 0
-        self._ks, self._width = ks, width
-        self._sums = {f"{metric}@{k}": 0 for k in ks for metric in MEANS}
-        self._users: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
-
-    def add(
-        self,
-        top_EK: NDArray[np.int64],
-        truth_indptr: NDArray[np.int64],
-        truth_indices: NDArray[np.int64],
-        rows: NDArray[np.int64] | None = None,
-    ) -> None:
-        """Count a block of examples; see `RankingMetrics.add`."""
-        top_EK = top_EK[:, : max(self._ks)]
-        hit_EK = _hits(top_EK, truth_indptr, truth_indices, self._width)
-        counted = np.diff(truth_indptr) > 0
-        values = _means(hit_EK[counted], np.diff(truth_indptr)[counted], self._ks)
-        self.num_examples += int(counted.sum())
-        for name, values_E in values.items():
-            self._sums[name] += _exact_sum(values_E)
-        if rows is not None:
-            kept_EM = np.stack([values[name] for name in self._sums], axis=1)
-            self._users.append((rows[counted], kept_EM.astype(np.float32)))
-
-    def result(self) -> Metrics:
-        """Return the means, then "num_examples", with the metrics of each user if they were kept.
-
-        Raises:
-            DataError: No example had a true item.
-        """
-        if self.num_examples == 0:
-            raise DataError("no example has a held-out item")
-        values = {name: total / (_ONE * self.num_examples) for name, total in self._sums.items()}
-        metrics = Metrics(values | {"num_examples": float(self.num_examples)})
-        if self._users:
-            rows, kept = (np.concatenate(blocks) for blocks in zip(*self._users, strict=True))
-            order = np.argsort(rows)
-            metrics.users = UserMetrics(tuple(self._sums), rows[order], kept[order])
-        return metrics
-
-
 class RankingMetrics:
     """Accumulates ranking metrics over blocks of examples.
 
@@ -161,19 +107,24 @@ class RankingMetrics:
     53-bit fixed point. Memory is one byte for each k and item, whatever the number of examples. Examples
     without a true item do not count. docs/metrics.md has the formulas and their sources.
 
+    Attributes:
+        num_examples: Number of examples that counted.
+
     Args:
         ks: The list lengths to measure, distinct and each at least 1.
         popularity: Training interactions of each item, int64 [width].
+        totals: Whether to compute the totals over all recommendations beside the means over examples.
 
     Raises:
         OptionError: `ks` breaks its rule.
     """
 
-    def __init__(self, ks: Sequence[int], popularity: NDArray[np.int64]) -> None:
+    def __init__(self, ks: Sequence[int], popularity: NDArray[np.int64], totals: bool = True) -> None:
         self._ks = ks = check_ks(ks)
-        self._popularity = popularity
-        self._means = MeanMetrics(ks, len(popularity))
-        self._recommended = {k: np.zeros(len(popularity), dtype=np.bool_) for k in ks}
+        self.num_examples, self._popularity = 0, popularity
+        self._sums = {f"{metric}@{k}": 0 for k in ks for metric in MEANS}
+        self._users: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+        self._recommended = {k: np.zeros(len(popularity), dtype=np.bool_) for k in ks if totals}
         self._num_recommendations = dict.fromkeys(ks, 0)
         self._popularity_sums = dict.fromkeys(ks, 0)
 
@@ -197,35 +148,47 @@ class RankingMetrics:
         assert top_EK.shape[1] >= min(max(self._ks), len(self._popularity)), (
             "K must reach the largest k, or the whole catalogue"
         )
-        self._means.add(top_EK, truth_indptr, truth_indices, rows)
-        top_EK = top_EK[np.diff(truth_indptr) > 0]
-        for k in self._ks:
-            recommended = top_EK[:, :k][top_EK[:, :k] >= 0]
-            self._recommended[k][recommended] = True
+        top_EK, num_true_E = top_EK[:, : max(self._ks)], np.diff(truth_indptr)
+        counted = num_true_E > 0
+        hit_EK = hits(top_EK, truth_indptr, truth_indices, len(self._popularity))
+        values = _means(hit_EK[counted], num_true_E[counted], self._ks)
+        self.num_examples += int(counted.sum())
+        for name, values_E in values.items():
+            self._sums[name] += _exact_sum(values_E)
+        if rows is not None:
+            kept_EM = np.stack([values[name] for name in self._sums], axis=1)
+            self._users.append((rows[counted], kept_EM.astype(np.float32)))
+        for k, is_recommended in self._recommended.items():
+            top = top_EK[counted, :k]
+            recommended = top[top >= 0]
+            is_recommended[recommended] = True
             self._num_recommendations[k] += len(recommended)
             self._popularity_sums[k] += int(self._popularity[recommended].sum())
 
     def result(self) -> Metrics:
-        """Return every metric of `metric_names(ks)`, then "num_examples".
+        """Return every metric of `metric_names(ks)`, or the means alone, then "num_examples".
 
         Raises:
             DataError: No example had a true item.
         """
-        means = self._means.result()
-        most_popular = int(self._popularity.max())
+        DataError.require(self.num_examples, "no example has a held-out item")
         values: dict[str, float] = {}
         for k in self._ks:
             for metric in MEANS:
-                values[f"{metric}@{k}"] = means[f"{metric}@{k}"]
-            values[f"coverage@{k}"] = float(self._recommended[k].mean())
-            largest = max(1, self._num_recommendations[k] * most_popular)
-            values[f"popularity@{k}"] = self._popularity_sums[k] / largest
-        metrics = Metrics(values | {"num_examples": means["num_examples"]})
-        metrics.users = means.users
+                values[f"{metric}@{k}"] = self._sums[f"{metric}@{k}"] / (_ONE * self.num_examples)
+            if k in self._recommended:
+                values[f"coverage@{k}"] = float(self._recommended[k].mean())
+                largest = max(1, self._num_recommendations[k] * int(self._popularity.max()))
+                values[f"popularity@{k}"] = self._popularity_sums[k] / largest
+        metrics = Metrics(values | {"num_examples": float(self.num_examples)})
+        if self._users:
+            rows, kept = (np.concatenate(blocks) for blocks in zip(*self._users, strict=True))
+            order = np.argsort(rows)
+            metrics.users = UserMetrics(tuple(self._sums), rows[order], kept[order])
         return metrics
 
 
-def _hits(
+def hits(
     top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64], width: int
 ) -> NDArray[np.bool_]:
     """Whether each recommendation is a true item of its example, bool [E, K]."""

@@ -16,8 +16,8 @@ from widenet.data.manifest import Part
 from widenet.errors import FitError, OptionError, WidenetError, warn_user
 from widenet.knn.neighbours import Measure
 from widenet.metrics.comparison import Comparison, compared
+from widenet.metrics.further import Propensity
 from widenet.metrics.kept import Evaluated, keep
-from widenet.metrics.propensity import Propensity
 from widenet.metrics.ranking import Metrics, check_ks, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
