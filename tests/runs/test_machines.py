@@ -115,7 +115,7 @@ def test_work_that_nobody_has_published_is_removed_without_its_dataset(store, un
     mirror.is_shared = True
     mirror.note_machines()
     store.count_from_here()
-    assert not mirror.refresh()
+    assert not mirror.restore()
     assert not (mirror.path / "checkpoints").exists()
     assert widenet.Dataset.open(mirror.path / "data").field("items").num_entries["validation"]
     assert (mirror.path / "network.json").is_file()

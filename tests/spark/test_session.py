@@ -24,12 +24,6 @@ def executors_with(started_by, tmp_path):
     return use
 
 
-def test_executors_like_the_driver_are_accepted(spark, tmp_path):
-    from widenet.spark.session import check_executors
-
-    check_executors(spark, tmp_path)
-
-
 @pytest.mark.parametrize("library", ["widenet", "torch"])
 def test_another_version_of_a_library_is_refused(library, spark, executors_with, tmp_path):
     from widenet.spark.session import check_executors

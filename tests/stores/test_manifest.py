@@ -8,9 +8,13 @@ import pytest
 from tests.mistakes import mistake
 from widenet.errors import StoreError
 from widenet.stores.bucket import Content
-from widenet.stores.store_manifest import StoreManifest
+from widenet.stores.folders import StoreManifest
 
-GOOD = StoreManifest("dataset", {"a/b.arrow": Content(3, "0" * 64)}, frozenset({"1" * 64}))
+GOOD = StoreManifest(
+    kind="dataset",
+    files={"a/b.arrow": Content(bytes=3, sha256="0" * 64)},
+    replaced=frozenset({"1" * 64}),
+)
 
 
 def signed(**changes):
@@ -22,51 +26,29 @@ def signed(**changes):
 
 
 def test_a_manifest_is_read_as_it_was_written():
-    assert StoreManifest.of(GOOD.to_json(), "x") == GOOD
-    assert StoreManifest.of(signed(), "x") == GOOD
+    assert StoreManifest.from_json(GOOD.to_json(), "x") == GOOD
+    assert StoreManifest.from_json(signed(), "x") == GOOD
+
+
+ENTRY = {"bytes": 3, "sha256": "0" * 64}
+NAMES = ["../a", "/etc/passwd", "a/../../b", "", "a//b", "./a", "a/", "..", "a\\b", "a\nb", "a\0b", "é" * 128]
+CHANGES = [
+    *({"files": {name: ENTRY}} for name in NAMES),
+    *({"files": {"a": ENTRY | {"bytes": number}}} for number in (-1, True, "3")),
+    *({"files": {"a": ENTRY | {"sha256": digest}}} for digest in ("../x", 7)),
+    {"files": {"a": {"bytes": 1}}},
+    {"files": {"a": ENTRY, "a/b/c": ENTRY}},
+    *({"files": files} for files in ([1], None)),
+    *({"replaced": replaced} for replaced in (["../other"], [["x"]], 1)),
+    *({"kind": kind} for kind in ("model", [])),
+    *({"format_version": version} for version in (2, "1")),
+]
+TEXTS = [b"", b"[]", b"3", b"\xff", b"[" * 100_000, GOOD.to_json()[:-9]]
 
 
 @pytest.mark.parametrize(
-    "name", ["../a", "/etc/passwd", "a/../../b", "", "a//b", "./a", "a/", "..", "a\\b", "a\nb", "a\0b"]
+    "text", [*(signed(**each) for each in CHANGES), *TEXTS, GOOD.to_json().replace(b"b.arrow", b"c.arrow")]
 )
-def test_a_file_outside_its_folder_is_refused(name):
-    entry = {"bytes": 3, "sha256": "0" * 64}
+def test_what_is_no_manifest_of_files_in_a_folder_is_refused(text):
     with mistake(StoreError):
-        StoreManifest.of(signed(files={name: entry}), "x")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"files": {"a": {"bytes": -1, "sha256": "0" * 64}}},
-        {"files": {"a": {"bytes": True, "sha256": "0" * 64}}},
-        {"files": {"a": {"bytes": 1, "sha256": "../x"}}},
-        {"files": {"a": {"bytes": 1, "sha256": 7}}},
-        {"files": {"a": {"bytes": 1}}},
-        {"files": {name: {"bytes": 1, "sha256": "0" * 64} for name in ("a", "a/b/c")}},
-        {"files": {"é" * 128: {"bytes": 1, "sha256": "0" * 64}}},
-        {"files": [1]},
-        {"files": None},
-        {"replaced": ["../other"]},
-        {"replaced": [["x"]]},
-        {"replaced": 1},
-        {"kind": "model"},
-        {"kind": []},
-        {"format_version": 2},
-        {"format_version": "1"},
-    ],
-)
-def test_another_mistake_is_refused(changes):
-    with mistake(StoreError):
-        StoreManifest.of(signed(**changes), "x")
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"3", b"\xff", b"[" * 100_000, GOOD.to_json()[:-9]])
-def test_what_is_no_manifest_is_refused(text):
-    with mistake(StoreError):
-        StoreManifest.of(text, "x")
-
-
-def test_a_changed_manifest_is_refused():
-    with mistake(StoreError):
-        StoreManifest.of(GOOD.to_json().replace(b"b.arrow", b"c.arrow"), "x")
+        StoreManifest.from_json(text, "x")

@@ -12,7 +12,7 @@ from tests.mistakes import mistake
 from tests.stores.servers import in_every_store
 from widenet.errors import CheckpointError, StoreError
 from widenet.stores import cache
-from widenet.stores.fetch import readable
+from widenet.stores.folders import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri
 from widenet.training.state import Silence
@@ -250,21 +250,12 @@ def test_a_run_in_the_store_is_not_overwritten(store, data, tmp_path, monkeypatc
     assert store.objects() == before
 
 
-def test_a_run_that_was_removed_from_the_store_can_be_trained_again(store, data):
+def test_the_last_copy_of_a_run_that_was_removed_from_the_store_stays(store, data):
     first = train(data, URI).fingerprint()
     store.empty()
+    with mistake(CheckpointError):
+        train(data, URI)
+    own = RunMirror(Uri.of(URI)).path
+    assert widenet.Model.load(own, "cpu").fingerprint() == first
+    shutil.rmtree(own)
     assert train(data, URI).fingerprint() == first
-    [aside] = cache.folder("runs").glob("run-*-*")
-    assert widenet.Model.load(aside, "cpu").fingerprint() == first
-
-
-def test_several_processes_resume_from_one_copy(store, data, tmp_path, monkeypatch, widenet_command):
-    expected = train(data, tmp_path / "undisturbed").fingerprint()
-    interrupt(data, URI, 1)
-    other_machine(monkeypatch, tmp_path, "second")
-    store.count_from_here()
-    words = f"train --data {data.path} --out {URI} --device cpu --processes 2 --resume".split()
-    status, text = widenet_command(*words)
-    assert (status, expected in text) == (0, True), text
-    copied = [path for method, path in store.requests if method == "GET" and "/run/files/" in path]
-    assert len(copied) == len(set(copied)) > 5

@@ -175,7 +175,7 @@ def _facts(
     )
     if data is not None:
         from widenet.data.manifest import Manifest
-        from widenet.stores.fetch import readable
+        from widenet.stores.folders import readable
         from widenet.training.check import check_training
 
         path = readable(data, "dataset")

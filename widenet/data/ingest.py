@@ -30,7 +30,7 @@ from widenet.data.writer import SortedEntries, assembled, publication, write_con
 from widenet.errors import NO_ROOM, DataError, OptionError, reason_of, unwritten
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.numbers import amount, bytes_of
-from widenet.stores.fetch import readable
+from widenet.stores.folders import readable
 
 _SHARE = 0.25
 """Share of the free memory that an ingest takes by default."""

@@ -20,7 +20,7 @@ from widenet.data.text_formats import DELIMITERS, OPENERS, prepared, sample_of, 
 from widenet.errors import DataError, OptionError, reason_of
 from widenet.late_imports import installed
 from widenet.regular_files import check_regular
-from widenet.stores.fetch import fetched_sources
+from widenet.stores.folders import fetched_sources
 from widenet.stores.uri import check_known_scheme, is_uri
 
 _SUFFIXES = {

@@ -28,7 +28,7 @@ from widenet.data.mapped import MappedFile
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
 from widenet.errors import NO_ROOM, DataError, OptionError, WidenetError
 from widenet.stores.durable import force_all_to_disk, put_in_place
-from widenet.stores.publish import dataset_out
+from widenet.stores.folders import dataset_out
 from widenet.stores.uri import is_uri, shown
 
 
@@ -36,8 +36,10 @@ def check_free(out: Path, overwrite: bool) -> None:
     """Raise DataError unless a dataset may be made at a path."""
     if overwrite:
         check_replaceable(out)
-    elif out.exists():
-        raise DataError(f"{out}: `out` already exists, and `overwrite` is not set.")
+    else:
+        DataError.require(
+            not out.exists(), "is not set, and there is something", place=out, option="overwrite"
+        )
 
 
 def check_replaceable(out: Path) -> None:
@@ -52,8 +54,7 @@ def check_replaceable(out: Path) -> None:
     except (WidenetError, OSError):
         raise DataError(f"{out}: only a dataset that widenet wrote is replaced; this is none.") from None
     others = sorted(path.name for path in out.iterdir() if path.name not in own)
-    if others:
-        raise DataError(f"{out}: only a dataset is replaced; this folder also holds {others[0]!r}.")
+    DataError.require(not others, "must hold a dataset and no more to be replaced", place=out, value=others)
 
 
 ROWS_PER_BATCH = 16_384
@@ -240,10 +241,8 @@ def write_contents(
             path = folder / vocabulary_file(layout.name)
             files[path.name] = _write_vocabulary(path, vocabularies[layout.name])
             vocabulary_of[layout.name] = path.name
-            if files[path.name].num_rows != layout.width:
-                named = files[path.name].num_rows
-                rule = f"the vocabulary of {layout.name!r} must name {layout.width:,} features; got {named:,}"
-                raise DataError(f"{name}: {rule}.")
+            named, rule = files[path.name].num_rows, f"the vocabulary must name {layout.width:,} features"
+            DataError.require(named == layout.width, rule, place=f"{name}: {layout.name}", value=named)
     files |= {path.name: _copied(path, folder) for path in beside}
     manifest = Manifest(
         name=name,

@@ -17,7 +17,7 @@ from widenet.arguments import check_choice
 from widenet.errors import DataError, OptionError
 from widenet.regular_files import check_new
 from widenet.stores.durable import appearing
-from widenet.stores.publish import file_out
+from widenet.stores.folders import file_out
 from widenet.stores.uri import is_uri
 
 SCHEMA = pa.schema(

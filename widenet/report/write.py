@@ -23,7 +23,7 @@ from widenet.report.several_runs import (
 from widenet.report.subject import Subject
 from widenet.runs import Model
 from widenet.stores.durable import appearing
-from widenet.stores.fetch import readable
+from widenet.stores.folders import readable
 from widenet.stores.uri import is_uri, shown
 from widenet.training.run_directory import RunDirectory
 

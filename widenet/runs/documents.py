@@ -23,7 +23,7 @@ from widenet.spec.usual import (
     usual_networks,
     usual_training,
 )
-from widenet.stores.fetch import readable
+from widenet.stores.folders import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
 from widenet.training.check import check_training

@@ -55,7 +55,7 @@ def ready(mirror: RunMirror, exchange: Exchange, resume: bool) -> bool:
 
     def refresh() -> bool:
         with writing(mirror.path):
-            return not mirror.leads_here or mirror.refresh()
+            return not mirror.leads_here or mirror.restore()
 
     def begin() -> None:
         with writing(mirror.path):

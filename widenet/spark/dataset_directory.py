@@ -7,7 +7,6 @@ sorts the chunks by their numbers. So executors need a common file system only f
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -40,7 +39,7 @@ from widenet.spark.interactions import (
 from widenet.spark.partition_contents import Contents, Tally, examples
 from widenet.spark.session import check_executors, session_of, shared_place
 from widenet.stores.bucket import Bucket
-from widenet.stores.publish import check_vacant
+from widenet.stores.folders import check_vacant
 from widenet.stores.uri import Uri
 
 ROWS_PER_TASK = 2**21
@@ -120,50 +119,41 @@ def write_dataset(
         check_vacant(Bucket(Uri.of(out)))
         check_executors(spark, out)
         # Spark may run the task again after it has published: then it finds its own dataset there.
-        _write(_Whole.of(df, rows, options, name), options, partial(publication, Path(out), is_repeated=True))
+        place = partial(publication, Path(out), is_repeated=True)
+        _write(*_counted(df, rows, options, name), options, place)
     else:
         with publication(out) as folder:
             scratch = folder / "scratch"
             scratch.mkdir()
             check_executors(spark, scratch)
-            _write(_Whole.of(df, rows, options, name), options, partial(_attempt, scratch))
+            _write(*_counted(df, rows, options, name), options, partial(_attempt, scratch))
             shutil.rmtree(scratch)
     return Dataset.open(Path(out))
 
 
-@dataclass(frozen=True)
-class _Whole:
-    """All rows of a dataset, in its order.
+def _counted(
+    df: DataFrame, rows: Interactions, options: Options, name: str | None
+) -> tuple[DataFrame, DataFrame, Contents]:
+    """Count, check and number interactions.
 
-    Attributes:
-        by_user: The interactions: `user`, `feature` and perhaps `value` and `time`, sorted by user within
-            partitions that follow each other.
-        placed: The items: see `interactions.placed_items`.
-        contents: What the files hold beside these rows.
+    Returns:
+        The interactions: `user`, `feature` and perhaps `value` and `time`, sorted by user within partitions
+        that follow each other. The items: see `interactions.placed_items`. What the files hold beside these.
     """
-
-    by_user: DataFrame
-    placed: DataFrame
-    contents: Contents
-
-    @classmethod
-    def of(cls, df: DataFrame, rows: Interactions, options: Options, name: str | None) -> "_Whole":
-        """Count, check and number interactions."""
-        counts, items = count(rows)
-        placed = placed_items(items, counts)
-        features = numbered(placed).select("item", F.col("number").alias("feature"))
-        order, columns = order_of("user", counts.longest["user"]), ["user", "feature", *options.numbers]
-        parallelism = df.sparkSession.sparkContext.defaultParallelism
-        number = max(parallelism, -(-counts.num_rows // ROWS_PER_TASK))
-        joined = rows.frame.join(features, "item").repartitionByRange(number, *order)
-        sources = sorted(unquote(urlparse(file).path) for file in df.inputFiles())
-        names = [file.rpartition("/")[2] for file in sources] or [_IN_MEMORY]
-        layout = FieldLayout(
-            options.field, counts.num_items, "sparse", ("train",), options.has_values, options.keep_times
-        )
-        facts = _facts(counts, options, names, rows.has_whole_items)
-        contents = Contents(name or names[0].split(".")[0], layout, facts, counts.num_rows)
-        return cls(joined.sortWithinPartitions(*order).select(*columns), placed, contents)
+    counts, items = count(rows)
+    placed = placed_items(items, counts)
+    features = numbered(placed).select("item", F.col("number").alias("feature"))
+    order, columns = order_of("user", counts.longest["user"]), ["user", "feature", *options.numbers]
+    number = max(df.sparkSession.sparkContext.defaultParallelism, -(-counts.num_rows // ROWS_PER_TASK))
+    joined = rows.frame.join(features, "item").repartitionByRange(number, *order)
+    sources = sorted(unquote(urlparse(file).path) for file in df.inputFiles())
+    names = [file.rpartition("/")[2] for file in sources] or [_IN_MEMORY]
+    layout = FieldLayout(
+        options.field, counts.num_items, "sparse", ("train",), options.has_values, options.keep_times
+    )
+    facts = _facts(counts, options, names, rows.has_whole_items)
+    contents = Contents(name or names[0].split(".")[0], layout, facts, counts.num_rows)
+    return joined.sortWithinPartitions(*order).select(*columns), placed, contents
 
 
 def _facts(counts: Counts, options: Options, sources: Sequence[str], has_whole_items: bool) -> Facts:
@@ -218,14 +208,19 @@ def _attempt(scratch: Path) -> Iterator[Path]:
         file.replace(scratch.parent / file.name)
 
 
-def _write(whole: _Whole, options: Options, place: Callable[[], AbstractContextManager[Path]]) -> None:
+def _write(
+    by_user: DataFrame,
+    placed: DataFrame,
+    contents: Contents,
+    options: Options,
+    place: Callable[[], AbstractContextManager[Path]],
+) -> None:
     """Write a dataset on one executor, into the folder that a context gives there.
 
     Raises:
         DataError: The place is taken meanwhile, or the interactions have changed.
         StoreError: The store refuses.
     """
-    contents = whole.contents
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         groups = groupby(_chunks(batches), lambda chunk: chunk["kind"])
@@ -237,7 +232,7 @@ def _write(whole: _Whole, options: Options, place: Callable[[], AbstractContextM
             problem = {"kind": [type(error).__name__], "message": [str(error)]}
         yield pa.RecordBatch.from_pydict(problem)
 
-    chunks = examples_as_chunks(whole.by_user, options).union(items_as_chunks(whole.placed))
+    chunks = examples_as_chunks(by_user, options).union(items_as_chunks(placed))
     together = chunks.repartition(1).sortWithinPartitions("kind", "partition", "number")
     [(kind, message)] = together.mapInArrow(write, "kind string, message string").collect()
     if kind:

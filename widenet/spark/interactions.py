@@ -60,11 +60,10 @@ def interactions(df: DataFrame, user: str, item: str, value: str | None, time: s
         if given is None:
             continue
         name = choose_column(PLACE, df.columns, role, given)
-        if df.columns.count(name) > 1:
-            raise DataError("must occur once", place=PLACE, column=name, value=df.columns.count(name))
-        if name in columns.values():
-            first = next(each for each in columns if columns[each] == name)
-            raise DataError(f"cannot be both {first} and {role}", place=PLACE, column=name)
+        times = df.columns.count(name)
+        DataError.require(times == 1, "must occur once", place=PLACE, column=name, value=times)
+        rule = f"cannot be {role} and something else"
+        DataError.require(name not in columns.values(), rule, place=PLACE, column=name)
         columns[role] = name
     read = [_converted(df, role, name).alias(role) for role, name in columns.items()]
     return Interactions(df.select(*read), columns, _base(df.schema[columns["item"]].dataType) in _WHOLE)
@@ -189,13 +188,12 @@ def check_cells(total: dict[str, Any], rows: Interactions) -> None:
         rows: The interactions.
     """
     for role, column in rows.columns.items():
-        if number := total[f"bad_{role}"]:
-            has = "row breaks" if number == 1 else "rows break"
-            raise DataError(f"{RULES[role]}; {number:,} {has} this rule", place=PLACE, column=column)
-        if total.get(f"{role}_broken"):
-            raise DataError("must hold UTF-8 without the character NUL", place=PLACE, column=column)
-    if not total["num_rows"]:
-        raise DataError("at least one interaction must be left; there is none", place=PLACE)
+        number = total[f"bad_{role}"]
+        rule = f"{RULES[role]}; rows that break this rule: {number}"
+        DataError.require(not number, rule, place=PLACE, column=column)
+        is_broken, rule = total.get(f"{role}_broken"), "must hold UTF-8 without the character NUL"
+        DataError.require(not is_broken, rule, place=PLACE, column=column)
+    DataError.require(total["num_rows"], "must hold an interaction", place=PLACE)
 
 
 def placed_items(items: DataFrame, counts: Counts) -> DataFrame:

@@ -228,8 +228,7 @@ def _known(rows: Interactions, features: DataFrame) -> tuple[DataFrame, int | No
     known = frame.where("feature IS NOT NULL")
     [total] = known.agg(F.count(F.lit(1)).alias("num_rows"), *facts_of("user")).collect()
     check_cells({**mistakes.asDict(), "user_broken": total["user_broken"]}, rows)
-    if not total["num_rows"]:
-        raise DataError("at least one item must be known to the run; none is", place=PLACE)
+    DataError.require(total["num_rows"], "at least one item must be known to the run", place=PLACE)
     return known, longest_of("user", total)
 
 
@@ -244,8 +243,8 @@ def _model(run: Path | str, version: str, device: str | None) -> Model:
     """The model of a run in the version of the driver; a Python process loads it once, and keeps the last."""
     leave_launcher()  # Spark's processes work alone, whatever the executor has inherited
     model = Model.load(run, device)
-    if model.run.model().digest != version:
-        raise CheckpointError("has changed since the driver read it", place=shown(run))
+    is_same = model.run.model().digest == version
+    CheckpointError.require(is_same, "has changed since the driver read it", place=shown(run))
     return model
 
 

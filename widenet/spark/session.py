@@ -20,10 +20,10 @@ _SAME = ("torch", "widenet")
 
 def session_of(df: DataFrame) -> SparkSession:
     """The session of a DataFrame; raises OptionError for another kind of table, or under Spark Connect."""
-    if not isinstance(df, DataFrame):
-        raise OptionError("must be a Spark DataFrame", option="df", value=type(df).__name__)
-    if is_remote():
-        raise OptionError("must be of a session in the driver, not of Spark Connect", option="df")
+    is_frame = isinstance(df, DataFrame)
+    OptionError.require(is_frame, "must be a Spark DataFrame", option="df", value=type(df).__name__)
+    rule = "must be of a session in the driver, not of Spark Connect"
+    OptionError.require(not is_remote(), rule, option="df")
     return df.sparkSession
 
 
@@ -35,10 +35,8 @@ def shared_place(name: str, place: str | Path) -> Path | str:
     """
     if is_uri(place):
         return str(Uri.of(place))
-    if "://" in str(place):
-        raise OptionError(
-            "must be a path that all executors share, or the URI of an object store", option=name
-        )
+    rule = "must be a path that all executors share, or the URI of an object store"
+    OptionError.require("://" not in str(place), rule, option=name)
     return Path(place).absolute()
 
 
@@ -74,7 +72,7 @@ def check_executors(spark: SparkSession, *places: Path | str) -> None:
         found["unseen"] = [folder for folder in folders if not os.path.isdir(folder)]  # noqa: PTH112 small
         found["refused"] = []
         if uris and found["widenet"] is not None and found["pyarrow"] is not None:
-            from widenet.stores.fetch import problem_of
+            from widenet.stores.folders import problem_of
 
             found["refused"] = [problem for problem in map(problem_of, uris) if problem is not None]
         yield found
@@ -95,9 +93,10 @@ def _check_report(report: dict[str, Any]) -> None:
     """Raise OptionError unless what an executor has found is as it must be."""
     for library in _LIBRARIES:
         own, there = version(library), report[library]
-        if there is None or (library in _SAME and there != own):
-            raise OptionError(f"executors must have {library} {own}, as the driver has", value=there)
-    if report["unseen"]:
-        raise OptionError("must be a folder that all executors share", place=report["unseen"][0])
-    if report["refused"]:
-        raise OptionError(report["refused"][0])
+        is_same = there == own if library in _SAME else there is not None
+        rule = f"executors must have {library} {own}, as the driver has"
+        OptionError.require(is_same, rule, value=there)
+    for unseen in report["unseen"]:
+        raise OptionError("must be a folder that all executors share", place=unseen)
+    for refused in report["refused"]:
+        raise OptionError(refused)

@@ -5,10 +5,12 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict
+from pydantic import Field as Limits
 
 from widenet.errors import StoreError
 from widenet.late_imports import installed, optional
@@ -18,6 +20,7 @@ CONNECT, SILENT, RETRIES = "5s", "20s", 2
 """Limits of a request: with them a store that does not answer is reported after about a minute."""
 _LARGEST_READ = 2**28
 """Bytes of the largest object that is read into memory: a manifest of about a million files."""
+Sha256 = Annotated[str, Limits(pattern=r"^[0-9a-f]{64}$")]
 _BLOCK_BYTES = 8 * 2**20
 _LONGEST_ERROR = 400
 _SERVERS = {
@@ -28,24 +31,19 @@ _SERVERS = {
 """Variables that say where the objects of a scheme are."""
 
 
-@dataclass(frozen=True)
-class Content:
+class Content(BaseModel):
     """Size and SHA-256 of a file."""
 
-    size_bytes: int
-    sha256: str
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    bytes: Annotated[int, Limits(ge=0)]
+    sha256: Sha256
 
     @classmethod
     def of(cls, file: Path) -> "Content":
         """Read a file."""
         with file.open("rb") as opened:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
-            return cls(opened.tell(), digest)
-
-    @classmethod
-    def of_bytes(cls, data: bytes) -> "Content":
-        """Of a file with these bytes."""
-        return cls(len(data), hashlib.sha256(data).hexdigest())
+            return cls(bytes=opened.tell(), sha256=digest)
 
 
 class Bucket:
@@ -94,14 +92,11 @@ class Bucket:
 
     def matches(self) -> list[Uri]:
         """Return the URIs of the objects that match the URI's key as a pattern, in order."""
-        parts = self.uri.key.split("/")
-        above = [*takewhile(lambda part: not set(part) & set("*["), parts)]
-        folder = "/".join(above) or None
+        above = takewhile(lambda part: not set(part) & set("*["), self.uri.key.split("/"))
         with self._faults():
-            if len(parts) > len(above) + 1:
-                found = [each for some in self._store.list(folder, chunk_size=1000) for each in some]
-            else:
-                found = [*self._store.list_with_delimiter(folder)["objects"]]
+            found = [
+                each for some in self._store.list("/".join(above) or None, chunk_size=1000) for each in some
+            ]
         keys = sorted(each["path"] for each in found)
         matching = [key for key in keys if PurePosixPath(f"/{key}").match(f"/{self.uri.key}")]
         return [Uri(self.uri.scheme, self.uri.bucket, key) for key in matching]
@@ -121,7 +116,7 @@ class Bucket:
                 size += target.write(block)
                 if most is not None and size > most:
                     break
-        return Content(size, digest.hexdigest())
+        return Content(bytes=size, sha256=digest.hexdigest())
 
     def upload(self, name: str, source: Path | bytes) -> None:
         """Copy a file or bytes to an object below the URI, or to the one at it for "".
@@ -172,11 +167,6 @@ def server_of(scheme: str) -> list[str]:
         parts = _connection()
         named += [parts[name] for name in ("blobendpoint", "accountname") if name in parts]
     return named[:1]
-
-
-def is_plain(name: str) -> bool:
-    """Return whether a key or the name of a file is relative, without empty parts, "." and ".."."""
-    return not set(name.split("/")) & {"", ".", ".."} and "\\" not in name and name.isprintable()
 
 
 def _store(uri: Uri) -> Any:

@@ -5,8 +5,8 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from widenet.errors import OptionError
@@ -20,6 +20,18 @@ _held: dict[Path, int] = {}
 """The locks of the copies that this process reads; they end with the process."""
 
 
+def root() -> Path:
+    """Return the folder of the cache."""
+    if named := os.environ.get(FOLDER):
+        return Path(named).absolute()
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if base.is_absolute():
+        return base / "widenet"
+    with suppress(RuntimeError, KeyError):  # of a user without a home directory
+        return Path.home() / ".cache" / "widenet"
+    return Path(tempfile.gettempdir()) / f"widenet-{os.getuid()}"
+
+
 def folder(kind: str) -> Path:
     """Return a folder of the cache, and make it: "copies", "unsent" or "runs"."""
     path = root() / kind
@@ -28,10 +40,8 @@ def folder(kind: str) -> Path:
         if path.parent.stat().st_uid != os.getuid() and FOLDER not in os.environ:
             raise PermissionError(1, "it belongs to another user")
     except OSError as error:
-        raise OptionError(
-            f"{path}: the folder for copies from stores cannot be made: {error.strerror}. Name another with"
-            f" {FOLDER}."
-        ) from None
+        rule = f"must be a folder for copies from stores, which {FOLDER} names: {error.strerror}"
+        raise OptionError(rule, place=path) from None
     return path
 
 
@@ -47,14 +57,39 @@ def entry_name(uri: Uri, *more: str) -> str:
     return f"{start}-{digest}"
 
 
+def partial(entry: Path) -> Path:
+    """Return the folder beside an entry in which it is made."""
+    return entry.with_name(f".{entry.name}.partial")
+
+
 @contextmanager
 def locked(entry: Path) -> Iterator[None]:
     """Let only one process make an entry at a time; the others wait."""
-    lock = _opened_lock(_making(entry), fcntl.LOCK_EX)
+    lock = _locked(entry.with_name(f".{entry.name}.making"), fcntl.LOCK_EX)
     try:
         yield
     finally:
         os.close(lock)
+
+
+def copy(name: str, fill: Callable[[Path], None]) -> Path:
+    """Return a copy by its name, which is not removed before this process ends.
+
+    Args:
+        name: Its name.
+        fill: Fills an empty folder; one process calls it while the others wait.
+    """
+    entry, is_new = folder("copies") / name, False
+    while not is_held(entry):
+        with locked(entry):
+            if not entry.exists():
+                partial(entry).mkdir(exist_ok=True)
+                fill(partial(entry))
+                partial(entry).rename(entry)
+        is_new = True
+    if is_new:
+        make_room()
+    return entry
 
 
 def is_held(entry: Path) -> bool:
@@ -63,7 +98,7 @@ def is_held(entry: Path) -> bool:
         return True
     if entry in _held:
         os.close(_held.pop(entry))
-    lock = _opened_lock(_using(entry), fcntl.LOCK_SH)
+    lock = _locked(entry.with_name(f".{entry.name}.lock"), fcntl.LOCK_SH)
     if not entry.exists():
         os.close(lock)
         return False
@@ -74,62 +109,28 @@ def is_held(entry: Path) -> bool:
 
 def make_room() -> None:
     """Remove the copies that were unused for the longest time, until the rest is within the limit."""
-    copies = sorted(map(_entry_of, folder("copies").glob(".*.lock")), key=_last_use)
-    sizes = {copy: _size_bytes(copy) for copy in copies}
-    excess = sum(sizes.values()) - _limit_bytes()
-    for copy in copies:
-        if excess <= 0:
-            return
-        if copy not in _held and _removed(copy):
-            excess -= sizes[copy]
-
-
-def partial(entry: Path) -> Path:
-    """Return the folder beside an entry in which it is made."""
-    return entry.with_name(f".{entry.name}.partial")
-
-
-def _entry_of(lock: Path) -> Path:
-    """The entry of a lock file; a folder without one was not made by widenet."""
-    return lock.with_name(lock.name.removeprefix(".").removesuffix(".lock"))
-
-
-def root() -> Path:
-    """Return the folder of the cache."""
-    named = os.environ.get(FOLDER)
-    if named:
-        return Path(named).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    if base and Path(base).is_absolute():
-        return Path(base) / "widenet"
-    with suppress(RuntimeError, KeyError):  # of a user without a home directory
-        return Path.home() / ".cache" / "widenet"
-    return Path(tempfile.gettempdir()) / f"widenet-{os.getuid()}"
-
-
-def _limit_bytes() -> float:
-    text = os.environ.get(LIMIT, "")
+    text = os.environ.get(LIMIT) or str(_USUAL_GIB)
     try:
-        limit = float(text) if text else _USUAL_GIB
+        limit = float(text)
     except ValueError:
         limit = -1.0
     if not 0 <= limit < float("inf"):
-        raise OptionError(f"{LIMIT} must be a number of GiB, at least 0; got {text!r}. Correct it.")
-    return limit * 2**30
+        raise OptionError("must be a number of GiB, at least 0", place=LIMIT, value=text)
+    locks = sorted(folder("copies").glob(".*.lock"), key=_last_use)
+    copies = [lock.with_name(lock.name.removeprefix(".").removesuffix(".lock")) for lock in locks]
+    sizes = {entry: _size_bytes(entry) for entry in copies}
+    excess = sum(sizes.values()) - limit * 2**30
+    for entry in copies:
+        if excess > 0 and entry not in _held and _removed(entry):
+            excess -= sizes[entry]
 
 
-def _using(entry: Path) -> Path:
-    """The lock file of the processes that use an entry; its time is that of the last use."""
-    return entry.with_name(f".{entry.name}.lock")
+def _locked(path: Path, how: int) -> int:
+    """Open and lock a lock file; closing the descriptor ends the lock.
 
-
-def _making(entry: Path) -> Path:
-    """The lock file of the process that makes an entry."""
-    return entry.with_name(f".{entry.name}.making")
-
-
-def _opened_lock(path: Path, how: int) -> int:
-    """Open and lock a lock file; closing the descriptor ends the lock."""
+    Who uses an entry shares NAME.lock, whose time is that of the last use. Who makes one has NAME.making:
+    somebody may still use one that was removed by hand.
+    """
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -143,34 +144,31 @@ def _opened_lock(path: Path, how: int) -> int:
         os.close(lock)  # it was removed with its entry meanwhile
 
 
-def _removed(copy: Path) -> bool:
+def _removed(entry: Path) -> bool:
     """Remove a copy with its locks unless a process uses or makes it; returns whether it did."""
-    locks: list[int] = []
-    try:
-        for path in (_making(copy), _using(copy)):
-            locks.append(_opened_lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
-        for path in (copy, partial(copy)):
+    with ExitStack() as stack:
+        for suffix in ("making", "lock"):
+            path = entry.with_name(f".{entry.name}.{suffix}")
+            try:
+                stack.callback(os.close, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            except BlockingIOError:
+                return False
+            stack.callback(path.unlink, missing_ok=True)
+        for path in (entry, partial(entry)):
             shutil.rmtree(path, ignore_errors=True)
-        for path in (_making(copy), _using(copy)):
-            path.unlink(missing_ok=True)
-    except BlockingIOError:
-        return False
-    finally:
-        for lock in locks:
-            os.close(lock)
     return True
 
 
-def _last_use(copy: Path) -> float:
+def _last_use(lock: Path) -> float:
     try:
-        return _using(copy).stat().st_mtime
-    except FileNotFoundError:
+        return lock.stat().st_mtime
+    except FileNotFoundError:  # another process has just removed it
         return 0.0
 
 
-def _size_bytes(copy: Path) -> int:
+def _size_bytes(entry: Path) -> int:
     size = 0
-    for each in (copy, partial(copy)):
+    for each in (entry, partial(entry)):
         for place, _, names in os.walk(each):
             for name in names:
                 with suppress(FileNotFoundError):  # another process has just completed or removed it

@@ -1,6 +1,7 @@
 """Runs in stores: trained in a local folder, of which every published checkpoint goes to the store."""
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -13,9 +14,15 @@ from widenet.errors import CheckpointError, DataError, StoreError
 from widenet.stores import cache
 from widenet.stores.bucket import Bucket, Content, server_of
 from widenet.stores.durable import appearing, put_in_place
-from widenet.stores.fetch import fill
-from widenet.stores.publish import check_ours, send
-from widenet.stores.store_manifest import StoreManifest, digest_of, object_name, read_manifest
+from widenet.stores.folders import (
+    StoreManifest,
+    check_vacant,
+    digest_of,
+    fill,
+    object_name,
+    read_manifest,
+    send,
+)
 from widenet.stores.uri import Uri
 
 _WEIGHTS = ("checkpoints", "best", "model")
@@ -59,15 +66,9 @@ class RunMirror:
 
     def begin(self) -> None:
         """Make the folder ready for a new run; raises CheckpointError if the store has one."""
-        if read_manifest(self.bucket) is not None:
-            raise CheckpointError(
-                f"{self.bucket.uri} exists already. Resume it with `resume`, or choose another `out`."
-            )
-        self._check_ours()
+        self._check_vacant()
         if self._part.exists():
             self._remove()
-        elif any(self._noted()) and not self._is_ahead():
-            self._set_aside()  # published, and then removed from the store
         self.launch.unlink(missing_ok=True)
         self._remember(None)
 
@@ -80,22 +81,20 @@ class RunMirror:
             Whether there is a run to resume.
 
         Raises:
-            CheckpointError: Both have work that the other lacks.
+            CheckpointError: The folder has checkpoints that the store lacks, and the store has others.
             StoreError: The store refuses.
         """
         with cache.locked(self.path):
-            manifest = read_manifest(self.bucket)
-            is_part = self._part.exists()
+            manifest, is_part = read_manifest(self.bucket), self._part.exists()
+            if self.is_shared and not is_part:
+                self._check_behind()
             if manifest is None:
                 if is_part:
                     self._remove()
                 return not is_part and self.path.exists()
             if self._part.read_text() == manifest.digest if is_part else self._is_noted(manifest):
                 return True
-            if manifest.kind != "run":
-                raise StoreError(
-                    f"{self.bucket.uri} must be a run; it is a {manifest.kind}. Name another URI."
-                )
+            StoreError.require(manifest.kind == "run", "must be a run", place=self.bucket.uri)
             partial = cache.partial(self.path)
             if is_part:
                 with self._unused() as is_unused:
@@ -103,11 +102,8 @@ class RunMirror:
                         return True
                     if self.path.exists() and not partial.exists():
                         self.path.rename(partial)  # its files are not downloaded again
-            elif self._is_ahead():
-                raise CheckpointError(
-                    f"{self.bucket.uri} was published by another training since, and {self.path} holds"
-                    " checkpoints that it lacks. Remove that folder to resume from the store."
-                )
+            else:
+                self._check_behind()
             partial.mkdir(exist_ok=True)
             _keep_only(partial, manifest)  # of an earlier copy that was broken off
             fill(partial, self.bucket, manifest.files)
@@ -116,22 +112,6 @@ class RunMirror:
             if is_part:
                 self._part.write_text(manifest.digest)
             return True
-
-    def refresh(self) -> bool:
-        """Bring the folder to the state of the store if it is one of several, or was; see `restore`.
-
-        Returns:
-            Whether there is a run to resume.
-
-        Raises:
-            CheckpointError: It was the only one, and holds checkpoints that the store lacks.
-        """
-        if self.is_shared and not self._part.exists() and self._is_ahead():
-            raise CheckpointError(
-                f"{self.path} holds checkpoints that {self.bucket.uri} lacks, from a training on this machine"
-                " alone. Resume it there first, or remove that folder."
-            )
-        return self.restore() if self.is_shared or self._part.exists() else self.path.exists()
 
     def note_machines(self) -> None:
         """Note whether the folder is one of several; call this when a training begins there."""
@@ -173,46 +153,34 @@ class RunMirror:
         """
         try:
             self._publish()
-        except (StoreError, DataError) as error:
-            remedy = f"The run is in {self.path}; `resume=True` continues it and sends what is missing."
-            if self.is_shared:
-                remedy = "`resume=True` continues from the newest checkpoint in the store."
-            raise StoreError(f"{error} {remedy}") from None
+        except (StoreError, CheckpointError) as error:
+            rule = f"sends the run in {self.path} again, which could not be sent: {error}"
+            raise StoreError(rule, option="resume") from None
 
     def _publish(self) -> None:
         before = read_manifest(self.bucket)
         if before is None:
-            self._check_ours()
+            self._check_vacant()
         elif not self._is_noted(before):
-            raise StoreError(f"{self.bucket.uri} was published by somebody else meanwhile.")
-        files, sources = {}, {}
+            raise StoreError("was published by somebody else meanwhile", place=self.bucket.uri)
+        files, sources = dict(self._elsewhere()), dict[str, Path | bytes]()
         for path in self._files():
             with suppress(FileNotFoundError):  # replaced meanwhile
                 content, source = self._content(path)
                 files[path.relative_to(self.path).as_posix()] = content
                 sources[content.sha256] = source
-        files = dict(self._elsewhere()) | files
         if before is not None and before.files == files:
             self._remember(before)
             return
         earlier: set[str] = set()
         for noted in filter(None, self._noted()):  # perhaps one whose objects were sent in part
             earlier |= {content.sha256 for content in noted.files.values()} | noted.replaced
-        there = {digest_of(name) for name in self.bucket.sizes()}
+        there = set(map(digest_of, self.bucket.sizes()))
         listed = {content.sha256 for content in files.values()}
-        manifest = StoreManifest("run", files, frozenset((earlier - listed) & there))
+        manifest = StoreManifest(kind="run", files=files, replaced=frozenset((earlier - listed) & there))
         self._remember(before, manifest)
         send(self.bucket, manifest, sources, before)
         self._remember(manifest)
-
-    def _set_aside(self) -> None:
-        """Rename the folder, which may be the last copy of its run, unless a training holds its lock."""
-        published = next(filter(None, self._noted()))
-        aside = self.path.with_name(f"{self.path.name}-{published.digest[:12]}")
-        with self._unused() as is_unused:
-            if is_unused:
-                shutil.rmtree(aside, ignore_errors=True)  # the same run, set aside before
-                self.path.rename(aside)
 
     def _remove(self) -> None:
         """Remove the work in the folder, which the store does not need, unless a training holds its lock.
@@ -249,54 +217,55 @@ class RunMirror:
                         place = (path.parent / name).relative_to(self.path).as_posix()
                         yield place, _content_of(entry)
 
-    def _manifests(self) -> Iterator[Path]:
-        """Yield the paths of the manifests of the folder's checkpoints, without unfinished ones."""
-        for folder in _WEIGHTS:
-            for path in (self.path / folder).rglob("manifest.json"):
-                if not any(part.startswith(".") for part in path.relative_to(self.path).parts):
-                    yield path
+    def _manifests(self) -> list[Path]:
+        """The manifests of the folder's finished checkpoints."""
+        return [
+            path
+            for path in self._files()
+            if path.name == "manifest.json" and path.relative_to(self.path).parts[0] in _WEIGHTS
+        ]
 
     def _files(self) -> Iterator[Path]:
         """Yield the files of the run, without hidden ones and those of a dataset."""
-        for folder, names, files in os.walk(self.path):
-            left_out = _LOCAL if Path(folder) == self.path else None
-            names[:] = sorted(name for name in names if not name.startswith(".") and name != left_out)
-            yield from (Path(folder) / name for name in sorted(files) if not name.startswith("."))
+        for path in sorted(self.path.rglob("*")):
+            parts = path.relative_to(self.path).parts
+            if parts[0] != _LOCAL and not any(part.startswith(".") for part in parts) and path.is_file():
+                yield path
 
     def _content(self, path: Path) -> tuple[Content, Path | bytes]:
         """The content of a file, and what to send: bytes of files that may grow meanwhile."""
         if path.relative_to(self.path).parts[0] not in _LASTING or path.name == "latest":
             data = path.read_bytes()
-            return Content.of_bytes(data), data
+            return Content(bytes=len(data), sha256=hashlib.sha256(data).hexdigest()), data
         status = path.stat()
         key = (status.st_ino, status.st_size, status.st_mtime_ns)
         if self._known.get(path, (None,))[0] != key:
             self._known[path] = key, Content.of(path)
         return self._known[path][1], path
 
-    def _check_ours(self) -> None:
+    def _check_vacant(self) -> None:
         try:
-            check_ours(self.bucket)
+            check_vacant(self.bucket)
         except DataError as error:
-            raise CheckpointError(str(error)) from None
+            raise CheckpointError(error.rule, place=error.place) from None
 
-    def _is_ahead(self) -> bool:
-        """Whether the folder holds weights that were never published."""
+    def _check_behind(self) -> None:
+        """Raise CheckpointError if the folder holds weights that were never published."""
         own = {path.relative_to(self.path).as_posix(): Content.of(path) for path in self._manifests()}
         published = next(iter(self._noted()), None)
-        return bool(own) and (published is None or not own.items() <= published.files.items())
+        if not own.items() <= (published.files if published is not None else {}).items():
+            rule = f"holds checkpoints that {self.bucket.uri} lacks; resume it alone, or remove it"
+            raise CheckpointError(rule, place=self.path)
 
     def _is_noted(self, manifest: StoreManifest) -> bool:
         return any(noted is not None and noted.digest == manifest.digest for noted in self._noted())
 
     def _noted(self) -> list[StoreManifest | None]:
         """The manifest that the folder has published or was copied from, and one that was to follow."""
-        if not self.path.is_dir():
+        if not self.path.is_dir() or not self._note.exists():
             return []
-        with suppress(FileNotFoundError):
-            texts = json.loads(self._note.read_text(encoding="utf-8"))
-            return [text and StoreManifest.of(text.encode(), str(self._note)) for text in texts]
-        return []
+        texts = json.loads(self._note.read_text(encoding="utf-8"))
+        return [text and StoreManifest.from_json(text.encode(), self._note) for text in texts]
 
     def _remember(self, *manifests: StoreManifest | None) -> None:
         with appearing(self._note) as file:
@@ -306,7 +275,7 @@ class RunMirror:
 
 def _content_of(entry: Mapping[str, Any]) -> Content:
     """The content of a file from its entry in the manifest of a checkpoint."""
-    return Content(entry["bytes"], entry["sha256"])
+    return Content(bytes=entry["bytes"], sha256=entry["sha256"])
 
 
 def _keep_only(folder: Path, manifest: StoreManifest) -> None:

@@ -40,40 +40,21 @@ class Uri:
         """
         scheme, _, rest = os.fspath(value).partition(":")
         bucket, _, key = rest.lstrip("/").partition("/")
-        parts = [part for part in key.strip("/").split("/") if part != "."] if key.strip("/") else []
-        scheme = scheme.lower().replace("abfss", "abfs")
-        problem = None
-        if set(rest) & set("?#"):
-            problem = "has a query or a fragment"
-        elif scheme == "abfs" and "@" in bucket:
-            problem = "names an account, which the environment names instead, or holds a password"
-        elif not _BUCKET.fullmatch(bucket):
-            problem = "names no bucket, or holds a user or a password"
-        elif not parts:
-            problem = "names a bucket alone"
-        elif "" in parts:
-            problem = "has a key with an empty part"
-        elif ".." in parts or not key.isprintable() or "\\" in key:
-            problem = 'has ".." or a letter that a key must not have'
-        elif len(key.encode()) > _LONGEST_KEY_BYTES:
-            problem = f"has a key of more than {_LONGEST_KEY_BYTES} bytes"
-        if problem is not None:
+        parts = [part for part in key.strip("/").split("/") if part != "."]
+        is_plain = key.isprintable() and not set(key) & set("?#\\") and not set(parts) & {"", ".."}
+        if not (_BUCKET.fullmatch(bucket) and is_plain and len(key.encode()) <= _LONGEST_KEY_BYTES):
             raise OptionError(
-                f"a URI must be {_FORMS}; one {problem}. It is not repeated here, as it may hold a secret:"
-                " credentials come from the environment alone."
+                f"a URI must be {_FORMS}, without an account, a user, a password, a query, a fragment, empty"
+                f' parts and "..", and have a key of at most {_LONGEST_KEY_BYTES} bytes. It is not repeated'
+                " here, as it may hold a secret."
             )
-        return cls(scheme, bucket, "/".join(parts))
+        return cls(scheme.lower().replace("abfss", "abfs"), bucket, "/".join(parts))
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.bucket}/{self.key}"
 
     def __truediv__(self, name: str) -> "Uri":
         return Uri(self.scheme, self.bucket, f"{self.key}/{name}")
-
-    @property
-    def place(self) -> str:
-        """Bucket and key, as Arrow's file systems name objects."""
-        return f"{self.bucket}/{self.key}".rstrip("/")
 
     @property
     def name(self) -> str:
@@ -83,7 +64,7 @@ class Uri:
 
 def is_uri(value: object) -> bool:
     """Return whether a text or a path is a URI of an object store, whatever the local disk holds."""
-    return isinstance(value, str | os.PathLike) and _URI.match(_text(value)) is not None
+    return isinstance(value, str | os.PathLike) and _URI.match(os.fsdecode(value)) is not None
 
 
 def shown(value: str | os.PathLike[str]) -> str:
@@ -93,12 +74,5 @@ def shown(value: str | os.PathLike[str]) -> str:
 
 def check_known_scheme(name: str, value: object) -> None:
     """Raise OptionError if an argument that may be a URI has a scheme of no store here."""
-    if isinstance(value, str | os.PathLike) and (other := _OTHER.match(_text(value))):
-        raise OptionError(
-            f"{name} must be a local path, {_FORMS}; got a URI of {other[1].lower()}. Copy its content to"
-            " one of these."
-        )
-
-
-def _text(value: str | os.PathLike[str]) -> str:
-    return os.fsdecode(value)
+    if isinstance(value, str | os.PathLike) and _OTHER.match(os.fsdecode(value)):
+        raise OptionError(f"{name} must be a local path, {_FORMS}; other URIs are not read.")

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from widenet.errors import CheckpointError, DataError
 from widenet.stores.durable import appearing, force_all_to_disk, put_in_place, remove
-from widenet.stores.fetch import readable
+from widenet.stores.folders import readable
 from widenet.stores.runs import RunMirror
 
 LOCK = ".lock"
