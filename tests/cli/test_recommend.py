@@ -20,7 +20,7 @@ for line in json.loads(sys.argv[1]):
         main(line)
     except SystemExit as ended:
         print(ended.code or 0, file=sys.stderr)
-    print(*sorted({"duckdb", "pandas", "scipy", "torch"} & set(sys.modules)), file=sys.stderr)
+    print(*sorted({"pandas", "scipy", "torch"} & set(sys.modules)), file=sys.stderr)
 """
 """Runs command lines, and says after each how it ended and what has been loaded."""
 

@@ -9,7 +9,7 @@ import pytest
 from tests.mistakes import mistake
 from tests.rows import dense_rows
 from widenet.data.contents import verify
-from widenet.data.described import Described, described_file
+from widenet.data.described import Described, described_file, normalization
 from widenet.data.ingest import ingest
 from widenet.data.split import split, split_users
 from widenet.errors import DataError, OptionError
@@ -47,7 +47,6 @@ def test_items_without_interactions_become_features_after_all_others(tmp_path):
 def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
     described = made(tmp_path / "data").described("items")
     assert described.categories == {"kind": ["b", "a", "c"], "new": ["true", "false"]}
-    assert described.normalizations == {}
     rows = dense_rows(described.rows(["kind", "new", "size"]), 7)
     assert rows.tolist() == [
         [0, 0, 0, 0, 0, 3, 4],
@@ -61,8 +60,8 @@ def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
 
 def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
     described = made(tmp_path / "data", normalize=True).described("items")
-    found = described.normalizations["size"]
-    assert (found.mean, found.deviation) == ((2.5, 3.0), (0.5, 1.0))
+    found = described.facts["size"]
+    assert (found["mean"], found["deviation"]) == ([2.5, 3.0], [0.5, 1.0])
     numbers = dense_rows(described.rows(["size"]), 2)
     assert numbers.tolist() == [[1, 1], [0, 0], [-1, -1], [3, 0], [-3, 6]]
 
@@ -183,3 +182,27 @@ def test_damaged_descriptions_are_named(tmp_path):
     path.write_bytes(whole)
     with mistake(DataError):
         Described.open(path, 4)
+
+
+def test_mean_and_deviation_are_those_of_numpy_without_missing_numbers():
+    numbers = np.random.default_rng(0).normal(3, 2, (50, 2))
+    numbers[7, 1] = np.nan
+    mean, deviation = normalization(numbers)
+    assert mean == pytest.approx(np.nanmean(numbers, axis=0), rel=1e-12)
+    assert deviation == pytest.approx(np.nanstd(numbers, axis=0), rel=1e-12)
+
+
+def test_the_order_of_rows_moves_no_bit():
+    numbers = np.array([[1e16], [1.0], [-1e16], [1e-3], [3.0]])
+    assert normalization(numbers) == normalization(numbers[[3, 2, 4, 0, 1]])
+    assert normalization(numbers)[0] == [4.001 / 5]
+
+
+def test_a_constant_or_absent_column_is_only_moved():
+    assert normalization(np.array([[7.0, np.nan], [7.0, np.nan]])) == ([7.0, 0.0], [1.0, 1.0])
+
+
+@pytest.mark.parametrize("rows", [3, 109, 1000])
+def test_a_constant_column_is_constant_although_its_mean_is_rounded(rows):
+    found = normalization(np.array([[19.95, 0.1, -1e38]]).repeat(rows, axis=0))
+    assert found == ([19.95, 0.1, -1e38], [1.0, 1.0, 1.0])

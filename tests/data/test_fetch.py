@@ -1,7 +1,6 @@
-"""Published data by name: every entry of the table is whole, and each form of it becomes the dataset that
-it should.
-"""
+"""Published data by name: downloads are whole and checked, and each entry becomes its dataset."""
 
+import hashlib
 import io
 import zipfile
 
@@ -11,7 +10,71 @@ from tests.data.web import served
 from tests.mistakes import mistake
 from widenet.data import published as fetch
 from widenet.data.dataset import Dataset
+from widenet.data.published import download
 from widenet.errors import DataError
+
+BODY = bytes(range(256)) * 40
+CHECKSUM = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
+
+
+@pytest.fixture
+def web(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIDENET_CACHE", str(tmp_path / "cache"))
+    with served() as found:
+        found.files = {"/data.bin": BODY}
+        yield found
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "checksum", [None, CHECKSUM, f"md5:{hashlib.md5(BODY, usedforsecurity=False).hexdigest()}"]
+)
+def test_a_file_is_whole_told_of_and_read_once(web, tmp_path, checksum):
+    told = []
+    for _ in range(2):
+        path = download(
+            f"{web.address}/data.bin", tmp_path / "cache", checksum, lambda *done: told.append(done)
+        )
+    assert path.read_bytes() == BODY
+    assert (told[-1], web.asked) == ((10240, 10240), ["/data.bin"])
+    assert names(tmp_path / "cache") == ["data.bin"]
+
+
+def test_a_kept_file_is_compared_with_its_checksum(web, tmp_path):
+    path = download(f"{web.address}/data.bin", tmp_path, CHECKSUM)
+    path.write_bytes(BODY[:-1])
+    with mistake(DataError):
+        download(f"{web.address}/data.bin", tmp_path, CHECKSUM)
+    assert path.exists()
+
+
+def test_what_broke_off_begins_anew(web, tmp_path):
+    web.breaks_after = 3000
+    with mistake(DataError, place="data.bin"):
+        download(f"{web.address}/data.bin", tmp_path)
+    assert names(tmp_path) == []
+    web.breaks_after = None
+    assert download(f"{web.address}/data.bin", tmp_path, CHECKSUM).read_bytes() == BODY
+
+
+def test_a_wrong_file_is_removed(web, tmp_path):
+    web.files["/data.bin"] = b"<html>Log in"
+    with mistake(DataError):
+        download(f"{web.address}/data.bin", tmp_path, CHECKSUM)
+    assert not (tmp_path / "data.bin").exists()
+    web.files["/data.bin"] = BODY
+    assert download(f"{web.address}/data.bin", tmp_path, CHECKSUM).read_bytes() == BODY
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_a_refusal_is_one_sentence_with_the_place_where_the_file_may_be_put(status, web, tmp_path):
+    web.status = status
+    with mistake(DataError, place="data.bin"):
+        download(f"{web.address}/data.bin", tmp_path)
+
 
 FILES = {
     "u.data": "1\t10\t5\t100\n1\t11\t3\t101\n2\t10\t4\t102\n",
@@ -43,13 +106,6 @@ def archive(files):
         for name, content in files.items():
             found.writestr(f"folder/{name}", content)
     return packed.getvalue()
-
-
-@pytest.fixture
-def web(tmp_path, monkeypatch):
-    monkeypatch.setenv("WIDENET_CACHE", str(tmp_path / "cache"))
-    with served() as found:
-        yield found
 
 
 def local(name, web):
@@ -87,7 +143,7 @@ def test_an_earlier_dataset_is_replaced_where_one_says_so_and_nothing_else(web, 
     assert fetch.fetch(data.with_min_value(3), out, overwrite=True, say=lambda _: None).digest != before
     (out / "notes.txt").write_text("mine")
     web.status = 500
-    with mistake(DataError, place="notes.txt"):
+    with mistake(DataError, place=out):
         fetch.fetch(data, out, overwrite=True, say=lambda _: None)
     assert (out / "notes.txt").read_text() == "mine"
 

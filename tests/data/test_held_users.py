@@ -87,7 +87,7 @@ def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
     for out, users_out in (("a", "a"), ("a", "a/b"), ("a/b", "a")):
         with mistake(DataError, option="users_out"):
             split_users(whole.path, tmp_path / out, tmp_path / users_out, users=0.5, overwrite=True)
-    with mistake(DataError, option="out"):
+    with mistake(DataError, option="overwrite"):
         split_users(whole.path, tmp_path / "a", whole.path, users=0.5)
     with mistake(DataError, option="users"):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.001)

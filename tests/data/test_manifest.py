@@ -32,16 +32,20 @@ def test_a_path_that_is_no_dataset_is_refused(tmp_path):
             Manifest.read(tmp_path / name)
 
 
-@pytest.mark.parametrize("text", ['{"format_version": 1,', '{"format_version": 3, "unknown": 1}'])
-def test_broken_json_and_a_newer_format_are_refused(folder, text):
-    (folder / "dataset.json").write_text(text)
-    with mistake(DataError, place="dataset.json"):
-        Manifest.read(folder)
-
-
-def test_a_field_of_the_wrong_type_is_named(folder):
-    dataset_of_format_1(folder, num_examples="two")
-    with mistake(DataError, place="num_examples"):
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"format_version": 1,', "dataset.json"),
+        ('{"format_version": 3, "unknown": 1}', "dataset.json"),
+        (None, "num_examples"),
+    ],
+)
+def test_a_manifest_that_is_broken_newer_or_of_other_types_is_refused(folder, text, place):
+    if text is None:
+        dataset_of_format_1(folder, num_examples="two")
+    else:
+        (folder / "dataset.json").write_text(text)
+    with mistake(DataError, place=place):
         Manifest.read(folder)
 
 

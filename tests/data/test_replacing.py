@@ -87,7 +87,7 @@ def test_what_comes_into_the_folder_meanwhile_is_not_lost(likes, data):
     def write(_):
         (data.path / "mine.txt").write_text("mine")
 
-    with mistake(DataError, place="mine.txt"):
+    with mistake(DataError, place=data.path):
         ingest(likes, data.path, overwrite=True, on_progress=write)
     assert (data.path / "mine.txt").read_text() == "mine"
     assert Dataset.open(data.path).num_examples == 1

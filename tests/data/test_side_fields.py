@@ -57,29 +57,6 @@ def test_users_have_categories_numbers_and_weights(tmp_path, log, users, in_memo
     assert manifest.source["users_without_a_row"] == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "options"),
-    [
-        ("u.dat", "a::at::3\nb::de::4\n", {"sparse": {"land": "2"}, "users_id": "1", "users_header": False}),
-        (
-            "u.dat",
-            "a~at\nb~de\n",
-            {
-                "sparse": {"land": "land"},
-                "users_id": "id",
-                "users_delimiter": "~",
-                "users_columns": ["id", "land"],
-            },
-        ),
-        ("u.dat", "who|land\na|at\nb|de\n", {"sparse": {"land": "land"}, "users_id": "who"}),
-        ("u.csv", "land,id\na,at\nb,de\n", {"sparse": {"land": "2"}, "users_header": False, "users_id": "1"}),
-    ],
-)
-def test_users_are_read_as_sources_are(tmp_path, log, source, name, text, options):
-    ingest(log, tmp_path / "ds", users=source(name, text), **options)
-    assert names_of(Dataset.open(tmp_path / "ds"), "land")[:2] == [["at"], ["de"]]
-
-
 def test_the_ids_of_users_are_in_the_column_that_holds_all_of_them(tmp_path, source):
     log = source("log.csv", "account,sku\na,1\nb,1\n")
     options = {"user": "account", "item": "sku", "sparse": {"land": "country"}}

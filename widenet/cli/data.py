@@ -280,7 +280,7 @@ def verify(
     """Read every file of a dataset, and check its checksum and content."""
     from widenet.data.contents import verify as read_and_check
     from widenet.data.manifest import Manifest
-    from widenet.stores.fetch import readable
+    from widenet.stores.folders import readable
 
     folder = readable(source, "dataset")
     manifest = Manifest.read(folder)

@@ -25,10 +25,6 @@ _KIND_OF: Mapping[pa.DataType, Kind] = {
 }
 _CATEGORIES: tuple[Kind, ...] = ("text", "list", "boolean")
 """Kinds of attributes that rules may name."""
-_MOST_KNOWN = 10_000
-"""Number of values among which a mistyped one is searched for."""
-_LOOKED_AT = 10_000
-"""Number of features whose values tell whether an attribute has a value of its own for each."""
 
 
 def attributes_file(field: str) -> str:
@@ -79,13 +75,11 @@ class Attributes:
         """
         path = Path(path)
         table = open_table(path, "file of attributes", sha256)
-        wrong = next((column for column in table.schema if column.type not in _KIND_OF), None)
-        if wrong is not None or len(set(table.schema.names)) < len(table.schema.names):
-            what = "a name occurs twice" if wrong is None else f"column {wrong.name!r} is {wrong.type}"
-            raise DataError(f"{path}: a file of attributes must hold columns of known types; {what}.")
-        if table.num_rows != num_features:
-            rule = f"must hold the attributes of {num_features:,} features; got {table.num_rows:,}"
-            raise DataError(f"{path}: {rule}.")
+        names, types = table.schema.names, table.schema.types
+        is_known = len(set(names)) == len(names) and all(each in _KIND_OF for each in types)
+        DataError.require(is_known, "must hold columns of known types", place=path, value=types)
+        rule = f"must hold the attributes of {num_features:,} features"
+        DataError.require(table.num_rows == num_features, rule, place=path, value=table.num_rows)
         return cls(path, table)
 
     def __len__(self) -> int:
@@ -147,11 +141,8 @@ class Attributes:
         Raises:
             OptionError: There is no such attribute, or it holds numbers or dates.
         """
-        kind = self._check_category(name, "at_most", "one")
-        column = self._table.column(name).combine_chunks()
-        owners, values = np.arange(len(self)), column
-        if kind == "list":
-            owners, values = pc.list_parent_indices(column).to_numpy(), pc.list_flatten(column)
+        self._check_category(name, "at_most")
+        owners, values = self.entries(name)
         encoded = values.dictionary_encode()
         number = len(encoded.dictionary)
         codes = pc.fill_null(encoded.indices.cast(pa.int64()), number).to_numpy(zero_copy_only=False)
@@ -170,12 +161,10 @@ class Attributes:
         return sorted(self.kinds, key=lambda name: (self._differs(name), self.kinds[name] not in _CATEGORIES))
 
     def _differs(self, name: str) -> bool:
-        """Whether an attribute has no values among the first ones, or most are different from each other."""
-        if self.kinds[name] == "boolean":
-            return False
-        column = self._table.column(name).slice(0, _LOOKED_AT).combine_chunks()
-        values = (pc.list_flatten(column) if self.kinds[name] == "list" else column).drop_null()
-        return not len(values) or 2 * int(pc.count_distinct(values).as_py()) > len(values)
+        """Whether an attribute has no values, or most are different from each other."""
+        values = self.entries(name)[1].drop_null()
+        is_varied = not len(values) or 2 * int(pc.count_distinct(values).as_py()) > len(values)
+        return self.kinds[name] != "boolean" and is_varied
 
     def frequent(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
         """Return each attribute's kind, and its `most` most frequent values if rules may name them.
@@ -184,14 +173,11 @@ class Attributes:
         """
         found: dict[str, tuple[Kind, list[Any]]] = {}
         for name in self.telling():
-            kind = self.kinds[name]
-            found[name] = kind, []
-            if kind in _CATEGORIES:
-                column = self._table.column(name).combine_chunks()
-                values = (pc.list_flatten(column) if kind == "list" else column).drop_null()
-                counted = [(each["counts"], each["values"]) for each in pc.value_counts(values).to_pylist()]
-                ordered = sorted(counted, key=lambda each: (-each[0], each[1]))
-                found[name] = kind, [value for _, value in ordered[:most]]
+            counted = []
+            if self.kinds[name] in _CATEGORIES:
+                counts = pc.value_counts(self.entries(name)[1].drop_null()).to_pylist()
+                counted = sorted(counts, key=lambda each: (-each["counts"], each["values"]))
+            found[name] = self.kinds[name], [each["values"] for each in counted[:most]]
         return found
 
     def matching(self, where: Mapping[str, Any]) -> np.ndarray:
@@ -206,49 +192,34 @@ class Attributes:
         """
         kept = np.ones(len(self), dtype=bool)
         for name, wanted in where.items():
-            kind = self._check_category(name, "where", "a value")
-            values = self._wanted(name, kind, wanted)
-            kept &= self._having(name, kind, values)
+            self._check_category(name, "where")
+            owners, values = self.entries(name)
+            texts = values.cast(pa.string())
+            accepted = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+            # As the command line writes booleans; no text of a cell is read as one.
+            words = [str(value).lower() if values.type == pa.bool_() else value for value in accepted]
+            are_texts = all(isinstance(word, str) for word in words)
+            OptionError.require(are_texts, f'must give texts for "{name}"', option="where", value=wanted)
+            known = texts.drop_null().unique().to_pylist() + ["true", "false"] * (values.type == pa.bool_())
+            if not set(words) & set(known) or (values.type == pa.bool_() and not set(words) <= set(known)):
+                near = next(filter(None, (nearest(word, known) for word in words)), "")
+                rule = f'must give a value of "{name}" that an item has; got {wanted!r}.{near}'
+                raise OptionError(rule, option="where")
+            having = np.zeros(len(self), dtype=bool)
+            having[owners[pc.is_in(texts, value_set=texts_array(words)).to_numpy(zero_copy_only=False)]] = (
+                True
+            )
+            kept &= having
         return kept
 
-    def _having(self, name: str, kind: Kind, values: list[Any]) -> np.ndarray:
-        """Whether each feature has one of some values, bool [width]."""
+    def entries(self, name: str) -> tuple[np.ndarray, pa.Array]:
+        """The values of an attribute, each entry of a list for itself, and the feature of each, int64 [Z]."""
         column = self._table.column(name).combine_chunks()
-        wanted = pa.array(values, pa.bool_()) if kind == "boolean" else texts_array(values)
-        if kind != "list":
-            return np.asarray(pc.is_in(column, value_set=wanted), dtype=bool)
-        having = np.zeros(len(self), dtype=bool)
-        met = pc.is_in(pc.list_flatten(column), value_set=wanted)
-        having[pc.list_parent_indices(column).filter(met).to_numpy()] = True
-        return having
+        if self.kinds[name] == "list":
+            return pc.list_parent_indices(column).to_numpy(), pc.list_flatten(column)
+        return np.arange(len(self)), column
 
-    def _wanted(self, name: str, kind: Kind, wanted: Any) -> list[Any]:
-        """The values that a condition accepts; raises OptionError if they are not of the attribute's kind."""
-        values = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
-        if kind == "boolean":  # as the command line writes them
-            words = {"true": True, "True": True, "false": False, "False": False}
-            values = [words.get(value, value) if isinstance(value, str) else value for value in values]
-        values = [bool(value) if isinstance(value, np.bool_) else value for value in values]
-        # A command names a boolean alone, for True.
-        got = "none" if wanted is True else repr(values[0] if len(values) == 1 else wanted)
-        if kind == "boolean":
-            if not values or any(type(value) is not bool for value in values):
-                raise OptionError(f'must give true or false for "{name}"; got {got}', option="where")
-            return values
-        are_texts = bool(values) and all(isinstance(value, str) for value in values)
-        if not are_texts or not self._having(name, kind, values).any():
-            column = self._table.column(name)
-            texts = pc.list_flatten(column) if kind == "list" else column
-            known = texts.drop_null().unique().slice(0, _MOST_KNOWN).to_pylist()
-            near = next(filter(None, (nearest(str(value), known) for value in values)), "")
-            rule = f'must give a value of "{name}" that an item has; got {got}.{near}'
-            raise OptionError(rule, option="where")
-        return values
-
-    def _check_category(self, name: str, option: str, rule: str) -> Kind:
-        """Return the kind of an attribute of categories; raises OptionError for another kind."""
-        kind = self.check(name)
-        if kind not in _CATEGORIES:
-            text = f'needs {rule} of texts, lists or booleans; "{name}" is a {kind}'
-            raise OptionError(text, option=option)
-        return kind
+    def _check_category(self, name: str, option: str) -> None:
+        """Raise OptionError unless an attribute has categories."""
+        rule = f'needs texts, lists or booleans; "{name}" is a {self.check(name)}'
+        OptionError.require(self.kinds[name] in _CATEGORIES, rule, option=option)

@@ -1,10 +1,10 @@
 """Datasets: directories of examples, memory-mapped, whose rows can be read in any order."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from widenet.data.rules import check_indices
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, did_you_mean, nearest
 from widenet.pictures.html import tag
-from widenet.stores.fetch import readable
+from widenet.stores.folders import readable
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
     from torch import Tensor
@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
 
 _INT32_WIDTHS = 2**31
 _ROWS_PER_COUNT = 16_384
+
+_File = TypeVar("_File")
 
 RowNumbers = Sequence[int] | np.ndarray | slice
 """Numbers of examples, each in [0, num_examples), or a slice."""
@@ -44,15 +46,13 @@ class Dataset:
         self._ids = ListColumn(self._files, "id", pa.string())
         self._lists: dict[str, ListColumn] = {}
         self._dense: dict[str, FixedColumn] = {}
-        self._vocabularies: dict[str, Vocabulary] = {}
-        self._attributes: dict[str, Attributes] = {}
+        self._opened: dict[str, Any] = {}
         if manifest.has_weights:
             self._dense["weight"] = FixedColumn(self._files, "weight", pa.float32())
         for field in manifest.fields.values():
             self._map(field)
-        if self._ids.num_rows != manifest.num_examples:
-            rule = f"must hold {manifest.num_examples:,} examples; its files hold {self._ids.num_rows:,}"
-            raise DataError(f"{path}: {rule}.")
+        held, rule = self._ids.num_rows, f"must hold {manifest.num_examples:,} examples"
+        DataError.require(held == manifest.num_examples, rule, place=path, value=held)
 
     def _map(self, field: Field) -> None:
         if field.kind == "dense":
@@ -157,8 +157,8 @@ class Dataset:
         import torch
 
         known = self.field(field)
-        if known.kind != "dense":
-            raise FitError(f"{self.path}: field {field!r} must be dense here; it is {known.kind}.")
+        place = f"{self.path}: fields.{field}"
+        FitError.require(known.kind == "dense", "must be dense here", place=place, value=known.kind)
         return torch.from_numpy(self._dense[field].gather(self._row_numbers(rows), known.width))
 
     def weights(self, rows: RowNumbers) -> "Tensor | None":
@@ -213,17 +213,10 @@ class Dataset:
 
     def vocabulary(self, field: str) -> Vocabulary:
         """The vocabulary of a field; raises DataError if the dataset does not have one."""
-        name = self.field(field).vocabulary
-        if name is None:
-            raise DataError(
-                f"{self.path}: field {field!r} has no vocabulary: its features are known by index alone."
-            )
-        if name not in self._vocabularies:
-            stated = self.manifest.files.get(name)
-            self._vocabularies[name] = Vocabulary.open(
-                self.path / name, None if stated is None else stated.sha256
-            )
-        return self._vocabularies[name]
+        names = self._opened_file(self.field(field).vocabulary, Vocabulary.open)
+        if names is None:
+            raise DataError("has no vocabulary", place=f"{self.path}: fields.{field}")
+        return names
 
     def attributes(self, field: str) -> Attributes | None:
         """The attributes of a field's features; None if the dataset has none.
@@ -231,13 +224,29 @@ class Dataset:
         Raises:
             DataError: There is no such field, or the attributes are damaged.
         """
-        path = self.path / attributes_file(self.field(field).name)
-        stated = self.manifest.files.get(path.name)
-        if stated is None:
+        known = self.field(field)
+        return self._opened_file(attributes_file(known.name), Attributes.open, known.width)
+
+    def described(self, field: str) -> Described | None:
+        """The descriptions of a field's features; None if the dataset has none.
+
+        Raises:
+            DataError: There is no such field, or the descriptions are damaged.
+        """
+        known = self.field(field)
+        return self._opened_file(described_file(known.name), Described.open, known.width)
+
+    def _opened_file(
+        self, name: str | None, open_file: Callable[..., _File], *arguments: int
+    ) -> _File | None:
+        """A file beside the examples, opened once; None if the manifest does not list it."""
+        stated = None if name is None else self.manifest.files.get(name)
+        if name is None or stated is None:
             return None
-        if field not in self._attributes:
-            self._attributes[field] = Attributes.open(path, self.fields[field].width, stated.sha256)
-        return self._attributes[field]
+        if name not in self._opened:
+            self._opened[name] = open_file(self.path / name, *arguments, stated.sha256)
+        found: _File = self._opened[name]
+        return found
 
     def described_rows(self, field: str, names: Sequence[str]) -> "SparseBatch":
         """The attributes of every feature of a field, over those of some descriptions; see `Described.rows`.
@@ -250,16 +259,6 @@ class Dataset:
         if described is None or missing is not None:
             raise DataError(f'{self.path}: field {field!r} has no description "{missing}".')
         return described.rows(names)
-
-    def described(self, field: str) -> Described | None:
-        """The descriptions of a field's features; None if the dataset has none.
-
-        Raises:
-            DataError: There is no such field, or the descriptions are damaged.
-        """
-        path = self.path / described_file(self.field(field).name)
-        stated = self.manifest.files.get(path.name)
-        return None if stated is None else Described.open(path, self.fields[field].width, stated.sha256)
 
     @property
     def beside(self) -> list[Path]:
@@ -284,10 +283,9 @@ class Dataset:
         field = self.field(name)
         if part not in PARTS:
             raise OptionError(f"part must be one of {', '.join(PARTS)}; got {part!r}.{nearest(part, PARTS)}")
-        if field.kind == "dense":
-            raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
-        if part not in field.parts:
-            raise FitError(field.without(self.path, part))
+        place = f"{self.path}: fields.{name}"
+        FitError.require(field.kind != "dense", "must be sparse here; it is dense", place=place)
+        FitError.require(part in field.parts, f"must have a {part} part", place=place, value=field.parts)
         return field
 
     def _entries(self, field: Field, part: Part, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

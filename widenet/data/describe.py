@@ -1,9 +1,8 @@
 """Describes datasets: counts, density, the spread of interactions, and what other datasets train on."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widenet.arguments import Location, typed
-from widenet.data.attributes import Attributes, attributes_file
 from widenet.data.dataset import Dataset
-from widenet.data.described import Described, described_file
-from widenet.data.manifest import Field, Manifest, Part, column
-from widenet.data.mapped import MappedFile, batches_with, damaged
-from widenet.data.vocabulary import Vocabulary
-from widenet.stores.fetch import readable
+from widenet.data.manifest import Field, Part
 
 QUANTILES = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "90%": 0.9, "99%": 0.99, "max": 1.0}
 
@@ -70,40 +64,6 @@ class Spread:
         )
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Entry counts of a part of a field: of each example, int64 [N], and of each feature, int64 [width]."""
-
-    field: str
-    part: Part
-    examples: np.ndarray
-    features: np.ndarray
-
-
-def counts(folder: Path, manifest: Manifest) -> Iterator[Counts]:
-    """Yield the counts of every part of every field that is not dense.
-
-    Memory holds a number for each example and feature.
-    """
-    files = [MappedFile(folder / name, manifest.files[name]) for name in manifest.example_files]
-    for field in manifest.fields.values():
-        for part in field.parts if field.kind != "dense" else ():
-            features = np.zeros(field.width, dtype=np.int64)
-            lengths = []
-            name = column(field.name, part)
-            list_type = pa.list_(pa.uint32())
-            for file in files:
-                for batch in batches_with(file, name, list_type):
-                    rows = file.check_batch(batch).column(name)
-                    try:
-                        rows.validate(full=True)
-                        np.add.at(features, rows.flatten().to_numpy(), 1)
-                    except (pa.ArrowInvalid, IndexError) as error:
-                        raise damaged(folder, str(error)) from error
-                    lengths.append(np.diff(rows.offsets.to_numpy()).astype(np.int64))
-            yield Counts(field.name, part, np.concatenate([np.zeros(0, dtype=np.int64), *lengths]), features)
-
-
 @typed
 def describe(folder: Location) -> dict[str, Any]:
     """Describe a dataset as JSON values; docs/data.md explains each number.
@@ -114,41 +74,44 @@ def describe(folder: Location) -> dict[str, Any]:
     Raises:
         DataError: The directory is not a dataset, or is damaged.
     """
-    folder = readable(folder, "dataset")
-    manifest = Manifest.read(folder)
-    fields: dict[str, Any] = {
-        name: _field(folder, manifest, field) for name, field in manifest.fields.items()
-    }
-    for part in counts(folder, manifest):
-        cells = manifest.num_examples * manifest.fields[part.field].width
-        num_entries = int(part.features.sum())
-        fields[part.field]["parts"][part.part] = {
-            "entries": num_entries,
-            "density": num_entries / max(cells, 1),
-            "examples_with_entries": int(np.count_nonzero(part.examples)),
-            "features_with_entries": int(np.count_nonzero(part.features)),
-            "activity": asdict(Spread.of(part.examples)),
-            "popularity": asdict(Spread.of(part.features)),
-        }
+    dataset = Dataset.open(folder)
     return {
-        "name": manifest.name,
-        "num_examples": manifest.num_examples,
-        "has_weights": manifest.has_weights,
-        "fields": fields,
-        "source": manifest.source,
+        "name": dataset.manifest.name,
+        "num_examples": dataset.num_examples,
+        "has_weights": dataset.manifest.has_weights,
+        "fields": {name: _field(dataset, field) for name, field in dataset.fields.items()},
+        "source": dataset.manifest.source,
     }
 
 
-def _field(folder: Path, manifest: Manifest, field: Field) -> dict[str, Any]:
+def _field(dataset: Dataset, field: Field) -> dict[str, Any]:
+    name, parts = field.name, field.parts if field.kind != "dense" else ()
     known: dict[str, Any] = {"kind": field.kind, "width": field.width, "has_values": field.has_values}
-    known |= {"min_value": field.min_value, "max_value": field.max_value, "parts": {}}
+    known |= {"min_value": field.min_value, "max_value": field.max_value}
+    known["parts"] = {part: _part(dataset, name, part) for part in parts}
     if field.vocabulary is not None:
-        known["titles"] = Vocabulary.open(folder / field.vocabulary).num_titles
-    if (file := attributes_file(field.name)) in manifest.files:
-        known["attributes"] = dict(Attributes.open(folder / file, field.width).kinds)
-    if field.described:
-        known["descriptions"] = Described.open(folder / described_file(field.name), field.width).facts
+        known["titles"] = dataset.vocabulary(name).num_titles
+    if (attributes := dataset.attributes(name)) is not None:
+        known["attributes"] = dict(attributes.kinds)
+    if (described := dataset.described(name)) is not None:
+        known["descriptions"] = described.facts
     return known
+
+
+def _part(dataset: Dataset, field: str, part: Part) -> dict[str, Any]:
+    examples, features = (
+        dataset.entry_counts(field, slice(None), part),
+        dataset.counts(field, part),
+    )
+    num_entries = int(features.sum())
+    return {
+        "entries": num_entries,
+        "density": num_entries / max(len(examples) * len(features), 1),
+        "examples_with_entries": int(np.count_nonzero(examples)),
+        "features_with_entries": int(np.count_nonzero(features)),
+        "activity": asdict(Spread.of(examples)),
+        "popularity": asdict(Spread.of(features)),
+    }
 
 
 _ROWS_AT_ONCE = 16_384
@@ -164,10 +127,17 @@ def trained_on(dataset: Dataset, field: str, part: Part, training: Dataset) -> i
     Memory holds a table of all ids of the other dataset, four bytes for each example of this one, and the
     entries of some examples.
     """
-    num_common, other_index = 0, _other_index(dataset, field, training)
+    num_common, other_index = 0, None
+    if dataset.field(field).vocabulary is not None and training.field(field).vocabulary is not None:
+        other_index = training.vocabulary(field).indices_of(dataset.vocabulary(field))
     comes_again = dataset.field(field).kind == "sequence" and part != "train"
     width = max(each.field(field).width for each in (dataset, training))
-    other_row = pc.fill_null(pc.index_in(_ids(dataset), value_set=_ids(training)), -1).to_numpy()
+    # In the chunks in which they are stored: a single one might be too large for Arrow's strings.
+    ids, other_ids = (
+        pa.chunked_array([batch.column("id") for batch in each.record_batches()], pa.string())
+        for each in (dataset, training)
+    )
+    other_row = pc.fill_null(pc.index_in(ids, value_set=other_ids), -1).to_numpy()
     for start in range(0, dataset.num_examples, _ROWS_AT_ONCE):
         rows = other_row[start : start + _ROWS_AT_ONCE].astype(np.int64)
         common = np.flatnonzero(rows >= 0)
@@ -191,24 +161,6 @@ def known_before(dataset: Dataset, field: str, part: Part, earlier: Sequence[Par
             num_known += int(is_known.sum())
             entries = entries[~is_known]
     return num_known
-
-
-def _other_index(dataset: Dataset, field: str, training: Dataset) -> np.ndarray | None:
-    """The index of each feature in the other dataset, int64 [width]; -1 if it has none.
-
-    None if a dataset has no names, so that indices are compared.
-    """
-    if None in (dataset.field(field).vocabulary, training.field(field).vocabulary):
-        return None
-    return training.vocabulary(field).indices_of(dataset.vocabulary(field))
-
-
-def _ids(dataset: Dataset) -> pa.ChunkedArray:
-    """The ids of all examples, in the chunks in which they are stored.
-
-    A single chunk might be too large for Arrow's strings.
-    """
-    return pa.chunked_array([batch.column("id") for batch in dataset.record_batches()], pa.string())
 
 
 def _entries(

@@ -8,7 +8,6 @@ normalized.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,46 +19,6 @@ from numpy.typing import NDArray
 from widenet.data.attributes import Attributes
 from widenet.data.vocabulary import open_table
 from widenet.errors import DataError, damage_of
-
-
-@dataclass(frozen=True)
-class Normalization:
-    """What is subtracted from each column of numbers, and what they are then divided by.
-
-    Attributes:
-        mean: Mean of each column.
-        deviation: Standard deviation of each column; 1 for a constant one.
-    """
-
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-
-    @classmethod
-    def of(cls, numbers: NDArray[np.float64]) -> "Normalization":
-        """Return the normalization of rows [N, C] in the range of float32, of which NaN are left out.
-
-        Sums are exact and rounded once, so the order of the rows does not count.
-        """
-        mean, deviation = [], []
-        for column in numbers.T:
-            known = column[~np.isnan(column)].tolist()
-            center = math.fsum(known) / max(1, len(known))
-            center = min(max(center, min(known, default=0.0)), max(known, default=0.0))  # although rounded
-            spread = math.sqrt(math.fsum((each - center) ** 2 for each in known) / max(1, len(known)))
-            mean.append(center)
-            deviation.append(spread or 1.0)
-        return cls(tuple(mean), tuple(deviation))
-
-    def applied(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return rows [N, C] normalized; NaN stay."""
-        normalized: NDArray[np.float64] = (numbers - np.array(self.mean)) / np.array(self.deviation)
-        return normalized
-
-    @property
-    def facts(self) -> dict[str, list[float]]:
-        """Mean and deviation, for JSON."""
-        return {"mean": list(self.mean), "deviation": list(self.deviation)}
-
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
     from widenet.sparse import SparseBatch
@@ -79,7 +38,6 @@ class Described:
         path: The file.
         widths: Number of attributes of each description, by name: its categories, or its numbers.
         categories: The categories of each description that has some, by name, in order.
-        normalizations: How the numbers of a description were normalized, by name; those that were.
         facts: By name, for people and JSON: the number of categories, or the columns of numbers with their
             mean and deviation if they were normalized.
     """
@@ -89,11 +47,6 @@ class Described:
         facts = json.loads(table.schema.metadata[_FACTS])
         self.categories: dict[str, list[str]] = {
             name: own["categories"] for name, own in facts.items() if "categories" in own
-        }
-        self.normalizations = {
-            name: Normalization(tuple(own["mean"]), tuple(own["deviation"]))
-            for name, own in facts.items()
-            if "mean" in own
         }
         self.facts: dict[str, dict[str, Any]] = {
             name: own | {"categories": len(own["categories"])} if "categories" in own else own
@@ -132,16 +85,14 @@ class Described:
 
     def _check(self, name: str) -> None:
         """Raise ValueError if the entries of a description are not those of its kind."""
-        kind = pa.list_(pa.uint32()) if name in self.categories else pa.list_(pa.float32(), self.widths[name])
-        column = self._table.column(name)
+        width, facts, column = self.widths[name], self.facts[name], self._table.column(name)
         entries = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
         if name in self.categories:
-            is_sound = entries.max(initial=0) < self.widths[name]
+            kind, is_sound = pa.list_(pa.uint32()), entries.max(initial=0) < width
         else:
-            lists = [self.facts[name].get(fact) for fact in ("columns", "mean", "deviation")]
-            given = [each for each in lists if each is not None]
-            is_sound = all(isinstance(each, list) and len(each) == self.widths[name] for each in given)
-            is_sound = is_sound and lists[0] is not None and (lists[1] is None) == (lists[2] is None)
+            kind = pa.list_(pa.float32(), width)
+            lists = [facts["columns"], *(facts[each] for each in ("mean", "deviation") if "mean" in facts)]
+            is_sound = all(isinstance(each, list) and len(each) == width for each in lists)
         if column.type != kind or column.null_count or not is_sound or not np.isfinite(entries).all():
             raise ValueError(name)
 
@@ -225,16 +176,16 @@ def write_descriptions(
     every = np.arange(len(attributes))
     columns, facts = {}, {}
     for name, attribute in sparse.items():
-        columns[name], facts[name] = _categories(attributes.column(attribute, every), attribute, place)
+        columns[name], facts[name] = _categories(attributes, attribute, place)
     for name, named in dense.items():
         numbers = np.stack([_numbers(attributes, attribute, every, place) for attribute in named], axis=1)
         _check_range(numbers, named, place, "")
         facts[name] = {"columns": list(named)}
         if counts is not None:
-            normalization = Normalization.of(numbers[counts > 0])
-            numbers = normalization.applied(numbers)
+            mean, deviation = normalization(numbers[counts > 0])
+            numbers = (numbers - np.array(mean)) / np.array(deviation)
             _check_range(numbers, named, place, " once normalized")
-            facts[name] |= normalization.facts
+            facts[name] |= {"mean": mean, "deviation": deviation}
         flat = pa.array(np.nan_to_num(numbers).astype(np.float32).ravel())
         columns[name] = pa.FixedSizeListArray.from_arrays(flat, len(named))
     table = pa.table(columns).replace_schema_metadata({_FACTS: json.dumps(facts)})
@@ -243,36 +194,48 @@ def write_descriptions(
     return Described(path, table)
 
 
-def _categories(column: pa.Array, name: str, place: str) -> tuple[pa.Array, dict[str, Any]]:
+def normalization(numbers: NDArray[np.float64]) -> tuple[list[float], list[float]]:
+    """Return mean and standard deviation of each column of rows [N, C] in the range of float32.
+
+    NaN are left out, and the deviation of a constant column is 1. Sums are exact and rounded once, so the
+    order of the rows does not count.
+    """
+    mean, deviation = [], []
+    for column in numbers.T:
+        known = column[~np.isnan(column)].tolist()
+        center = math.fsum(known) / max(1, len(known))
+        center = min(max(center, min(known, default=0.0)), max(known, default=0.0))  # although rounded
+        spread = math.sqrt(math.fsum((each - center) ** 2 for each in known) / max(1, len(known)))
+        mean.append(center)
+        deviation.append(spread or 1.0)
+    return mean, deviation
+
+
+def _categories(attributes: Attributes, name: str, place: str) -> tuple[pa.Array, dict[str, Any]]:
     """The categories of each feature by index, and their names: those of most features first."""
-    is_list = pa.types.is_list(column.type)
-    owners = pc.list_parent_indices(column).to_numpy() if is_list else np.arange(len(column))
-    texts = (column.flatten() if is_list else column).cast(pa.string())
-    named = zip(owners.tolist(), texts.to_pylist(), strict=True)
-    pairs = sorted({(owner, text) for owner, text in named if text})
-    if not pairs:
-        raise DataError(f'{place}: column "{name}" must hold a category for at least one item; it is empty.')
-    names = sorted({text for _, text in pairs})  # NumPy's texts are all as long as the longest
-    number_of = {text: number for number, text in enumerate(names)}
-    numbers = np.array([number_of[text] for _, text in pairs])
-    order = np.argsort(-np.bincount(numbers), kind="stable")
-    index_of = np.argsort(order)
-    rows = np.array([owner for owner, _ in pairs])
-    indices = index_of[numbers]
-    in_order = np.lexsort((indices, rows))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(column)))]).astype(np.int32)
-    listed = pa.ListArray.from_arrays(pa.array(offsets), pa.array(indices[in_order].astype(np.uint32)))
-    return listed, {"categories": [names[number] for number in order]}
+    attributes.check(name)
+    owners, values = attributes.entries(name)
+    entries = pa.table({"owner": owners, "text": values.cast(pa.string())})
+    pairs = entries.filter(pc.field("text") != "").group_by(["owner", "text"]).aggregate([])
+    if not len(pairs):
+        rule = "must hold a category for at least one item; it is empty"
+        raise DataError(rule, place=place, column=name)
+    counts = pairs.group_by("text").aggregate([("owner", "count")])
+    names = counts.sort_by([("owner_count", "descending"), ("text", "ascending")])["text"]
+    pairs = pairs.append_column("index", pc.index_in(pairs["text"], value_set=names).cast(pa.uint32()))
+    pairs = pairs.sort_by([("owner", "ascending"), ("index", "ascending")]).combine_chunks()
+    lengths = np.bincount(pairs["owner"].to_numpy(), minlength=len(attributes))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    listed = pa.ListArray.from_arrays(pa.array(offsets), pa.array(pairs["index"].to_numpy()))
+    return listed, {"categories": names.to_pylist()}
 
 
 def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) -> np.ndarray:
     """The numbers of an attribute, float64, NaN where there is none."""
     column = attributes.column(name, rows)
-    kind = attributes.kinds[name]
-    if kind not in ("number", "boolean"):
+    if attributes.kinds[name] not in ("number", "boolean"):
         texts = column.drop_null().to_pylist()
-        held = f"texts, such as {texts[0]!r}" if texts else "nothing"
-        raise DataError(f'{place}: column "{name}" must hold numbers; it holds {held}.')
+        raise DataError("must hold numbers", place=place, column=name, value=texts[0] if texts else "nothing")
     numbers: np.ndarray = pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy()
     return numbers
 
@@ -283,5 +246,5 @@ def _check_range(numbers: np.ndarray, names: Sequence[str], place: str, when: st
         beyond = np.argwhere(np.isinf(numbers.astype(np.float32)))
     if len(beyond):
         row, column = beyond[0]
-        rule = f"must hold numbers between -3.4e+38 and 3.4e+38{when}; it holds {numbers[row, column]:g}"
-        raise DataError(f'{place}: column "{names[column]}" {rule}.')
+        rule = f"must hold numbers between -3.4e+38 and 3.4e+38{when}"
+        raise DataError(rule, place=place, column=names[column], value=float(numbers[row, column]))

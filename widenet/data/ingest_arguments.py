@@ -84,8 +84,7 @@ class IngestArguments:
     items_booleans: Annotated[
         Sequence[str] | None,
         Argument(
-            "Columns of `items` that are true or false, as 1 or 0, or yes or no, or in their own words, as in"
-            " new=ja/nein.",
+            "Columns of `items` that are true or false, as 1 or 0, or yes or no.",
             form="COLUMN,...",
         ),
     ] = None

@@ -1,9 +1,10 @@
 """Items with their titles and attributes: from a file or a table, or kept from an earlier dataset."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -34,29 +35,21 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
         ids: A query of `name`, the ids of the interactions.
 
     Raises:
-        DataError: There is no such column, several columns hold all ids, it is not the one that its name
-            makes obvious, or it holds fewer than half of the ids.
+        DataError: There is no such column, it holds fewer than half of the ids, or it is not named and
+            several hold all ids or another one is the obvious one by its name.
     """
     columns = source.columns
     if named is not None:
         columns = [choose_column(source.name, columns, option, named)]
     total = tables.count(f"SELECT count(*) FROM ({ids})")
     found = {column: _num_found(tables, source, column, ids) for column in columns}
-    holding_all = [column for column in columns if found[column] == total]
-    if named is None and len(holding_all) != 1:
-        most = max(columns, key=lambda column: found[column])
-        which = " and ".join(f'"{column}"' for column in holding_all)
-        held = f"{which} hold" if holding_all else f'no column holds them all; "{most}" holds {found[most]:,}'
-        rule = f"must name the column with the {total:,} ids of the interactions: {held}"
-        raise DataError(rule + " all of them" * bool(holding_all), place=source.name, option=option)
-    [key] = columns if named is not None else holding_all
+    key = max(columns, key=lambda column: found[column])
     obvious = find_column(columns, option, named) or key
-    if obvious != key and found[obvious]:
-        rule = f'must name the column of ids: "{obvious}" holds {found[obvious]:,} of {total:,}, "{key}" all'
-        raise DataError(rule, place=source.name, option=option)
-    if 2 * found[key] < total:
-        rule = f"must hold at least half of the {total:,} ids of the interactions; it holds {found[key]:,}"
-        raise DataError(rule, place=source.name, column=key, option=option)
+    is_only = list(found.values()).count(total) == 1 and (obvious == key or not found[obvious])
+    rule = f"must name the column with the {total:,} ids of the interactions, or most of them"
+    is_clear = 2 * found[key] >= total if named is not None else is_only
+    held = {column: number for column, number in found.items() if number}
+    DataError.require(is_clear, rule, place=source.name, column=named, option=option, value=held)
     return key
 
 
@@ -69,20 +62,31 @@ def _num_found(tables: Tables, source: Source, column: str, ids: str) -> int:
         raise mistake([Table(source, {"item": column})], reason_of(error)) from error
 
 
-_WHOLE = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT")
+_STORED: tuple[tuple[str, pa.DataType, str], ...] = (
+    (
+        r"(?!STRUCT|MAP).*[^]]\[\]",
+        pa.list_(pa.string()),
+        "list_filter(CAST({} AS VARCHAR[]), lambda entry: entry IS NOT NULL)",
+    ),
+    ("BOOLEAN", pa.bool_(), "{}"),
+    (r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT", pa.int64(), "CAST({} AS BIGINT)"),
+    (
+        r"FLOAT|DOUBLE|DECIMAL.*",
+        pa.float64(),
+        "CASE WHEN isfinite(CAST({0} AS DOUBLE)) THEN CAST({0} AS DOUBLE) END",
+    ),
+    ("DATE", pa.date32(), "{}"),
+    ("TIMESTAMP.*", pa.timestamp("us"), "make_timestamp(epoch_us({}))"),
+    (r"VARCHAR|UUID|ENUM.*|\"NULL\"", pa.string(), "nullif(CAST({} AS VARCHAR), '')"),
+)
+"""The types of columns that attributes can have, each with the Arrow type and the SQL of the value."""
 _LARGE = re.compile(r"UBIGINT|U?HUGEINT")
-_FRACTION = re.compile(r"FLOAT|DOUBLE|DECIMAL.*")
-_TIME = re.compile(r"TIMESTAMP.*")
-_TEXT = re.compile(r"VARCHAR|UUID|ENUM.*|\"NULL\"")
-
 _TRUE, _FALSE = ("1", "yes", "true", "y", "t"), ("0", "no", "false", "n", "f")
 """Words of booleans, in lower case."""
-_Words = tuple[tuple[str, ...], tuple[str, ...]]
-"""Words for true and words for false, in lower case."""
 _WHOLE_TEXT = "-?(0|[1-9][0-9]*)"
-_NUMBER_TEXT = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
+_NUMBER_TEXT = r"-?(0|[1-9][0-9]*)([{}][0-9]+)?([eE][-+]?[0-9]+)?"
 _DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME_TEXT = f"{_DAY_TEXT}[T ][0-9]{{2}}:[0-9]{{2}}.*"
+_TIME_TEXT = f"{_DAY_TEXT}([T ][0-9]{{2}}:[0-9]{{2}}.*)?"
 _EXACT = 2**53
 """Up to here a double has every whole number."""
 
@@ -103,7 +107,7 @@ class Forms:
     Attributes:
         decimal: Decimal separator of numbers in CSV.
         separator: Separates the texts of a list in a cell; None if no cell holds several.
-        booleans: Columns of 1 and 0, or yes and no; a column may name its own two words, as in "new=ja/nein".
+        booleans: Columns of 1 and 0, or yes and no.
 
     Raises:
         OptionError: The separator is empty.
@@ -114,8 +118,7 @@ class Forms:
     booleans: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.separator == "":
-            raise OptionError("`items_separator` must not be empty.")
+        OptionError.require(self.separator != "", "must not be empty", option="items_separator")
 
 
 def columns_of(
@@ -139,59 +142,35 @@ def columns_of(
     """
     described = connection.execute(f"DESCRIBE SELECT * FROM {source.typed_rows(connection)}").fetchall()
     types = {str(name): str(kind) for name, kind, *_ in described if name not in without}
-    booleans = dict(_named_words(each, source.name, types) for each in forms.booleans)
-    is_text = source.text_file is not None
-    guessed = [name for name, kind in types.items() if kind == "JSON" or (is_text and kind == "VARCHAR")]
-    counts = _counts(source, {name: types[name] for name in guessed}, forms.decimal, connection)
-    columns = []
-    for name, kind in types.items():
-        if name in booleans:
-            column: ItemColumn | None = _boolean(source, name, kind, booleans[name], connection)
-        elif name in counts:
-            column = _guessed(name, kind, counts[name], forms.decimal)
-        elif kind == "JSON[]":
-            column = _listed(source, name, connection)
-        else:
-            column = _typed(name, _narrowed(source, name, kind, connection))
+    unknown = next((name for name in forms.booleans if name not in types), None)
+    if unknown is not None:
+        rule = f'must name columns of attributes; "{unknown}" is none.{did_you_mean(unknown, types)}'
+        raise OptionError(rule, place=source.name, option="items_booleans")
+    texts = {
+        name: kind
+        for name, kind in types.items()
+        if kind == "JSON" or (source.text_file is not None and kind == "VARCHAR")
+    }
+    columns = {name: _typed(source, name, kind, connection) for name, kind in types.items()}
+    columns |= _narrowest(source, texts, forms.decimal, connection)
+    columns |= {name: _boolean(source, name, types[name], connection) for name in forms.booleans}
+    found = []
+    for name, column in columns.items():
         if column is None:
-            rule = "must hold texts, numbers, booleans, dates or lists of texts"
-            raise DataError(f'{source.name}: column "{name}" {rule}; it holds {kind}.')
-        columns.append(_parted(source, column, forms.separator, connection))
-    return columns
+            rule = f"must hold texts, numbers, booleans, dates or lists of texts; it holds {types[name]}"
+            raise DataError(rule, place=source.name, column=name)
+        found.append(_parted(source, column, forms.separator, connection))
+    return found
 
 
-def _named_words(entry: str, place: str, names: Collection[str]) -> tuple[str, _Words]:
-    """The column and the words of an entry of `items_booleans`; raises OptionError if there are none."""
-    if entry in names:
-        return entry, (_TRUE, _FALSE)
-    name, _, words = entry.partition("=")
-    if name not in names:
-        raise OptionError(
-            f'`items_booleans`: {place} has no attribute "{name}", only {", ".join(names)}.'
-            f"{did_you_mean(name, names)}"
-        )
-    true, _, false = words.lower().partition("/")
-    if not true or not false or true == false:
-        raise OptionError(
-            f'`items_booleans` must name two words after "=", as in "{name}=ja/nein"; got "{entry}".'
-        )
-    return name, ((true,), (false,))
-
-
-def _boolean(
-    source: Source, name: str, kind: str, words: _Words, connection: duckdb.DuckDBPyConnection
-) -> ItemColumn:
+def _boolean(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn:
     """The attribute of a column of words for true and for false; raises DataError for other words."""
-    text = f"CAST({_text(name, kind)} AS VARCHAR)"
-    true, known = (", ".join(map(literal, each)) for each in (words[0], [*words[0], *words[1], ""]))
-    [(wrong,)] = connection.execute(
-        f"SELECT min({text}) FROM {source.typed_rows(connection)} WHERE lower({text}) NOT IN ({known})"
-    ).fetchall()
-    if wrong is not None:
-        pairs = ", ".join(f"{yes} and {no}" for yes, no in zip(*words, strict=True))
-        rule = f'must hold words for true and false, as `items_booleans` says: {pairs}; got "{wrong}"'
-        raise DataError(f'{source.name}: column "{name}" {rule}.')
-    return ItemColumn(name, pa.bool_(), f"nullif(lower({text}), '') IN ({true})")
+    text = f"lower(CAST({_text(name, kind)} AS VARCHAR))"
+    true, known = (", ".join(map(literal, words)) for words in (_TRUE, (*_TRUE, *_FALSE, "")))
+    if wrong := _first(connection, source, f"min({text}) FILTER (WHERE {text} NOT IN ({known}))"):
+        rule = f"must hold words for true ({', '.join(_TRUE)}) and false ({', '.join(_FALSE)})"
+        raise DataError(rule, place=source.name, column=name, option="items_booleans", value=wrong)
+    return ItemColumn(name, pa.bool_(), f"nullif({text}, '') IN ({true})")
 
 
 def _parted(
@@ -200,13 +179,17 @@ def _parted(
     """The attribute with lists of texts if a text of it holds the separator, and as it is otherwise."""
     if separator is None or column.type != pa.string():
         return column
-    mark, rows = literal(separator), source.typed_rows(connection)
-    query = f"SELECT count_if(contains({column.value}, {mark})) FROM {rows}"
-    [(number,)] = connection.execute(query).fetchall()
-    if not number:
+    mark = literal(separator)
+    if not _first(connection, source, f"count_if(contains({column.value}, {mark}))"):
         return column
     texts = f"list_transform(string_split({column.value}, {mark}), lambda entry: trim(entry))"
     return ItemColumn(column.name, pa.list_(pa.string()), f"list_filter({texts}, lambda entry: entry <> '')")
+
+
+def _first(connection: duckdb.DuckDBPyConnection, source: Source, aggregate: str) -> Any:
+    """The value of an aggregate over the rows of a source."""
+    [(value,)] = connection.execute(f"SELECT {aggregate} FROM {source.typed_rows(connection)}").fetchall()
+    return value
 
 
 def text_of(source: Source, column: str) -> str:
@@ -214,117 +197,77 @@ def text_of(source: Source, column: str) -> str:
     return f"nullif({_text(column, 'JSON')}, '')" if source.is_json else source.text(column)
 
 
-def _narrowed(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> str:
-    """The type of a column; that of larger whole numbers is 64 bits if all fit, and text otherwise."""
-    if not _LARGE.fullmatch(kind):
-        return kind
+def _typed(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn | None:
+    """An attribute of a column with a type; None if no attribute can have it.
+
+    Whole numbers beyond 64 bits stay texts; so do the entries of lists.
+    """
     cell = quoted(name)
-    query = f"SELECT count_if({cell} IS NOT NULL AND TRY_CAST({cell} AS BIGINT) IS NULL)"
-    [(number,)] = connection.execute(f"{query} FROM {source.typed_rows(connection)}").fetchall()
-    return "VARCHAR" if number else "BIGINT"
+    if _LARGE.fullmatch(kind):
+        is_beyond = f"count_if({cell} IS NOT NULL AND TRY_CAST({cell} AS BIGINT) IS NULL)"
+        kind = "VARCHAR" if _first(connection, source, is_beyond) else "BIGINT"
+    if kind == "JSON[]":
+        nested = f"list_filter({cell}, lambda entry: json_type(entry) IN ('OBJECT', 'ARRAY'))"
+        if _first(connection, source, f"count_if(len({nested}) > 0)"):
+            return None
+        cell, kind = f"list_transform({cell}, lambda entry: entry ->> '$')", "VARCHAR[]"
+    fitting = (each for each in _STORED if re.fullmatch(each[0], kind))
+    return next((ItemColumn(name, stored, value.format(cell)) for _, stored, value in fitting), None)
 
 
-def _typed(name: str, kind: str) -> ItemColumn | None:
-    """An attribute of a column with a type; None if no attribute can have it."""
-    cell = quoted(name)
-    if kind == "BOOLEAN":
-        return ItemColumn(name, pa.bool_(), cell)
-    if _WHOLE.fullmatch(kind):
-        return ItemColumn(name, pa.int64(), f"CAST({cell} AS BIGINT)")
-    if _FRACTION.fullmatch(kind):
-        return ItemColumn(name, pa.float64(), _finite(f"CAST({cell} AS DOUBLE)"))
-    if kind == "DATE":
-        return ItemColumn(name, pa.date32(), cell)
-    if _TIME.fullmatch(kind):
-        return ItemColumn(name, pa.timestamp("us"), f"make_timestamp(epoch_us({cell}))")
-    if _TEXT.fullmatch(kind):
-        return ItemColumn(name, pa.string(), f"nullif(CAST({cell} AS VARCHAR), '')")
-    if kind.endswith("[]") and not kind.endswith("][]") and not kind.startswith(("STRUCT", "MAP")):
-        return ItemColumn(name, pa.list_(pa.string()), _without_nulls(f"CAST({cell} AS VARCHAR[])"))
-    return None
+def _narrowest(
+    source: Source, kinds: Mapping[str, str], decimal: str, connection: duckdb.DuckDBPyConnection
+) -> dict[str, ItemColumn | None]:
+    """The attribute of each column of texts or JSON, of the narrowest type that all its cells have.
 
-
-def _listed(source: Source, name: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn | None:
-    """The attribute of JSON lists; None if a list holds a list or an object."""
-    cell = quoted(name)
-    nested = f"list_filter({cell}, lambda entry: json_type(entry) IN ('OBJECT', 'ARRAY'))"
-    query = f"SELECT count_if(len({nested}) > 0) FROM {source.typed_rows(connection)}"
-    [(number,)] = connection.execute(query).fetchall()
-    if number:
-        return None
-    texts = f"list_transform({cell}, lambda entry: entry ->> '$')"
-    return ItemColumn(name, pa.list_(pa.string()), _without_nulls(texts))
-
-
-def _counts(
-    source: Source, kinds: dict[str, str], decimal: str, connection: duckdb.DuckDBPyConnection
-) -> dict[str, tuple[int, ...]]:
-    """Count, for each column of texts or JSON, the cells that are not empty, and those of each kind."""
-    if not kinds:
-        return {}
-    counted = ", ".join(
-        f"count_if({test})" for name, kind in kinds.items() for test in _tests(name, kind, decimal)
+    None for a column with lists or objects.
+    """
+    tests = {name: _tests(name, kind, decimal) for name, kind in kinds.items()}
+    counted = [f"count_if({test})" for each in tests.values() for test, _ in each]
+    rows = source.typed_rows(connection)
+    counts = iter(
+        connection.execute(f"SELECT {', '.join(counted)} FROM {rows}").fetchall()[0] if kinds else ()
     )
-    [row] = connection.execute(f"SELECT {counted} FROM {source.typed_rows(connection)}").fetchall()
-    each = len(row) // len(kinds)
-    return {name: row[place * each : (place + 1) * each] for place, name in enumerate(kinds)}
+    found: dict[str, ItemColumn | None] = {}
+    for name, each in tests.items():
+        (num_present, text), (num_nested, _), *others = [(next(counts), column) for _, column in each]
+        fitting = (column for number, column in others if number == num_present and number)
+        found[name] = None if num_nested else next(fitting, text)
+    return found
 
 
-def _tests(name: str, kind: str, decimal: str) -> list[str]:
-    """The SQL conditions that a cell is present, and of each kind, in the order of `_guessed`."""
+def _tests(name: str, kind: str, decimal: str) -> list[tuple[str, ItemColumn | None]]:
+    """The SQL conditions that a cell is present, is nested, and has each type, with the attribute then."""
     cell, text = quoted(name), _text(name, kind)
-    present = f"coalesce({text}, '') <> ''"
-    truth = f"lower({text}) IN ('true', 'false')"
-    pattern = _NUMBER_TEXT.replace(r"\.", f"[{decimal}]")
-    digits, number = (f"regexp_full_match({text}, '{each}')" for each in (_WHOLE_TEXT, pattern))
-    integer = f"TRY_CAST({text} AS BIGINT)"
-    whole = f"{digits} AND {integer} IS NOT NULL"
-    exact = f"(NOT {digits} OR {integer} BETWEEN -{_EXACT} AND {_EXACT})"
-    number = f"{number} AND isfinite(TRY_CAST({_pointed(text, decimal)} AS DOUBLE)) AND {exact}"
-    day = f"regexp_full_match({text}, '{_DAY_TEXT}') AND TRY_CAST({text} AS DATE) IS NOT NULL"
-    time = f"regexp_full_match({text}, '{_TIME_TEXT}') AND TRY_CAST({text} AS TIMESTAMP) IS NOT NULL"
-    nested = "false"
+    pointed = text if decimal == "." else f"replace({text}, '{decimal}', '.')"
+    number = f"regexp_full_match({text}, '{_NUMBER_TEXT.format(decimal)}')"
+    digits, integer = f"regexp_full_match({text}, '{_WHOLE_TEXT}')", f"TRY_CAST({text} AS BIGINT)"
+    is_whole = f"{digits} AND {integer} IS NOT NULL"
+    is_exact = f"(NOT {digits} OR {integer} BETWEEN -{_EXACT} AND {_EXACT})"
+    is_number = f"{number} AND isfinite(TRY_CAST({pointed} AS DOUBLE)) AND {is_exact}"
+    is_true, is_nested = f"lower({text}) IN ('true', 'false')", "false"
     if kind == "JSON":
-        truth = f"json_type({cell}) = 'BOOLEAN'"
-        whole, number = (f"json_type({cell}) <> 'VARCHAR' AND {each}" for each in (whole, number))
-        nested = f"json_type({cell}) IN ('OBJECT', 'ARRAY')"
-    return [present, truth, whole, number, day, time, nested]
-
-
-def _guessed(name: str, kind: str, counts: tuple[int, ...], decimal: str) -> ItemColumn | None:
-    """The attribute of a column of texts or JSON: of the narrowest type that all its cells have."""
-    present, truth, whole, number, day, time, nested = counts
-    text = f"nullif({_text(name, kind)}, '')"
-    if nested:
-        return None
-    if present and truth == present:
-        return ItemColumn(name, pa.bool_(), f"lower({text}) = 'true'")
-    if present and whole == present:
-        return ItemColumn(name, pa.int64(), f"CAST({text} AS BIGINT)")
-    if present and number == present:
-        return ItemColumn(name, pa.float64(), f"CAST({_pointed(text, decimal)} AS DOUBLE)")
-    if present and day == present:
-        return ItemColumn(name, pa.date32(), f"CAST({text} AS DATE)")
-    if present and day + time == present:
-        return ItemColumn(name, pa.timestamp("us"), f"CAST({text} AS TIMESTAMP)")
-    return ItemColumn(name, pa.string(), text)
-
-
-def _pointed(text: str, decimal: str) -> str:
-    """The SQL of a number with a decimal point."""
-    return text if decimal == "." else f"replace({text}, '{decimal}', '.')"
+        is_true, is_nested = f"json_type({cell}) = 'BOOLEAN'", f"json_type({cell}) IN ('OBJECT', 'ARRAY')"
+        is_whole, is_number = (f"json_type({cell}) <> 'VARCHAR' AND {each}" for each in (is_whole, is_number))
+    shown = f"nullif({text}, '')"
+    tests: list[tuple[str, ItemColumn | None]] = [
+        (f"coalesce({text}, '') <> ''", ItemColumn(name, pa.string(), shown)),
+        (is_nested, None),
+        (is_true, ItemColumn(name, pa.bool_(), f"lower({shown}) = 'true'")),
+        (is_whole, ItemColumn(name, pa.int64(), f"CAST({shown} AS BIGINT)")),
+        (is_number, ItemColumn(name, pa.float64(), f"CAST(nullif({pointed}, '') AS DOUBLE)")),
+    ]
+    for pattern, stored, sql in (
+        (_DAY_TEXT, pa.date32(), "DATE"),
+        (_TIME_TEXT, pa.timestamp("us"), "TIMESTAMP"),
+    ):
+        is_one = f"regexp_full_match({text}, '{pattern}') AND TRY_CAST({text} AS {sql}) IS NOT NULL"
+        tests.append((is_one, ItemColumn(name, stored, f"CAST({shown} AS {sql})")))
+    return tests
 
 
 def _text(name: str, kind: str) -> str:
     return f"({quoted(name)} ->> '$')" if kind == "JSON" else quoted(name)
-
-
-def _finite(number: str) -> str:
-    return f"CASE WHEN isfinite({number}) THEN {number} END"
-
-
-def _without_nulls(texts: str) -> str:
-    return f"list_filter({texts}, lambda entry: entry IS NOT NULL)"
 
 
 @dataclass(frozen=True)
@@ -388,33 +331,20 @@ class Descriptions:
                     rule = f'text without "/", "\\" and control characters, of 1 to {LONGEST_NAME} characters'
                     raise OptionError(f"`{option}`: a name must be {rule}; got {name!r}.")
         for name, columns in self.dense.items():
-            if not columns:
-                raise OptionError(f'`items_dense` must name a column or more for "{name}"; got none.')
-            twice = next((column for column in columns if columns.count(column) > 1), None)
-            if twice is not None:
-                rule = f'must name each column of "{name}" once; got "{twice}" twice'
-                raise OptionError(f"`items_dense` {rule}.")
-            if name in self.sparse:
-                rule = f'must make a description of another name; `items_sparse` has "{name}"'
-                raise OptionError(f"`items_dense` {rule}.")
-        if self.normalize and not self.dense:
-            raise OptionError("`normalize` needs `items_dense`.")
+            if not columns or len(set(columns)) < len(columns) or name in self.sparse:
+                rule = f'must name different columns, and for "{name}" be the only option'
+                raise OptionError(rule, option="items_dense", value=list(columns))
+        OptionError.require(self.dense or not self.normalize, "needs `items_dense`", option="normalize")
 
-    def check_columns(self, place: str, known: Sequence[str], taken: Mapping[str | None, str]) -> None:
-        """Raise DataError unless all columns to describe by are attributes.
-
-        Args:
-            place: Name of the source.
-            known: Columns with attributes.
-            taken: The other columns that are read, each with what it holds.
-        """
-        named = [*self.sparse.values(), *(column for columns in self.dense.values() for column in columns)]
-        for column in named:
-            if column in taken:
-                rule = f"holds the {taken[column]} of the items, which is no attribute"
-                raise DataError(f'{place}: column "{column}" {rule}.{did_you_mean("", known)}')
+    def check_columns(self, place: str, known: Sequence[str]) -> None:
+        """Raise DataError unless all columns to describe by are among those with attributes."""
+        for column in [
+            *self.sparse.values(),
+            *(column for columns in self.dense.values() for column in columns),
+        ]:
             if column not in known:
-                raise DataError(f'{place}: column "{column}" does not exist.{did_you_mean(column, known)}')
+                rule = f"is no attribute of the items.{did_you_mean(column, known)}"
+                raise DataError(rule, place=place, column=column)
 
 
 @dataclass(frozen=True)
@@ -461,9 +391,7 @@ class Items:
         title = self._title(key)
         try:
             columns = columns_of(source, {key, title or key}, self.forms, tables.connection)
-            self.descriptions.check_columns(
-                source.name, [column.name for column in columns], {key: "id", title: "title"}
-            )
+            self.descriptions.check_columns(source.name, [column.name for column in columns])
             titles = "NULL" if title is None else text_of(source, title)
             values = "".join(f", {column.value} AS a{place}" for place, column in enumerate(columns))
             tables.connection.execute(

@@ -55,8 +55,8 @@ class KnownFeatures:
         if stated is None:
             return []
         table = open_table(path, "file of items", stated.sha256)
-        if not table.schema.equals(aside_schema(schema)):
-            raise DataError(f"{path}: must have the attributes of {attributes_file(field)}.")
+        rule = f"must have the attributes of {attributes_file(field)}"
+        DataError.require(table.schema.equals(aside_schema(schema)), rule, place=path)
         return list(table.to_batches())
 
     def _find(
@@ -80,11 +80,9 @@ class KnownFeatures:
 
     def check(self, field: str) -> None:
         """Raise DataError if the directory does not exist or has no vocabulary of a field."""
-        if self.folder is not None and not self.folder.is_dir():
-            raise DataError(f"{self.folder}: `vocabulary` must be a run or a dataset; it does not exist.")
-        if self.folder is not None and self.of(field) is None:
-            rule = f'`vocabulary` must be a run or a dataset with a vocabulary of "{field}"; it has none'
-            raise DataError(f"{self.folder}: {rule}.")
+        is_known = self.folder is None or self.of(field) is not None
+        rule = f'must be a run or a dataset with a vocabulary of "{field}"'
+        DataError.require(is_known, rule, option="vocabulary", value=str(self.folder))
 
 
 def _recorded(run: Path, field: str, fact: str) -> str | None:

@@ -178,18 +178,14 @@ class Manifest(_Frozen):
                 another size.
         """
         path = folder / FILE_NAME
-        if not folder.is_dir():
-            problem = "is a file" if folder.exists() else "does not exist"
-            raise DataError(f"{folder}: a dataset must be a directory; this {problem}.")
-        if not path.is_file():
-            raise DataError(f"{folder}: a dataset must hold {FILE_NAME}; it is missing.")
+        DataError.require(folder.exists(), "must be a dataset; it does not exist", place=folder)
+        DataError.require(path.is_file(), f"must be a dataset; it has no {FILE_NAME}", place=folder)
         manifest = cls._parse(path)
         for name, file in manifest.files.items():
             check_size(folder / name, file.size_bytes)
         held = sum(manifest.files[name].num_rows for name in manifest.example_files)
-        if held != manifest.num_examples:
-            rule = f"num_examples must be what the files hold, {held:,}"
-            raise DataError(f"{path}: {rule}; got {manifest.num_examples:,}.")
+        rule = f"num_examples must be what the files hold, {held:,}"
+        DataError.require(held == manifest.num_examples, rule, place=path, value=manifest.num_examples)
         return manifest
 
     @classmethod
@@ -199,19 +195,19 @@ class Manifest(_Frozen):
             stated = document.pop("sha256", None) if isinstance(document, dict) else None
             contents, actual = json.dumps(document), _sha256_of_contents(document)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}: must be JSON; {error}.") from error
+            raise DataError(f"must be JSON; {error}", place=path) from error
         version = document.get("format_version") if isinstance(document, dict) else None
         if not isinstance(version, int) or version > FORMAT_VERSION:
             rule = f"format_version must be a whole number up to {FORMAT_VERSION}"
-            raise DataError(f"{path}: {rule}; got {version!r}.")
-        if stated != actual and (stated is not None or version >= _FIRST_WITH_SHA256):
-            raise DataError(f"{path}: is damaged: its sha256 is not that of its contents.")
+            raise DataError(rule, place=path, value=version)
+        is_sound = stated == actual or (stated is None and version < _FIRST_WITH_SHA256)
+        DataError.require(is_sound, "is damaged: its sha256 is not that of its contents", place=path)
         try:
             return cls.model_validate_json(contents)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(step) for step in first["loc"])
-            raise DataError(f"{path}: {place}: {first['msg']}; got {first['input']!r}.") from error
+            raise DataError(first["msg"], place=f"{path}: {place}", value=first["input"]) from error
 
     @property
     def digest(self) -> str:
@@ -238,8 +234,6 @@ def sha256_of(path: Path) -> str:
 
 def check_size(path: Path, size_bytes: int) -> None:
     """Raise DataError unless a file of a dataset exists and has this size."""
-    if not path.is_file():
-        raise DataError(f"{path}: listed in {FILE_NAME} but missing.")
+    DataError.require(path.is_file(), f"must exist, as {FILE_NAME} says", place=path)
     actual = path.stat().st_size
-    if actual != size_bytes:
-        raise DataError(f"{path}: must have {size_bytes:,} bytes; got {actual:,}.")
+    DataError.require(actual == size_bytes, f"must have {size_bytes:,} bytes", place=path, value=actual)

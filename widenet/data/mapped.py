@@ -34,7 +34,7 @@ class MappedFile:
             for batch in self.batches:
                 batch.validate()
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-            raise DataError(f"{path}: must be an Arrow IPC file; {reason_of(error)}.") from error
+            raise DataError(f"must be an Arrow IPC file; {reason_of(error)}", place=path) from error
         self.schema = reader.schema
         source.seek(0)
         self._buffer = source.read_buffer()
@@ -46,8 +46,8 @@ class MappedFile:
         if buffer is None or buffer.size == 0:
             return 0
         position: int = buffer.address - self._buffer.address
-        if not 0 <= position < len(self.bytes) or position % WORD_BYTES:
-            raise DataError(f"{self.path}: must be uncompressed and aligned to {WORD_BYTES} bytes.")
+        is_sound = 0 <= position < len(self.bytes) and not position % WORD_BYTES
+        DataError.require(is_sound, "must be uncompressed, in whole words", place=self.path)
         return position
 
     def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
@@ -233,14 +233,11 @@ def batches_with(file: MappedFile, name: str, kind: pa.DataType) -> Iterator[pa.
     Raises:
         DataError: The column is missing, has another type, or holds nulls.
     """
-    if name not in file.names:
-        raise DataError(f"{file.path}: column {name!r} must exist; the file holds {', '.join(file.names)}.")
-    actual = file.schema.field(name).type
-    if not actual.equals(kind):
-        raise DataError(f"{file.path}: column {name!r} must be {kind}; got {actual}.")
+    actual = file.schema.field(name).type if name in file.names else None
+    DataError.require(actual == kind, f"must be {kind}", place=file.path, column=name, value=actual)
     for batch in file.batches:
-        if batch.column(name).null_count:
-            raise DataError(f"{file.path}: column {name!r} must hold no nulls.")
+        has_nulls = batch.column(name).null_count > 0
+        DataError.require(not has_nulls, "must hold no nulls", place=file.path, column=name)
         yield batch
 
 

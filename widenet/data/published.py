@@ -221,7 +221,9 @@ def _titles(path: Path, how: Mapping[str, Any], out: Path) -> Path:
     is_named, quote = isinstance(how["id"], str), '"' if how["delimiter"] == "," else ""
     options = {"header": is_named, "delim": how["delimiter"], "quote": quote, "all_varchar": True}
     options["encoding"] = how.get("encoding", "utf-8")
-    read = f"FROM read_csv({literal(path)}, {', '.join(f'{key} = {literal(options[key])}' for key in options)})"
+    read = (
+        f"FROM read_csv({literal(path)}, {', '.join(f'{key} = {literal(options[key])}' for key in options)})"
+    )
     try:
         with duckdb.connect() as database:
             names = database.sql(read).columns

@@ -105,7 +105,8 @@ def split(arguments: SplitArguments) -> Dataset:
     example and the index of the feature decide which ones.
 
     The last entries are those at the end of a sequence, or the newest by the times that
-    `ingest(keep_times=True)` stored. The validation part comes before the heldout part.
+    `ingest(keep_times=True)` stored. A duration such as "7d" counts back from the newest entry of all. The
+    validation part comes before the heldout part.
 
     Returns:
         The new dataset, opened.
@@ -120,7 +121,7 @@ def split(arguments: SplitArguments) -> Dataset:
     if not selection.divided:
         _check_shares(shares)
     elif any(shares.values()):
-        raise OptionError("`heldout` and `validation` are shares, which exclude numbers and times.")
+        raise OptionError("is a share, which excludes numbers and times", option="heldout")
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     field = dataset.field(arguments.field)
     if selection.divided:
@@ -135,27 +136,23 @@ def split(arguments: SplitArguments) -> Dataset:
 def _check_shares(shares: Mapping[Part, float]) -> None:
     """Raise OptionError for invalid shares."""
     for part, share in shares.items():
-        if not 0 <= share < 1:
-            raise OptionError("must be a share in [0, 1)", option=part, value=share)
+        OptionError.require(0 <= share < 1, "must be a share in [0, 1)", option=part, value=share)
     total = sum(shares.values())
-    if not 0 < total < 1:
-        raise OptionError(
-            f"`heldout` and `validation` must add up to more than 0 and less than 1; got {total:g}."
-        )
+    rule = "and `validation` must add up to more than 0 and less than 1"
+    OptionError.require(0 < total < 1, rule, option="heldout", value=total)
 
 
 def _check_new(dataset: Dataset, field: Field, parts: Iterable[Part]) -> None:
     """Raise DataError if a field has one of these parts already."""
     for part in parts:
-        if part in field.parts:
-            raise DataError(f"{dataset.path}: field {field.name!r} has a {part} part already.")
+        rule = f"has a {part} part already"
+        DataError.require(part not in field.parts, rule, place=f"{dataset.path}: fields.{field.name}")
 
 
 def _at_random(dataset: Dataset, field: Field, shares: Mapping[Part, float], seed: int) -> _Division:
     """Divide a sparse field by shares, which are 0 for a part that is not made."""
-    if field.kind != "sparse":
-        rule = f"`heldout` and `validation` can only divide a sparse field; {field.name!r} is {field.kind}"
-        raise DataError(f"{dataset.path}: {rule}.")
+    place, rule = f"{dataset.path}: fields.{field.name}", "must be sparse to be divided by shares"
+    DataError.require(field.kind == "sparse", rule, place=place, value=field.kind)
     made = {part: share for part, share in shares.items() if share}
     _check_new(dataset, field, made)
     facts: Facts = {"field": field.name, "seed": seed}
@@ -166,10 +163,9 @@ def _at_random(dataset: Dataset, field: Field, shares: Mapping[Part, float], see
 
 def _by_time(dataset: Dataset, field: Field, selection: Selection, seed: int) -> _Division:
     """Divide a field by times, or by the order of a sequence; raises what `split` raises."""
-    if field.kind == "dense":
-        raise DataError(f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one.")
+    place = f"{dataset.path}: fields.{field.name}"
+    DataError.require(field.kind != "dense", "must not be dense to be divided", place=place)
     if selection.needs_time and not field.has_times:
-        place = f"{dataset.path}: fields.{field.name}"
         raise DataError("needs times; the field has none", place=place, option=selection.needs_time[0])
     _check_new(dataset, field, selection.divided)
     if selection.times:
@@ -315,12 +311,11 @@ def _divided(
         moved.update(dict(enumerate(numbers.tolist())))
         yield batch
     if division is not None:
+        rule = "must set something aside, and leave an item of each user; it moves nothing"
         for number, option in enumerate(division.options.values(), start=1):
-            if not moved[number]:
-                rule = "must set something aside, and leave an item of each user; it moves nothing"
-                raise DataError(rule, place=dataset.path, option=option)
-        if division.leaves_some and not moved[0]:
-            raise DataError("at least one interaction must be left for training", place=dataset.path)
+            DataError.require(moved[number], rule, place=dataset.path, option=option)
+        rule = "at least one interaction must be left for training"
+        DataError.require(moved[0] or not division.leaves_some, rule, place=dataset.path)
 
 
 def _pieces(dataset: Dataset, chosen: np.ndarray | None) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -392,17 +387,13 @@ def split_users(
         OptionError: A share or the seed is invalid.
     """
     out, users_out = Path(out), Path(users_out)
-    if not 0 < users < 1:
-        raise OptionError("must be a share above 0 and below 1", option="users", value=users)
-    if not 0 < heldout <= 1:
-        raise OptionError("must be a share above 0 and at most 1", option="heldout", value=heldout)
-    if not 0 <= validation < 1:
-        raise OptionError("must be a share in [0, 1)", option="validation", value=validation)
-    if not 0 <= seed <= LARGEST_SEED:
-        raise OptionError(f"must be 0 to {LARGEST_SEED:,}", option="seed", value=seed)
+    OptionError.require(0 < users < 1, "must be a share above 0 and below 1", option="users", value=users)
+    OptionError.require(0 < heldout <= 1, "must be a share up to 1", option="heldout", value=heldout)
+    OptionError.require(0 <= validation < 1, "must be a share below 1", option="validation", value=validation)
+    OptionError.require(0 <= seed <= LARGEST_SEED, f"must be 0 to {LARGEST_SEED}", option="seed", value=seed)
     for path, other in ((out, users_out), (users_out, out)):
-        if path.resolve().is_relative_to(other.resolve()):
-            raise DataError(f"{path}: `out` and `users_out` must be two directories, neither in the other.")
+        is_within = path.resolve().is_relative_to(other.resolve())
+        DataError.require(not is_within, "must not be in the other directory", place=path, option="users_out")
         check_free(path, overwrite)
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     known = dataset.field(field)
@@ -428,10 +419,10 @@ def _choose_users(dataset: Dataset, lengths: np.ndarray, least: int, share: floa
     """Choose the users to set aside, bool [N], among those with at least `least` of their `lengths` [N]."""
     eligible = np.flatnonzero(lengths >= least)
     number = round(share * len(eligible))
-    if not 0 < number < dataset.num_examples:
-        items = "an item" if least == 1 else "two items"
-        rule = f"`users={share:g}` of {len(eligible):,} users with {items} is {number}"
-        raise DataError(f"{dataset.path}: {rule}.")
+    rule = f"must set aside some of the {len(eligible):,} users with {least} items or more, not {number:,}"
+    DataError.require(
+        0 < number < dataset.num_examples, rule, place=dataset.path, option="users", value=share
+    )
     held = np.zeros(dataset.num_examples, dtype=bool)
     held[eligible[randomness.shuffled(seed, "split/users", 0, len(eligible), np.arange(number))]] = True
     return held

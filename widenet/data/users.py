@@ -42,12 +42,11 @@ class SideFields:
     weight: str | None
 
     def __post_init__(self) -> None:
-        if self.source is None:
-            return
-        for column in (*self.numbers, *self.sparse.values()):
-            if column not in self.source.columns:
-                rule = f"does not exist; it has {listed(self.source.columns)}"
-                raise DataError(rule, place=self.source.name, column=column)
+        if self.source is not None:
+            for column in (*self.numbers, *self.sparse.values()):
+                rule = f"must exist; the columns are {listed(self.source.columns)}"
+                is_there = column in self.source.columns
+                DataError.require(is_there, rule, place=self.source.name, column=column)
 
     @property
     def numbers(self) -> list[str]:
@@ -107,20 +106,16 @@ class SideTables:
         self._tables.facts |= {
             "users_without_a_row": self._tables.count("SELECT count(*) FROM example_rows") - known
         }
-        if self._numbers:
-            twice = "SELECT name FROM known_users GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
-            for (name,) in self._connection.execute(twice).fetchall():
-                raise DataError(
-                    f"{source.name}: a user must have one row for `dense` and `weight`; {name!r} has several."
-                )
+        twice = "SELECT name FROM known_users GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
+        for (name,) in self._connection.execute(twice).fetchall() if self._numbers else ():
+            raise DataError("every user must have one row", place=source.name, value=name)
         for column in self._numbers:
-            number = self._number(column)
-            wrong = f"{number} IS NULL" + (f" OR {number} < 0" if column == self._fields.weight else "")
+            number, is_weight = self._number(column), column == self._fields.weight
+            wrong = f"{number} IS NULL OR ({is_weight} AND {number} < 0)"
             first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"
             for name, cell in self._connection.execute(first).fetchall():
-                rule = "a number of at least 0" if column == self._fields.weight else "a number"
-                wrong = f'column "{column}" must be {rule}; user {name!r} has {cell!r}'
-                raise DataError(f"{source.name}: {wrong}.")
+                rule = f"must hold numbers{' of at least 0' * is_weight}; user {name} has another cell"
+                raise DataError(rule, place=source.name, column=column, value=cell)
 
     def _number(self, column: str) -> str:
         """The SQL of a column of users as a number."""
@@ -132,8 +127,10 @@ class SideTables:
             f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN"
             " example_rows USING (name) WHERE category IS NOT NULL"
         )
-        if not self._tables.count(f"SELECT count(*) FROM {table}"):
-            raise DataError(f'column "{column}" of `sparse` must hold a category for at least one user.')
+        number = self._tables.count(f"SELECT count(*) FROM {table}")
+        DataError.require(
+            number, "must hold a category for at least one user", column=column, option="sparse"
+        )
         counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"
         known = f"{table}_known"
         if self._tables.load_known(known, field) and self._known_only:

@@ -1,14 +1,12 @@
-"""Vectors with keys: arrays, and files of text (`key<TAB>v v v`), NumPy, Parquet or Arrow."""
+"""Vectors with keys: arrays, and files of text (`key<TAB>v v v`), NumPy or Parquet."""
 
 import warnings
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, BinaryIO
-from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +17,9 @@ from widenet.errors import DataError, FitError, OptionError, reason_of
 from widenet.regular_files import bounded_lines, check_regular
 
 KEY, VECTOR = "key", "vector"
-"""The columns of a table: texts, and lists of numbers of equal lengths; and the arrays of a .npz file."""
+"""The columns of a table: texts, and lists of numbers of equal lengths."""
 
-_BROKEN = (
-    ValueError,
-    EOFError,
-    SyntaxError,
-    TokenError,
-    MemoryError,
-    RuntimeError,  # encrypted, or compressed in a way that Python lacks
-    BadZipFile,
-    zlib.error,
-)
+_BROKEN = (ValueError, EOFError, SyntaxError, TokenError, MemoryError)
 """What NumPy raises for files that it cannot read."""
 
 
@@ -88,12 +77,11 @@ def source_of(vectors: Any, keys: Iterable[str] | None) -> Source:
     source = _source(vectors)
     if keys is None:
         return source
-    if source.has_keys:
-        raise OptionError("go with numbers in memory or in a .npy file; others have their own", option="keys")
+    rule = "go with numbers in memory or in a .npy file; others have their own"
+    OptionError.require(not source.has_keys, rule, option="keys")
     key_array = pa.array([str(key) for key in keys], pa.string())
-    if len(key_array) != len(source):
-        rule = f"must be one for each of {len(source):,} vectors"
-        raise OptionError(rule, option="keys", value=len(key_array))
+    rule = f"must be one for each of {len(source):,} vectors"
+    OptionError.require(len(key_array) == len(source), rule, option="keys", value=len(key_array))
     return replace(source, keys=key_array)
 
 
@@ -102,19 +90,18 @@ def _source(vectors: Any) -> Source:
         return vectors
     if isinstance(vectors, str | PathLike):
         return read_vectors([Path(vectors)])
-    is_list = isinstance(vectors, list | tuple) and bool(vectors)
-    if is_list and all(isinstance(path, str | PathLike) for path in vectors):
+    if isinstance(vectors, list | tuple) and vectors and isinstance(vectors[0], str | PathLike):
         return read_vectors([Path(path) for path in vectors])
     try:
         is_tensor = hasattr(vectors, "detach")
         numbers = vectors.detach().cpu().float().numpy() if is_tensor else np.asarray(vectors)
     except ValueError:
-        raise DataError("vectors must all have equally many numbers.") from None
+        raise DataError("must all have equally many numbers", place="vectors") from None
     return _array("vectors", numbers)
 
 
 def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ") -> Source:
-    """Read vectors from files: .npy [N, D], .npz, .parquet and .arrow with key and vector, or else text.
+    """Read vectors from files: .npy [N, D], .parquet with key and vector, or else text.
 
     Only a single .npy file is not read into memory.
 
@@ -128,15 +115,11 @@ def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: st
         FitError: Files have vectors of different lengths.
         OptionError: There is no file, or a delimiter is empty.
     """
-    if not paths:
-        raise OptionError("name at least one file of vectors.")
-    if not key_delimiter or not delimiter:
-        raise OptionError("the delimiters of the key and of the numbers must not be empty.")
+    OptionError.require(paths and key_delimiter and delimiter, "must be files and delimiters", option="paths")
     parts = [_read(path, key_delimiter, delimiter) for path in paths]
     for path, part in zip(paths, parts, strict=True):
-        if part.columns != parts[0].columns:
-            rule = f"vectors must have {parts[0].columns:,} numbers, as those of {paths[0]}"
-            raise FitError(rule, place=path, value=part.columns)
+        rule = f"vectors must have {parts[0].columns:,} numbers, as those of {paths[0]}"
+        FitError.require(part.columns == parts[0].columns, rule, place=path, value=part.columns)
     if len(parts) == 1:
         return parts[0]
     numbers = np.concatenate([part.rows(0, len(part)) for part in parts])
@@ -148,14 +131,19 @@ def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
     check_regular(path)
     try:
         with path.open("rb") as file:
-            match path.suffix.lower():
-                case ".npy" | ".npz":
-                    return _numpy(path)
-                case ".parquet" | ".arrow":
-                    return _table(path)
-            return _text(path, file, key_delimiter, delimiter)
+            if path.suffix.lower() == ".npy":
+                # NumPy warns of files that Python 2 wrote, although it reads them. It never unpickles here.
+                with warnings.catch_warnings(action="ignore", category=UserWarning):
+                    return _array(str(path), np.load(path, mmap_mode="r"))
+            return (
+                _table(path)
+                if path.suffix.lower() == ".parquet"
+                else _text(path, file, key_delimiter, delimiter)
+            )
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", place=path) from None
+        raise DataError(f"cannot be read: {error.strerror or error}", place=path) from None
+    except _BROKEN as error:
+        raise DataError(f"must be an array of NumPy; {reason_of(error)}", place=path) from None
 
 
 def _text(path: Path, file: BinaryIO, key_delimiter: str, delimiter: str) -> Source:
@@ -166,13 +154,12 @@ def _text(path: Path, file: BinaryIO, key_delimiter: str, delimiter: str) -> Sou
             key, found, rest = line.decode().rstrip("\r\n").partition(key_delimiter)
         except UnicodeDecodeError:
             raise DataError("must be UTF-8 text", place=path, line=number) from None
-        if not found:
-            form = f"KEY{key_delimiter!r}NUMBER{delimiter!r}NUMBER..."
-            raise DataError(f"must be {form}", place=path, line=number, value=key)
+        form = f"must be KEY{key_delimiter!r}NUMBER{delimiter!r}NUMBER..."
+        DataError.require(found, form, place=path, line=number, value=key)
         cells = rest.strip(delimiter).split(delimiter)
-        if rows and len(cells) != len(rows[0]):
-            rule = f"must have {len(rows[0]):,} numbers, as line 1 has"
-            raise DataError(rule, place=path, line=number, value=len(cells))
+        is_like_first = not rows or len(cells) == len(rows[0])
+        rule = "must have as many numbers as line 1"
+        DataError.require(is_like_first, rule, place=path, line=number, value=len(cells))
         try:
             rows.append(pa.array(cells, pa.string()).cast(pa.float32()).to_numpy())
         except pa.ArrowInvalid as error:
@@ -182,61 +169,32 @@ def _text(path: Path, file: BinaryIO, key_delimiter: str, delimiter: str) -> Sou
     return _checked(str(path), numbers, pa.array(keys, pa.string()), "line", 1)
 
 
-def _numpy(path: Path) -> Source:
-    try:
-        # NumPy warns of files that Python 2 wrote, although it reads them. It never unpickles here.
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            loaded = np.load(path, mmap_mode="r")
-        if isinstance(loaded, np.ndarray):
-            return _array(str(path), loaded)
-        with loaded:
-            numbers, keys = loaded[VECTOR], loaded[KEY]
-    except _BROKEN as error:
-        raise _unreadable(path, reason_of(error)) from None
-    except KeyError:
-        raise _unreadable(path, f'a .npz file needs the arrays "{KEY}" and "{VECTOR}"') from None
-    source = _array(str(path), numbers)
-    if keys.shape != numbers.shape[:1] or keys.dtype.kind not in "Uiu":
-        rule = f'"{KEY}" must be {len(numbers):,} texts or whole numbers, one for each vector'
-        raise _unreadable(path, f"{rule}; got {keys.dtype} {list(keys.shape)}")
-    return replace(source, keys=pa.array(keys.astype(str).tolist(), pa.string()), has_keys=True)
-
-
-def _unreadable(path: Path, reason: str) -> DataError:
-    return DataError(f"must be a {path.suffix.lower()} file of numbers; {reason}", place=path)
-
-
 def _table(path: Path) -> Source:
     try:
-        if path.suffix.lower() == ".parquet":
-            table = pq.read_table(path, columns=[KEY, VECTOR])
-        else:
-            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table = pq.read_table(path, columns=[KEY, VECTOR])
         keys = table[KEY].cast(pa.string()).combine_chunks()
         lists = table[VECTOR].cast(pa.list_(pa.float32())).combine_chunks()
     except (pa.ArrowException, KeyError) as error:
-        columns = f'columns "{KEY}", texts, and "{VECTOR}", lists of numbers'
-        raise _unreadable(path, f"it needs {columns}: {reason_of(error)}") from None
+        rule = f'must have the columns "{KEY}", texts, and "{VECTOR}", lists of numbers: {reason_of(error)}'
+        raise DataError(rule, place=path) from None
     sizes = np.diff(lists.offsets.to_numpy())
-    if keys.null_count or lists.null_count or lists.flatten().null_count or len(set(sizes.tolist())) > 1:
-        rule = "every row must have a key, and as many numbers as the first one; none may be missing"
-        raise DataError(rule, place=path)
+    is_whole = not (keys.null_count or lists.null_count or lists.flatten().null_count)
+    rule = "every row must have a key, and as many numbers as the first one; none may be missing"
+    DataError.require(is_whole and len(set(sizes.tolist())) < 2, rule, place=path)
     numbers = lists.flatten().to_numpy().reshape(len(keys), int(sizes[0]) if len(sizes) else 0)
     return _checked(str(path), numbers, keys, "row", 0)
 
 
 def _array(name: str, numbers: NDArray[Any]) -> Source:
     """Make a source of an array, whose keys are the positions."""
-    if numbers.ndim != 2 or numbers.dtype.kind not in "fiub":
-        rule = "must be numbers of the shape [vectors, numbers of each]"
-        raise DataError(f"{rule}; got {numbers.dtype} {list(numbers.shape)}", place=name)
+    is_matrix = numbers.ndim == 2 and numbers.dtype.kind in "fiub"
+    rule, got = "must be numbers of the shape [vectors, numbers of each]", (numbers.dtype, numbers.shape)
+    DataError.require(is_matrix, rule, place=name, value=got)
     keys = pa.array(np.arange(len(numbers))).cast(pa.string())
     return replace(_checked(name, numbers, keys, "row", 0), has_keys=False)
 
 
 def _checked(name: str, numbers: NDArray[Any], keys: pa.Array, word: str, first: int) -> Source:
     """Make a source; raises DataError if it is empty."""
-    if not numbers.size:
-        got = f"{numbers.shape[0]:,} of {numbers.shape[1]:,}"
-        raise DataError(f"must hold at least one vector of at least one number; got {got}", place=name)
+    DataError.require(numbers.size, "must hold at least one vector of at least one number", place=name)
     return Source(numbers, keys, ((name, word, first, len(numbers)),))

@@ -1,6 +1,6 @@
 """Vocabularies: the ids, titles and counts of a field's features, memory-mapped."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from widenet.arguments import checked_positions
 from widenet.data.manifest import sha256_of
 from widenet.data.writer import VOCABULARY_SCHEMA
-from widenet.errors import DataError, alike, reason_of
+from widenet.errors import DataError, reason_of
 
 
 def open_table(path: Path, what: str, sha256: str | None) -> pa.Table:
@@ -25,8 +25,7 @@ def open_table(path: Path, what: str, sha256: str | None) -> pa.Table:
     Raises:
         DataError: The file is missing, damaged, or not an Arrow IPC file.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: the {what} does not exist.")
+    DataError.require(path.is_file(), f"must be a {what}; it does not exist", place=path)
     try:
         # Compared before Arrow reads anything.
         if sha256 is not None and sha256_of(path) != sha256:
@@ -50,11 +49,26 @@ def texts_array(texts: Sequence[str]) -> pa.Array:
 
 
 NUM_SUGGESTIONS = 5
-NUM_COMPARED = 5_000
-"""Largest number of titles with which an unknown title is compared; one comparison takes microseconds."""
 
-_LOOKED_AT = 100
-"""How many ids tell whether ids are numbers."""
+_LIKE_ENOUGH = 0.7
+"""Least Jaro-Winkler similarity of a suggestion."""
+_ID, _TITLE, _PART, _BEGINNING = range(4)
+_PLAIN_TITLE, _PLAIN_TEXT = (f"strip_accents(lower({text}))" for text in ("title", "$text"))
+_FOUND = f"""
+    SELECT index, CASE
+        WHEN id = $text THEN {_ID} WHEN lower(title) = lower($text) THEN {_TITLE}
+        WHEN contains({_PLAIN_TITLE}, {_PLAIN_TEXT}) THEN {_PART}
+        WHEN starts_with(id, $text) THEN {_BEGINNING}
+    END AS rank FROM features WHERE rank IS NOT NULL ORDER BY rank, count DESC, index
+"""
+_NEAREST = f"""
+    SELECT index FROM (
+        SELECT index, count, greatest(
+            jaro_winkler_similarity(coalesce({_PLAIN_TITLE}, ''), {_PLAIN_TEXT}),
+            jaro_winkler_similarity(id, $text)
+        ) AS likeness FROM features
+    ) WHERE likeness >= {_LIKE_ENOUGH} ORDER BY likeness DESC, count DESC, index LIMIT {NUM_SUGGESTIONS}
+"""
 
 
 class Vocabulary:
@@ -77,11 +91,10 @@ class Vocabulary:
         """
         path = Path(path)
         table = open_table(path, "vocabulary", sha256)
-        if not table.schema.equals(VOCABULARY_SCHEMA):
-            names = ", ".join(table.schema.names)
-            raise DataError(f"{path}: a vocabulary must have the columns id, title, count; got {names}.")
-        if table.column("id").null_count or table.column("count").null_count:
-            raise DataError(f"{path}: a vocabulary must name and count every feature.")
+        is_one = table.schema.equals(VOCABULARY_SCHEMA)
+        DataError.require(is_one, "must have the columns id, title and count", place=path)
+        is_whole = not (table.column("id").null_count or table.column("count").null_count)
+        DataError.require(is_whole, "must name and count every feature", place=path)
         return cls(path, table)
 
     def __len__(self) -> int:
@@ -138,10 +151,8 @@ class Vocabulary:
     def index_of(self, ids: Sequence[str]) -> np.ndarray:
         """The indices of some ids, int64 [len(ids)]; raises DataError that names the first unknown id."""
         indices = self.places_of(ids)
-        unknown = np.flatnonzero(indices < 0)
-        if len(unknown):
-            rule = f"is not among the {len(self):,} of the vocabulary"
-            raise DataError(f"{self.path}: the id {ids[unknown[0]]!r} {rule}.")
+        unknown = [ids[place] for place in np.flatnonzero(indices < 0)[:1]]
+        DataError.require(not unknown, "must be ids of the vocabulary", place=self.path, value=unknown)
         return indices
 
     def places_of(self, ids: Sequence[str]) -> np.ndarray:
@@ -163,25 +174,25 @@ class Vocabulary:
         """Find features by id or title, most popular first; a number is an id.
 
         Returns the feature with this id; otherwise those with this title, in any case; otherwise those whose
-        title contains the text. Where ids are numbers, a number is an id or a whole title: part of a title
-        would hide a wrong id.
+        title contains the text, with or without its accents. A text of digits is an id or a whole title: part
+        of a title would hide a wrong id.
 
         Raises:
             DataError: There is no such feature, or the text is a part of more than NUM_SUGGESTIONS titles;
                 the message has the nearest titles, or the most popular ones.
         """
-        field = self.path.name.partition(".")[0]
-        if found := self.matching(text) if isinstance(text, str) else self._with_id(str(text)):
-            if len(found) > NUM_SUGGESTIONS and found != self._with_title(str(text)):
-                first = "; ".join(self.shown(found[:NUM_SUGGESTIONS]))
-                what = f'{text!r} is a part of {len(found):,} titles in the field "{field}"'
-                raise DataError(f"{what}: {first} and {len(found) - NUM_SUGGESTIONS:,} more.")
+        ranked = self._query(_FOUND, str(text))
+        best = min((rank for _, rank in ranked), default=_BEGINNING)
+        found = [index for index, rank in ranked if rank == best]
+        place = f'field "{self.path.name.partition(".")[0]}"'
+        if best == _PART and len(found) > NUM_SUGGESTIONS:
+            first = "; ".join(self.shown(found[:NUM_SUGGESTIONS]))
+            raise DataError(f"{len(found):,} titles have this part: {first}", place=place, value=text)
+        if best == _ID or (isinstance(text, str) and best <= (_TITLE if text.isdecimal() else _PART)):
             return found
-        near = self._nearest(text) if isinstance(text, str) else []
-        remedy = f" Nearest: {'; '.join(near)}." if near else ""
-        what = "the id or the title" if isinstance(text, str) and self.num_titles else "the id"
-        rule = f"{what} {str(text)!r}{'' if self.num_titles else ', and it has no titles'}"
-        raise DataError(f'nothing in the field "{field}" has {rule}.{remedy}')
+        near = "; ".join(self.shown([index for (index,) in self._query(_NEAREST, str(text))]))
+        rule = f"must be the id or the title of a feature{f'. Nearest: {near}' if near else ''}"
+        raise DataError(rule, place=place, value=text)
 
     def find_each(self, texts: Sequence[str | int]) -> list[list[int]]:
         """As `find` for each of some texts, in their order; looks ids up all at once."""
@@ -193,71 +204,30 @@ class Vocabulary:
         }
         return [found[text] for text in texts]
 
-    def matching(self, text: str) -> list[int]:
-        """As `find`; returns an empty list if there is no such feature."""
-        if matches := self._with_id(text) or self._with_title(text):
-            return matches
-        return [] if text.isdecimal() and self._has_numbers else self._containing(text)
-
     def search(self, text: str, most: int) -> list[int]:
         """Return features for a text that somebody types, which may be a part of an id or title.
 
         First comes the feature with this id. Then come those with this title, those whose title contains the
         text, and last ids that begin with it. Within each of these, the most popular is first.
         """
-        if not text:
+        return [index for index, _ in self._query(_FOUND, text)[:most]]
+
+    def _query(self, query: str, text: str) -> list[tuple[int, ...]]:
+        """The rows of a query of `features` about a text; none for an empty one."""
+        if not text.strip():
             return []
-        (sought,) = _text(text).to_pylist()
-        beginning = self._matching("id", lambda names: pc.starts_with(names, sought))
-        found = [*self._with_id(text), *self._with_title(text), *self._containing(text), *beginning]
-        return list(dict.fromkeys(found))[:most]
+        import duckdb  # only a search needs it
+
+        sought = text.encode(errors="backslashreplace").decode()
+        features = self._table.append_column("index", _arrow(np.arange(len(self))))
+        with duckdb.connect() as database:
+            return database.register("features", features).execute(query, {"text": sought}).fetchall()
 
     @property
     def num_titles(self) -> int:
         """Number of features that have a title."""
         titles = self._table.column("title")
         return len(titles) - int(titles.null_count)
-
-    @cached_property
-    def _has_numbers(self) -> bool:
-        """Whether ids are numbers: all of some that lie evenly among them."""
-        step = -(-len(self) // _LOOKED_AT)
-        return all(name.isdecimal() for name in self.ids(range(0, len(self), step)))
-
-    def _with_id(self, text: str) -> list[int]:
-        return self._matching("id", lambda names: pc.is_in(names, value_set=_text(text)))
-
-    def _with_title(self, text: str) -> list[int]:
-        lowered = _text(text.lower())
-        return self._matching("title", lambda names: pc.is_in(pc.utf8_lower(names), value_set=lowered))
-
-    def _containing(self, text: str) -> list[int]:
-        """The features whose title contains a text, in any case."""
-        (sought,) = _text(text).to_pylist()
-        if not sought.strip():
-            return []
-        return self._matching("title", lambda titles: pc.match_substring(titles, sought, ignore_case=True))
-
-    def _matching(self, column: str, rule: Callable[[pa.Array], pa.Array]) -> list[int]:
-        """The features that fulfil a rule, most popular first."""
-        indices = [
-            start + place
-            for start, names in self._chunks(column)
-            for place in pc.indices_nonzero(rule(names)).to_pylist()
-        ]
-        counts = self.counts
-        return sorted(indices, key=lambda index: (-counts[index], index))
-
-    def _nearest(self, text: str) -> list[str]:
-        """Features with a title or an id like a text: of those that share a word or the first, as `shown`."""
-        sharing = {index for word in text.split() if len(word) > 2 for index in self._containing(word)}
-        indices = sorted(sharing or range(min(len(self), NUM_COMPARED)))[:NUM_COMPARED]
-        names: dict[str, str] = {}
-        for (name, title), shown in zip(self.named(indices), self.shown(indices), strict=True):
-            names.setdefault(title, shown)
-            if not self._has_numbers:
-                names.setdefault(name, shown)
-        return list(dict.fromkeys(names[each] for each in alike(text, names, NUM_SUGGESTIONS, cutoff=0.5)))
 
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
         """The values of a column for some features; None for null, OptionError for an unknown feature."""
@@ -290,8 +260,3 @@ def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
 def _arrow(indices: np.ndarray) -> pa.Array:
     """Make an Arrow array of int64 without a copy; `pa.array` would first import pandas if installed."""
     return pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
-
-
-def _text(text: str) -> pa.Array:
-    """Make an Arrow array of one text."""
-    return texts_array([text])

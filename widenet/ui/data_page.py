@@ -7,9 +7,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from widenet.data.dataset import Dataset
-from widenet.data.describe import Counts, Spread, counts
-from widenet.data.manifest import PARTS, Manifest
-from widenet.data.words import Words
+from widenet.data.describe import Spread
+from widenet.data.manifest import PARTS, Part
 from widenet.errors import DataError
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
@@ -88,12 +87,19 @@ def _search(dataset: Dataset, run: str | None, search: str) -> Html:
 def _parts(path: Path, digest: str) -> Html:
     """How the entries of every part are spread; the entries of a dataset are read once."""
     del digest  # with another one, the path holds other examples
-    manifest = Manifest.read(path)
-    return strict(joined([_part(part, manifest.words) for part in counts(path, manifest)]))
+    dataset = Dataset.open(path)
+    parts = [
+        _part(dataset, name, part)
+        for name, field in dataset.fields.items()
+        for part in (field.parts if field.kind != "dense" else ())
+    ]
+    return strict(joined(parts))
 
 
-def _part(part: Counts, words: Words) -> Html:
-    popularity, feature = Spread.of(part.features), words.feature(part.field)
+def _part(dataset: Dataset, field: str, part: Part) -> Html:
+    words = dataset.manifest.words
+    activity = Spread.of(dataset.entry_counts(field, slice(None), part))
+    popularity, feature = Spread.of(dataset.counts(field, part)), words.feature(field)
     rows = [
         [
             name,
@@ -101,14 +107,14 @@ def _part(part: Counts, words: Words) -> Html:
             brief(spread.mean),
             *(f"{number:,}" for number in spread.quantiles.values()),
         ]
-        for name, spread in ((words.examples, Spread.of(part.examples)), (f"{feature}s", popularity))
+        for name, spread in ((words.examples, activity), (f"{feature}s", popularity))
     ]
     said = (
         f"The most popular 1 % of the {feature}s have {popularity.top_1_percent:.0%} of the entries,"
         f" 10 % have {popularity.top_10_percent:.0%}."
     )
     listed = table(["entries of", "number", "mean", *popularity.quantiles], rows, numbers=True)
-    return section(f"{part.field}, {part.part}", listed, note(said))
+    return section(f"{field}, {part}", listed, note(said))
 
 
 def _found(dataset: Dataset, run: str | None, search: str) -> Html:
