@@ -152,33 +152,21 @@ class Attributes:
         categories[pairs[:, 0], places] = pairs[:, 1]
         return categories, number + 1
 
-    def telling(self) -> list[str]:
-        """The names in the order in which they tell a person something.
+    def frequent(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
+        """Return each attribute's kind, and its `most` most frequent values if rules may name them.
 
         Categories come first, then other values that features share, and last what differs from feature to
         feature, as ids do; each in the order of the file.
         """
-        return sorted(self.kinds, key=lambda name: (self._differs(name), self.kinds[name] not in _CATEGORIES))
-
-    def _differs(self, name: str) -> bool:
-        """Whether an attribute has no values, or most are different from each other."""
-        values = self.entries(name)[1].drop_null()
-        is_varied = not len(values) or 2 * int(pc.count_distinct(values).as_py()) > len(values)
-        return self.kinds[name] != "boolean" and is_varied
-
-    def frequent(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
-        """Return each attribute's kind, and its `most` most frequent values if rules may name them.
-
-        They are in the order of `telling`.
-        """
-        found: dict[str, tuple[Kind, list[Any]]] = {}
-        for name in self.telling():
-            counted = []
-            if self.kinds[name] in _CATEGORIES:
-                counts = pc.value_counts(self.entries(name)[1].drop_null()).to_pylist()
-                counted = sorted(counts, key=lambda each: (-each["counts"], each["values"]))
-            found[name] = self.kinds[name], [each["values"] for each in counted[:most]]
-        return found
+        found, order = {}, {}
+        for name, kind in self.kinds.items():
+            values, is_category = self.entries(name)[1].drop_null(), kind in _CATEGORIES
+            counts = pc.value_counts(values).to_pylist() if is_category else []
+            counts.sort(key=lambda each: (-each["counts"], each["values"]))
+            found[name] = kind, [each["values"] for each in counts[:most]]
+            is_varied = not len(values) or 2 * int(pc.count_distinct(values).as_py()) > len(values)
+            order[name] = kind != "boolean" and is_varied, not is_category
+        return {name: found[name] for name in sorted(found, key=lambda name: order[name])}
 
     def matching(self, where: Mapping[str, Any]) -> np.ndarray:
         """Whether each feature fulfils all conditions, bool [width].

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +50,9 @@ def texts_array(texts: Sequence[str]) -> pa.Array:
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(written)))
 
 
+if TYPE_CHECKING:
+    import duckdb
+
 NUM_SUGGESTIONS = 5
 
 _LIKE_ENOUGH = 0.7
@@ -75,8 +80,8 @@ class Vocabulary:
     """The names of a field's features, by index; a single Arrow file, which may be copied."""
 
     def __init__(self, path: Path, table: pa.Table) -> None:
-        self.path = path
-        self._table = table
+        self.path, self._table = path, table
+        self._lock = Lock()
 
     @classmethod
     def open(cls, path: str | Path, sha256: str | None = None) -> "Vocabulary":
@@ -216,12 +221,17 @@ class Vocabulary:
         """The rows of a query of `features` about a text; none for an empty one."""
         if not text.strip():
             return []
+        sought = text.encode(errors="backslashreplace").decode()
+        with self._lock:
+            return self._database.execute(query, {"text": sought}).fetchall()
+
+    @cached_property
+    def _database(self) -> "duckdb.DuckDBPyConnection":
+        """A database with the table `features`, for one query at a time."""
         import duckdb  # only a search needs it
 
-        sought = text.encode(errors="backslashreplace").decode()
         features = self._table.append_column("index", _arrow(np.arange(len(self))))
-        with duckdb.connect() as database:
-            return database.register("features", features).execute(query, {"text": sought}).fetchall()
+        return duckdb.connect().register("features", features)
 
     @property
     def num_titles(self) -> int:
