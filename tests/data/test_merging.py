@@ -4,11 +4,9 @@ import random
 
 import pytest
 
-from tests.mistakes import mistake
 from widenet.data import tables
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
-from widenet.errors import DataError
 
 
 def files_of(folder):
@@ -48,20 +46,6 @@ def test_users_who_do_not_stay_do_not_decide_the_order_of_the_others(tmp_path, s
     }
 
 
-def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, source, monkeypatch):
-    ratings = source("r.csv", "user,item\na,x\nb,x\n")
-    number = tables.Tables.number
-
-    def changed(self, again=False):
-        ratings.write_text("user,item\na,x\n")
-        return number(self, again)
-
-    monkeypatch.setattr(tables.Tables, "number", changed)
-    with mistake(DataError, place="r.csv"):
-        ingest([ratings], tmp_path / "ds")
-    assert not (tmp_path / "ds").exists()
-
-
 @pytest.mark.parametrize(
     "options", [{"value": "rating"}, {"min_value": 3, "time": "time"}, {"value": "rating", "time": "time"}]
 )
@@ -75,9 +59,11 @@ def test_plain_ids_give_the_dataset_that_names_give(tmp_path, source, monkeypatc
         source(name, "user,item,rating,time\n" + "".join(part))
         for name, part in (("a.csv", lines[:700]), ("b.csv", lines[700:]))
     )
-    monkeypatch.setattr(tables, "_ROWS_PER_PIECE", 100)
     ingest([train], tmp_path / "plain", heldout=heldout, **options)
-    monkeypatch.setattr(tables, "LARGEST_ID", -1)
+    stage = tables.Tables._stage
+    monkeypatch.setattr(
+        tables.Tables, "_stage", lambda *given, is_plain: not is_plain and stage(*given, False)
+    )
     ingest([train], tmp_path / "names", heldout=heldout, **options)
     assert files_of(tmp_path / "plain") == files_of(tmp_path / "names")
 

@@ -145,12 +145,11 @@ class Buckets:
         folder.mkdir()
         self._folder = folder
 
-    def add(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Append rows in any order, and return their number.
+    def add(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Append rows in any order.
 
         The batches have the columns `bucket` (uint16) and `key`, and perhaps `value` and `time`.
         """
-        num_rows = 0
         for batch in batches:
             bucket = batch.column("bucket").to_numpy()
             order = np.argsort(bucket, kind="stable")
@@ -161,8 +160,6 @@ class Buckets:
                 for number in numbers:
                     with self._file(number, name).open("ab") as file:
                         file.write(column[stops[number] - lengths[number] : stops[number]].data)
-            num_rows += batch.num_rows
-        return num_rows
 
     def replace(self, number: int, rows: Rows) -> None:
         """Replace the rows of a bucket."""

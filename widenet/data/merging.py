@@ -173,9 +173,8 @@ class Merging:
 
     def _filled(self, part: Part, sources: Sources) -> Buckets:
         buckets = self._empty(part)
-        num_rows = self._tables.num_rows(part)
-        added = buckets.add(self._tables.with_progress(self._tables.rows(part, sources), num_rows))
-        DataError.require(added == num_rows, "must not change while it is read; it did", place=sources.names)
+        rows = self._tables.rows(part, sources.numbers)
+        buckets.add(self._tables.with_progress(rows, self._tables.num_rows(part)))
         return buckets
 
     def _tell(self, counts: Mapping[Part, Counter[str]]) -> None:
