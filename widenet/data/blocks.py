@@ -1,7 +1,7 @@
 """Digests of a dataset's files and of their blocks, compared before the bytes are used."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -119,18 +119,11 @@ def _unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be read ({error}).")
 
 
-def _outside(size: int, bodies: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the byte ranges of a file outside all bodies."""
-    end = 0
-    for start, stop in bodies:
-        yield end, start
-        end = stop
-    yield end, size
-
-
 def _sha256_outside(file: pa.NativeFile, size: int, bodies: Sequence[tuple[int, int]]) -> str:
-    digest = hashlib.sha256()
-    for start, stop in _outside(size, bodies):
-        if stop > start:
-            digest.update(file.read_at(stop - start, start))
+    """The digest of the bytes of a file outside all bodies."""
+    digest, end = hashlib.sha256(), 0
+    for start, stop in [*bodies, (size, size)]:
+        if start > end:
+            digest.update(file.read_at(start - end, end))
+        end = stop
     return digest.hexdigest()

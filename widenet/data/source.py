@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from widenet.arguments import check_choice
 from widenet.data.columns import (
     RULES,
     choose_column,
@@ -19,7 +20,7 @@ from widenet.data.columns import (
     seconds,
 )
 from widenet.data.ingest_arguments import FORMATS, IngestArguments
-from widenet.errors import DataError, OptionError, nearest, reason_of
+from widenet.errors import DataError, OptionError, reason_of
 
 ROW_NUMBER = '"number of the row"'
 
@@ -67,9 +68,8 @@ class Reading:
 
     def __post_init__(self) -> None:
         size = len(("," if self.delimiter is None else self.delimiter).encode())
-        if self.format is not None and self.format not in FORMATS:
-            rule = f"must be one of {', '.join(FORMATS)}; got {self.format!r}.{nearest(self.format, FORMATS)}"
-            raise OptionError(rule, option=self.option("format"))
+        check_choice(self.option("format"), self.format, FORMATS)
+        check_choice(self.option("decimal"), self.decimal, (".", ","))
         OptionError.require(
             self.delimiter is None
             or self.delimiter == SPACES
@@ -77,12 +77,6 @@ class Reading:
             "must be 1 to 4 bytes without quotes and line ends, or tab or space",
             option=self.option("delimiter"),
             value=self.delimiter,
-        )
-        OptionError.require(
-            self.decimal in (None, ".", ","),
-            "must be a point or a comma",
-            option=self.option("decimal"),
-            value=self.decimal,
         )
         for option in ("quote", "escape"):
             value = getattr(self, option)
