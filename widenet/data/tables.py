@@ -119,9 +119,12 @@ class Tables:
         user, item = (plain_id(each, "error('')") if is_plain else quoted(each) for each in ("user", "item"))
         columns = ", ".join([f'{user} AS "user"', f"{item} AS item", *sources.numbers])
         query = f"SELECT {columns} FROM ({sources.query(self.connection)})"
-        path = literal(self._folder / f"{part}.parquet")
+        # DuckDB may remove the file of a COPY that failed while the next one is at work.
+        path = literal(self._folder / f"{part}-{'numbers' if is_plain else 'texts'}.parquet")
         try:
-            self.connection.execute(f"COPY ({query}) TO {path} (FORMAT parquet, COMPRESSION uncompressed)")
+            self.connection.execute(
+                f"COPY ({query}) TO {path} (FORMAT parquet, COMPRESSION uncompressed, ROW_GROUP_SIZE 16384)"
+            )
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
@@ -134,7 +137,8 @@ class Tables:
 
     def _staged(self, part: Part) -> str:
         """The SQL table of the rows of a part."""
-        path = sql_path(self._folder / f"{part}.parquet")
+        kind = "texts" if self._id[part] == "name" else "numbers"
+        path = sql_path(self._folder / f"{part}-{kind}.parquet")
         return f"read_parquet({path}, file_row_number = true, hive_partitioning = false)"
 
     def num_rows(self, part: Part) -> int:
