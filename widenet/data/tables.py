@@ -70,7 +70,7 @@ class Tables:
         self.connection, self._folder, self._in_order = connection, folder, in_order
         connection.execute(f"SET preserve_insertion_order = {in_order}")
         self._on_rows = on_rows
-        self._id: dict[Part, str] = {}
+        self._is_plain: dict[Part, bool] = {}
         self._known = known or KnownFeatures(None)
         self.facts: Facts = {}
         columns = "part VARCHAR, is_item BOOLEAN, name VARCHAR, num_rows BIGINT, num_items BIGINT"
@@ -93,7 +93,7 @@ class Tables:
         is_plain = not sources.skipping and self._stage(part, sources, is_plain=True)
         if not is_plain:
             self._stage(part, sources, is_plain=False)
-        self._id[part] = plain_id("name") if is_plain else "name"
+        self._is_plain[part] = is_plain
         self.connection.execute(f"INSERT INTO names {_NAMES.format(part=part, rows=self._staged(part))}")
         if self._on_rows is not None and self.num_rows(part):
             self._on_rows(self.num_rows(part), None)
@@ -119,8 +119,7 @@ class Tables:
         user, item = (plain_id(each, "error('')") if is_plain else quoted(each) for each in ("user", "item"))
         columns = ", ".join([f'{user} AS "user"', f"{item} AS item", *sources.numbers])
         query = f"SELECT {columns} FROM ({sources.query(self.connection)})"
-        # DuckDB may remove the file of a COPY that failed while the next one is at work.
-        path = literal(self._folder / f"{part}-{'numbers' if is_plain else 'texts'}.parquet")
+        path = literal(self._file(part, is_plain))
         try:
             self.connection.execute(
                 f"COPY ({query}) TO {path} (FORMAT parquet, COMPRESSION uncompressed, ROW_GROUP_SIZE 16384)"
@@ -135,10 +134,13 @@ class Tables:
             raise sources.mistake(reason_of(error)) from error
         return True
 
+    def _file(self, part: Part, is_plain: bool) -> Path:
+        """The file of a part's rows; DuckDB may still remove that of plain ids, which failed, later."""
+        return self._folder / f"{part}-{'numbers' if is_plain else 'texts'}.parquet"
+
     def _staged(self, part: Part) -> str:
         """The SQL table of the rows of a part."""
-        kind = "texts" if self._id[part] == "name" else "numbers"
-        path = sql_path(self._folder / f"{part}-{kind}.parquet")
+        path = sql_path(self._file(part, self._is_plain[part]))
         return f"read_parquet({path}, file_row_number = true, hive_partitioning = false)"
 
     def num_rows(self, part: Part) -> int:
@@ -199,7 +201,7 @@ class Tables:
         """
         key = "(CAST(users.number AS UBIGINT) << 32) | CAST(items.number AS UBIGINT) AS key"
         columns = ", ".join(["bucket", key, *numbers])
-        numbered = f"SELECT *, {self._id[part]} AS id FROM"
+        numbered = f"SELECT *, {plain_id('name') if self._is_plain[part] else 'name'} AS id FROM"
         joined = f"""
             {self._staged(part)} JOIN ({numbered} users) AS users ON "user" = users.id
             JOIN ({numbered} items) AS items ON item = items.id
