@@ -227,11 +227,14 @@ class Vocabulary:
 
     @cached_property
     def _database(self) -> "duckdb.DuckDBPyConnection":
-        """A database with the table `features`, for one query at a time."""
+        """A database with the table `features`, for one query at a time.
+
+        It has no threads of its own, which a process that is forked from this one would lack.
+        """
         import duckdb  # only a search needs it
 
         features = self._table.append_column("index", _arrow(np.arange(len(self))))
-        return duckdb.connect().register("features", features)
+        return duckdb.connect(config={"threads": 1}).register("features", features)
 
     @property
     def num_titles(self) -> int:
