@@ -1,9 +1,9 @@
 """Vocabularies: the ids, titles and counts of a field's features, memory-mapped."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,7 +81,6 @@ class Vocabulary:
 
     def __init__(self, path: Path, table: pa.Table) -> None:
         self.path, self._table = path, table
-        self._lock = Lock()
 
     @classmethod
     def open(cls, path: str | Path, sha256: str | None = None) -> "Vocabulary":
@@ -186,7 +185,12 @@ class Vocabulary:
             DataError: There is no such feature, or the text is a part of more than NUM_SUGGESTIONS titles;
                 the message has the nearest titles, or the most popular ones.
         """
-        ranked = self._query(_FOUND, str(text))
+        with self._database() as database:
+            return self._found(database, text)
+
+    def _found(self, database: "duckdb.DuckDBPyConnection", text: str | int) -> list[int]:
+        """As `find`."""
+        ranked = _rows(database, _FOUND, str(text))
         best = min((rank for _, rank in ranked), default=_BEGINNING)
         found = [index for index, rank in ranked if rank == best]
         place = f'field "{self.path.name.partition(".")[0]}"'
@@ -195,7 +199,7 @@ class Vocabulary:
             raise DataError(f"{len(found):,} titles have this part: {first}", place=place, value=text)
         if best == _ID or (isinstance(text, str) and best <= (_TITLE if text.isdecimal() else _PART)):
             return found
-        near = "; ".join(self.shown([index for (index,) in self._query(_NEAREST, str(text))]))
+        near = "; ".join(self.shown([index for (index,) in _rows(database, _NEAREST, str(text))]))
         rule = f"must be the id or the title of a feature{f'. Nearest: {near}' if near else ''}"
         raise DataError(rule, place=place, value=text)
 
@@ -203,10 +207,10 @@ class Vocabulary:
         """As `find` for each of some texts, in their order; looks ids up all at once."""
         distinct = list(dict.fromkeys(texts))
         places = self.places_of([str(text) for text in distinct]).tolist()
-        found = {
-            text: self.find(text) if place < 0 else [place]
-            for text, place in zip(distinct, places, strict=True)
-        }
+        found = dict(zip(distinct, ([place] for place in places), strict=True))
+        if unknown := [text for text in distinct if found[text] == [-1]]:
+            with self._database() as database:
+                found |= {text: self._found(database, text) for text in unknown}
         return [found[text] for text in texts]
 
     def search(self, text: str, most: int) -> list[int]:
@@ -215,26 +219,17 @@ class Vocabulary:
         First comes the feature with this id. Then come those with this title, those whose title contains the
         text, and last ids that begin with it. Within each of these, the most popular is first.
         """
-        return [index for index, _ in self._query(_FOUND, text)[:most]]
+        with self._database() as database:
+            return [index for index, _ in _rows(database, _FOUND, text)[:most]]
 
-    def _query(self, query: str, text: str) -> list[tuple[int, ...]]:
-        """The rows of a query of `features` about a text; none for an empty one."""
-        if not text.strip():
-            return []
-        sought = text.encode(errors="backslashreplace").decode()
-        with self._lock:
-            return self._database.execute(query, {"text": sought}).fetchall()
-
-    @cached_property
-    def _database(self) -> "duckdb.DuckDBPyConnection":
-        """A database with the table `features`, for one query at a time.
-
-        It has no threads of its own, which a process that is forked from this one would lack.
-        """
+    @contextmanager
+    def _database(self) -> "Iterator[duckdb.DuckDBPyConnection]":
+        """Give a database with the table `features`; one that stayed open would end a forked process."""
         import duckdb  # only a search needs it
 
         features = self._table.append_column("index", _arrow(np.arange(len(self))))
-        return duckdb.connect(config={"threads": 1}).register("features", features)
+        with duckdb.connect(config={"threads": 1}) as database:
+            yield database.register("features", features)
 
     @property
     def num_titles(self) -> int:
@@ -273,3 +268,9 @@ def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
 def _arrow(indices: np.ndarray) -> pa.Array:
     """Make an Arrow array of int64 without a copy; `pa.array` would first import pandas if installed."""
     return pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
+
+
+def _rows(database: "duckdb.DuckDBPyConnection", query: str, text: str) -> list[tuple[int, ...]]:
+    """The rows of a query about a text; none for an empty one."""
+    sought = text.encode(errors="backslashreplace").decode()
+    return database.execute(query, {"text": sought}).fetchall() if text.strip() else []
