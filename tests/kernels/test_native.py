@@ -36,7 +36,7 @@ def digest():
         for seed in range(30):
             for tensor in Case.drawn(seed).made(half=seed % 2 > 0):
                 found.update(tensor.numpy().tobytes())
-    for kind in (*KINDS, "adagrad by rows"):
+    for kind in (*sorted(KINDS), "adagrad by rows"):
         states = [terms[3].abs(), terms[4].abs()] if kind in KINDS else [terms[3, :, :1].abs()]
         step = OptimizerStep(kind.split()[0], (0.1, 0.2, 0.3, 0.4, 0.5, 0.6), 0.5, 0.1, 0.2, 0.9)
         weight = terms[5].clone()
