@@ -38,6 +38,13 @@ def test_titles_are_read_as_sources_are(tmp_path, source, log, name, text, optio
     assert titles_of(tmp_path / "ds") == ["One", "Two"]
 
 
+def test_an_item_has_one_title_in_however_many_rows(tmp_path, source, log):
+    ingest(log, tmp_path / "ds", titles=source("same.csv", "id,title\n1,One\n2,Two\n1,One\n1,\n"))
+    assert titles_of(tmp_path / "ds") == ["One", "Two"]
+    with mistake(DataError, place="t.csv"):
+        ingest(log, tmp_path / "no", titles=source("t.csv", "id,title\n1,One\n2,Two\n1,Uno\n"))
+
+
 @pytest.mark.parametrize(
     ("text", "title_id", "titles"),
     [

@@ -286,13 +286,19 @@ class Titles:
         """
         source = self.source
         key = id_column(tables, source, "title_id", self.item, ITEMS_OF_SOURCES)
-        columns = f"{quoted(key)}, min({quoted(self.text)})"
+        title, cells = quoted(self.text), source.cells(tables.connection)
+        texts = f"min({title}) AS title, max({title}) AS other"
+        rows = f"SELECT {quoted(key)} AS key, {texts} FROM {cells} GROUP BY 1"
         try:
-            tables.connection.execute(
-                f"INSERT INTO titles SELECT {columns} FROM {source.cells(tables.connection)} GROUP BY 1"
-            )
+            tables.connection.execute(f"INSERT INTO titles SELECT key, title FROM ({rows})")
+            first = f"SELECT key FROM ({rows}) WHERE title < other ORDER BY 1 LIMIT 1"
+            twice = tables.connection.execute(first).fetchone()
         except duckdb.Error as error:
             raise mistake([Table(source, {"item": key})], reason_of(error)) from error
+        if twice is not None:
+            raise DataError(
+                "an item must have one title", place=source.name, column=self.text, value=twice[0]
+            )
         titled = "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
         short_name = source.name.rpartition("/")[2]
         tables.facts |= {"titles": short_name, "items_with_title": tables.count(titled)}
