@@ -15,10 +15,7 @@ from widenet.kernels.passes import (
     Gradients,
     OutputBatch,
     OutputShard,
-    add_shares,
-    add_slopes,
-    finish,
-    finish_hidden,
+    make_pass,
 )
 
 
@@ -78,7 +75,7 @@ class Case:
         """The logits of a softmax's targets, by the library."""
         batch = OutputBatch(self.kind, self.direct_EH, self.tile, half)
         shard = self.shard(batch, keeps=False)
-        add_shares(batch, [shard], 1)
+        make_pass("add_shares", batch, [shard], 1)
         return shard.logits_Z
 
     def shard(self, batch, keeps):
@@ -112,7 +109,7 @@ class Case:
         own, spans = shards[-1], [*pairwise([*range(0, units, self.tile * (span or units)), units])]
         if self.kind == "softmax":
             for each in spans:
-                add_shares(batch, [shard.within(*each) for shard in shards], num_threads)
+                make_pass("add_shares", batch, [shard.within(*each) for shard in shards], num_threads)
             total_E = own.peak_E.double() + own.total_E.log()
             pull_Z = self.values_Z * self.weight_E[self.examples_Z]
             for shard in shards:
@@ -120,11 +117,11 @@ class Case:
             loss = -(pull_Z * (own.logits_Z - total_E[self.examples_Z])).sum()
             sum_E = torch.zeros(examples).index_add_(0, self.examples_Z, pull_Z)
             batch = replace(batch, one_E=total_E.float(), other_E=sum_E)
-            finish_hidden(batch, shards, num_threads)
+            make_pass("finish_hidden", batch, shards, num_threads)
         else:
             for each in spans:
                 pieces = [shard.within(*each) for shard in shards]
-                add_slopes(batch, pieces, num_threads, [Gradients()] * num_threads)
+                make_pass("add_slopes", batch, pieces, num_threads, [Gradients()] * num_threads)
             loss = own.total_E.sum()
         weight_RH, bias_R = torch.empty_like(self.weight_RH), torch.empty(units)
         for start, stop in spans:
@@ -134,7 +131,7 @@ class Case:
                 )
                 for own_TH in [weight_RH[start:stop]] * num_threads
             ]
-            finish(batch, [shard.within(start, stop) for shard in shards], num_threads, given)
+            make_pass("finish", batch, [shard.within(start, stop) for shard in shards], num_threads, given)
             weight_RH[start:stop], bias_R[start:stop] = given[-1].weight_TH, given[-1].bias_T
         return loss, own.hidden_EH, weight_RH, bias_R
 

@@ -91,7 +91,7 @@ def test_twenty_steps_at_changing_rates_are_those_of_torch(kind, l1, l2):
     rule, weight = rule_of(kind, l1=l1, l2=l2), start.clone()
     state = rule.state_for(weight)
     for number, (gradient, after) in enumerate(zip(gradients, expected, strict=True), 1):
-        rule.apply(weight, gradient.clone(), state, StepNumbers(number, rates))
+        rule.made(StepNumbers(number, rates)).tile(weight, gradient.clone(), state)
         assert float((weight.double() - after).abs().max()) < 3e-7 * number
     assert float((expected[-1] - start).abs().max()) > 0.001
 
@@ -157,7 +157,7 @@ def test_a_long_sleep_is_as_good_as_many_steps(kind):
     for row, since in enumerate((7, 4000, 4999)):
         weight, state = stepped[row : row + 1].double(), {"velocity": velocity[row : row + 1].double()}
         for number in range(since + 1, 5001):
-            rule.apply(weight, torch.zeros(1, 2, dtype=torch.float64), state, StepNumbers(number, rates))
+            rule.made(StepNumbers(number, rates)).tile(weight, torch.zeros(1, 2, dtype=torch.float64), state)
         assert torch.allclose(slept[row].double(), weight[0], rtol=0, atol=1e-6)
         assert torch.allclose(
             states[0]["velocity"][row].double(), state["velocity"][0], rtol=1e-6, atol=1e-30
@@ -210,7 +210,7 @@ def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
         step = StepNumbers(number, rates, 0.5)
         own_state = {name: tensor[touched.features_U] for name, tensor in state.items()}
         weight = one[touched.features_U]
-        rule.apply(weight, dense_rows(batch, 40).T[touched.features_U] @ gradient_EH, own_state, step)
+        rule.made(step).tile(weight, dense_rows(batch, 40).T[touched.features_U] @ gradient_EH, own_state)
         one[touched.features_U] = weight
         for name, tensor in own_state.items():
             state[name][touched.features_U] = tensor
@@ -347,7 +347,7 @@ def test_with_a_floor_and_an_offset_twenty_steps_are_those_of_dsstnes_formulas(k
     rule, weight = Optimizer(spec, l1, l2), start.clone()
     state, ours = rule.state_for(weight), rates if kind != "adadelta" else np.ones(21)
     for number, gradient in enumerate(gradients, 1):
-        rule.apply(weight, gradient.clone(), state, StepNumbers(number, ours))
+        rule.made(StepNumbers(number, ours)).tile(weight, gradient.clone(), state)
     assert np.abs(weight.numpy() - expected).max() < 1e-5 * np.abs(expected).max()
     assert np.abs(expected - start.numpy()).max() > 1e-4 * size
 

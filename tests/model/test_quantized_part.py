@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from widenet.kernels import reference
-from widenet.model.weight import Part, QuantizedPart, quantized_row_bytes
+from widenet.model.weight import Part, QuantizedPart
 from widenet.sparse import SparseBatch
 
 
@@ -20,12 +20,6 @@ def test_rows_are_near_those_of_the_weight(part):
     rows = made.rows(10, 20).weight
     assert bool(((rows - part.weight[10:20]).abs() <= 0.501 * made.scale_R[10:20, None]).all())
     assert torch.equal(torch.cat([*made.blocks(64)]), made.rows(0, 300).weight)
-
-
-@pytest.mark.parametrize("columns", [7, 8, 33])
-def test_bytes_of_rows_are_those_of_the_stored_tensors(columns):
-    made = QuantizedPart.of(Part(torch.ones(10, columns)))
-    assert 10 * quantized_row_bytes(columns) == sum(tensor.nbytes for tensor in made.tensors().values())
 
 
 @pytest.mark.parametrize("values", [None, [0.5, -2.0, 3.0, 1.0]])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, library_runs, pointers, triton_runs
+from widenet.kernels.native import call, library_runs, triton_runs
 
 Terms = Sequence[Tensor] | Tensor
 """Tensors of one shape, in a sequence or stacked in one tensor."""
@@ -31,10 +31,6 @@ def peaks_of(term: Tensor) -> Tensor:
     if term.dim() >= 2 and not term.shape[-1]:
         return torch.zeros(*term.shape[:-1], 1, dtype=torch.float64, device=term.device)
     magnitude = term.abs() if term.dim() < 2 else term.abs().amax(dim=-1, keepdim=True)
-    return _finite(magnitude)
-
-
-def _finite(magnitude: Tensor) -> Tensor:
     return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
@@ -53,17 +49,13 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
 
 def common_peaks(terms: Terms) -> Tensor:
     """Return the largest of the terms' `peaks_of`."""
-    if terms[0].dim() < 2:  # few numbers: fewer operations are faster
-        return _finite(_stacked(terms).abs()).amax(dim=0)
     return torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
 
 
 def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
     """Return the sum of equally shaped terms as multiples of 1 / `scales_for(peaks, num_terms)`, int64."""
     scales = scales_for(peaks, num_terms)
-    if terms[0].dim() < 2:
-        return to_fixed(_stacked(terms), scales).sum(dim=0)
-    if terms[0].dim() > 2 or not library_runs(terms[0].device):
+    if terms[0].dim() != 2 or not library_runs(terms[0].device):
         total = to_fixed(terms[0], scales)
         for term in terms[1:]:
             total += to_fixed(term, scales)
@@ -78,10 +70,6 @@ def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
 def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
     """Return the numbers that a total of `fixed_sum` represents; NaN where the peak is infinite."""
     return from_fixed(total, scales_for(peaks, num_terms), peaks, dtype)
-
-
-def _stacked(terms: Terms) -> Tensor:
-    return terms if isinstance(terms, Tensor) else torch.stack([*terms])
 
 
 def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype) -> Tensor:
@@ -120,12 +108,11 @@ def exact_sum(terms: Terms) -> Tensor:
     if triton_runs(first.device):
         from widenet.kernels.triton.fixed_point import exact_sum as launched
 
-        return launched(_stacked(terms))
+        return launched(terms if isinstance(terms, Tensor) else torch.stack([*terms]))
     if first.dim() <= 2 and library_runs(first.device):
         total = torch.empty(first.shape, dtype=first.dtype)
-        rows = pointers(terms.contiguous()) if isinstance(terms, Tensor) else _alike(terms)
         shape = total.shape if total.dim() == 2 else (total.numel(), 1)
-        call(f"exact_sum_{_name(total)}", rows, len(terms), total, *shape)
+        call(f"exact_sum_{_name(total)}", _alike(terms), len(terms), total, *shape)
         return total
     peaks = common_peaks(terms)
     return rounded(fixed_sum(terms, peaks, len(terms)), peaks, len(terms), first.dtype)

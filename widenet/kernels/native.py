@@ -181,13 +181,6 @@ def packed(*fields: Tensor | Packed | int | None) -> Packed:
     return Packed((ctypes.c_int64 * len(numbers))(*numbers), fields)
 
 
-def pointers(whole: Tensor) -> Packed:
-    """Return an array of pointers to the tensors of a stack."""
-    first, distance = _address(whole), whole.stride(0) * whole.element_size()
-    places = range(first, first + len(whole) * distance, distance) if distance else [first] * len(whole)
-    return Packed((ctypes.c_int64 * len(whole))(*places), (whole,))
-
-
 def _address(tensor: Tensor | Packed) -> int:
     if isinstance(tensor, Packed):
         return ctypes.addressof(tensor.fields)

@@ -18,14 +18,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.native import (
-    Packed,
-    call,
-    check_dtype,
-    chosen_bits,
-    multiplies_bfloat16,
-    packed,
-)
+from widenet.kernels.native import Packed, call, check_dtype, chosen_bits, multiplies_bfloat16, packed
 from widenet.kernels.steps import packed_rows
 
 _known = cache(call)
@@ -175,32 +168,24 @@ class OutputShard:
         )
 
 
-def add_shares(batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int) -> None:
-    """Compute a softmax's shares, their sums and the targets' logits; `hidden_EH` has sums of vectors."""
-    call("add_shares", *_packed(batch, shards), num_threads)
+Pass = Literal["add_shares", "finish_hidden", "add_slopes", "finish"]
+"""The library's passes.
 
-
-def finish_hidden(batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int) -> None:
-    """Turn the sums of vectors of `add_shares` into the gradient to the incoming vectors."""
-    call("finish_hidden", *_packed(batch, shards), num_threads)
-
-
-def add_slopes(
-    batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int, gradients: Sequence[Gradients]
-) -> None:
-    """Compute a sigmoid's losses, weighted cross-entropies, and slopes; then as `finish` if there are steps.
-
+add_shares: compute a softmax's shares, their sums and the targets' logits; `hidden_EH` has sums of vectors.
+finish_hidden: turn these sums of vectors into the gradient to the incoming vectors.
+add_slopes: compute a sigmoid's losses, weighted cross-entropies, and slopes; make steps as finish does.
     Targets above zero have the loss weight `one_E`, all other units `other_E`.
-    """
-    call("add_slopes", *_packed(batch, shards), num_threads, [own.packed() for own in gradients])
+finish: compute the gradients of weights and biases, and make their steps or return them.
+"""
 
 
-def finish(
-    batch: OutputBatch, shards: Sequence[OutputShard], num_threads: int, gradients: Sequence[Gradients]
+def make_pass(
+    name: Pass,
+    batch: OutputBatch,
+    shards: Sequence[OutputShard],
+    num_threads: int,
+    gradients: Sequence[Gradients] | None = None,
 ) -> None:
-    """Compute the gradients of weights and biases, and make their steps or return them."""
-    call("finish", *_packed(batch, shards), num_threads, [own.packed() for own in gradients])
-
-
-def _packed(batch: OutputBatch, shards: Sequence[OutputShard]) -> tuple[Packed, list[Packed], int]:
-    return batch.packed(), [shard.structure for shard in shards], len(shards)
+    """Make a pass over shards; "add_slopes" and "finish" take what is done with the gradients of each."""
+    given = [] if gradients is None else [[own.packed() for own in gradients]]
+    call(name, batch.packed(), [shard.structure for shard in shards], len(shards), num_threads, *given)

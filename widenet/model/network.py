@@ -30,7 +30,7 @@ from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.plan.weights import FOLLOWING, ends_of, weights_by_examples
 from widenet.randomness import StepRandom
 from widenet.sparse import SparseBatch, stacked
-from widenet.spec.layers import InputLayer, Trunk
+from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
 
 _BLOCK_NUMBERS = 2**18
@@ -115,7 +115,6 @@ class Network:
         random = None if place is None else StepRandom(self.layout.training.seed, *place)
         prepared = preparation.prepared(
             self.layout,
-            self._inputs,
             self.outputs,
             self.damping,
             fields,
@@ -219,10 +218,6 @@ class Network:
             self._compute_divided([layer for layer in self._hidden if layer.name in divided], activity)
         self._compute([layer for layer in self._hidden if layer.name not in divided], activity)
         return activity
-
-    @cached_property
-    def _inputs(self) -> tuple[InputLayer, ...]:
-        return self.spec.inputs
 
     @cached_property
     def _hidden(self) -> tuple[Trunk, ...]:

@@ -64,16 +64,10 @@ def _product(multiply: Callable[..., Tensor], left: Tensor, right: Tensor) -> Te
     return multiply(left, right)
 
 
-def filled(values_RK: Tensor, rows: int) -> Tensor:
-    """Return a matrix with zeros after its rows, up to a multiple of `rows`."""
-    missing = -len(values_RK) % rows
-    return pad(values_RK, (0, 0, 0, missing)) if missing else values_RK
-
-
-def filled_columns(values_RC: Tensor, columns: int) -> Tensor:
-    """Return a matrix with zeros after its columns, up to a multiple of `columns`."""
-    missing = -values_RC.shape[1] % columns
-    return pad(values_RC, (0, missing)) if missing else values_RC
+def filled(values_RC: Tensor, rows: int = 1, columns: int = 1) -> Tensor:
+    """Return a matrix with zeros after its rows and columns, up to multiples of `rows` and `columns`."""
+    below, beside = -len(values_RC) % rows, -values_RC.shape[1] % columns
+    return pad(values_RC, (0, beside, 0, below)) if below or beside else values_RC
 
 
 def wide_enough(right_KC: Tensor) -> Tensor:

@@ -82,21 +82,6 @@ class Optimizer:
         keep = 1 - step.rate * getattr(self.spec, "weight_decay", 0.0)
         return OptimizerStep(kind, own, step.gradient_scale, self.l2, self.l1, keep)
 
-    def apply(
-        self,
-        weight: Tensor,
-        gradient: Tensor,
-        state: dict[str, Tensor],
-        step: StepNumbers,
-        is_bias: bool = False,
-        sums: Tensor | None = None,
-    ) -> None:
-        """Make a step in place, including penalties; may overwrite the gradient.
-
-        See `made`, and `OptimizerStep.tile` for `sums`.
-        """
-        self.made(step, is_bias).tile(weight, gradient, state, sums)
-
     def apply_to_rows(
         self,
         weight: Tensor,

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -29,10 +28,6 @@ from widenet.model.targets import Entries, Targets
 from widenet.model.weight import shortening
 from widenet.plan.tiles import as_slice
 from widenet.sparse import SparseBatch
-
-if TYPE_CHECKING:
-    pass
-
 
 Slopes = Callable[[Tile], tuple[Tensor, Tensor]]
 """Returns the loss of a tile of a step, float64 [], and its slopes [E, T].
@@ -186,7 +181,7 @@ class OutputStep:
         """Return every shard's loss, float64 [], and gradient to the incoming vectors, float32 [E, H]."""
         loss_S, hidden_SEH = self._zeros(dtype=torch.float64), self._begun()
         is_plain = not self.output.spec.is_row_wise and self.output.spec.delta_norm is None
-        self._slopes = partial(_of_single_units, self) if is_plain else _of_all_units(self)
+        self._slopes = self._of_single_units if is_plain else _of_all_units(self)
 
         def sweep(tile: Tile) -> None:
             place = self.place(tile.shard)
@@ -203,6 +198,9 @@ class OutputStep:
         self.over(sweep, updates=update is not None)
         self.step_biases(update)
         return loss_S, hidden_SEH
+
+    def _of_single_units(self, tile: Tile) -> tuple[Tensor, Tensor]:
+        return _differentiated(self, self.logits(tile), self.entries(tile), self.stands_of(tile))
 
     def place(self, shard: int) -> int:
         """Return where a shard is among those of this process."""
@@ -248,10 +246,6 @@ class OutputStep:
 
 _NEVER = -math.inf
 """Added to a logit to exclude its unit from a softmax. Its exponential takes a third of that of -1e30."""
-
-
-def _of_single_units(step: OutputStep, tile: Tile) -> tuple[Tensor, Tensor]:
-    return _differentiated(step, step.logits(tile), step.entries(tile), step.stands_of(tile))
 
 
 def _of_all_units(step: OutputStep) -> Slopes:

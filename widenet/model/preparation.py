@@ -1,7 +1,7 @@
 """Prepares a batch for a network: everything that needs no weights and can run ahead of a step."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -118,7 +118,6 @@ class Prepared:
 
 def prepared(
     layout: Layout,
-    inputs: Sequence[InputLayer],
     outputs: Mapping[str, WideOutput],
     damping: Mapping[str, Tensor],
     fields: Mapping[str, Values],
@@ -127,7 +126,7 @@ def prepared(
 ) -> Prepared:
     """See `Network.prepare`; for `together`, which counts outside training, see `Positions`."""
     batch, hidden = Prepared({}, {}, {}, random=random), dict[str, SparseBatch]()
-    for layer in inputs:
+    for layer in layout.network.inputs:
         values = fields[layer.field]
         if isinstance(values, Tensor):
             batch.dense[layer.name] = scaled_dense(layer, values, random)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels.fixed_point import exact_sum
-from widenet.model.operands import filled_columns
+from widenet.model.operands import filled
 from widenet.parallel.exchange import Exchange
 
 
@@ -39,7 +39,7 @@ class RowSum:
             share_EC = pad(logits_ET - peak_E[:, None], (0, missing), value=-torch.inf).exp_()
             self.add_part(peak_E, share_EC.sum(dim=1))
         else:
-            part_EC = filled_columns(logits_ET, columns)
+            part_EC = filled(logits_ET, columns=columns)
             self.sum_E += (torch.relu(part_EC) if self.kind == "relu_max" else part_EC.abs()).sum(dim=1)
 
     def add_part(self, peak_E: Tensor, sum_E: Tensor) -> None:

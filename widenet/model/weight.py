@@ -326,7 +326,7 @@ class WideWeight:
             self.update_rows(shards, gradient, rule, step)
             return
         own = self.rows(shards, start, stop)
-        rule.apply(own.weight, gradient, own.state, step, self.is_bias, sums)
+        rule.made(step, self.is_bias).tile(own.weight, gradient, own.state, sums)
         self.shorten(shards, start, stop)
 
     def shorten(self, shards: int | range, start: int, stop: int) -> None:
@@ -536,8 +536,3 @@ def fits_in_8_bits(weight: Weight) -> bool:
     """Return whether a weight is a matrix whose rows are gathered or multiplied by whole."""
     is_matrix = weight.wide and not weight.split and not weight.by_columns
     return is_matrix and 0 < (weight.columns or 0) <= MOST_COLUMNS
-
-
-def quantized_row_bytes(columns: int) -> int:
-    """Return the bytes of a row in 8 bits, and of its scale, as files hold them."""
-    return columns + 4

@@ -1,8 +1,7 @@
 """One step of a wide output: by the native library, by Triton's kernels on CUDA, or by torch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -10,29 +9,16 @@ from torch import Tensor
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.fixed_point import Terms
 from widenet.kernels.native import library_runs, triton_runs
-from widenet.kernels.passes import (
-    Gradients,
-    OutputBatch,
-    OutputShard,
-    add_shares,
-    add_slopes,
-    finish,
-    finish_hidden,
-)
+from widenet.kernels.passes import Gradients, OutputBatch, OutputShard, Pass, make_pass
 from widenet.kernels.steps import KINDS
 from widenet.model.layers.output import WideOutput
 from widenet.model.optimizers import Optimizer, StepNumbers
+from widenet.model.output_step import OutputStep, SoftmaxStep, Update
 from widenet.model.row_sum import RowSum, over_shards
 from widenet.model.targets import Choice, Targets
+from widenet.model.triton_step import TritonStep
 from widenet.model.weight import Part, WideWeight
 from widenet.plan.tiles import GRADIENT_NUMBERS, are_kept, tile_units
-
-if TYPE_CHECKING:
-    pass
-
-
-from widenet.model.output_step import OutputStep, SoftmaxStep, Update
-from widenet.model.triton_step import TritonStep
 
 
 class NativeStep(OutputStep):
@@ -58,17 +44,17 @@ class NativeStep(OutputStep):
         }
         steps = dict.fromkeys(parts, Gradients()) if update is None else self._steps(*update, update[1], {})
         if is_softmax:
-            self._over(add_shares)
+            self._over("add_shares")
             total_E = over_shards(sums, output.exchange, output.where)
             totals, pulls, coupling_E = self.pulls(total_E, logits)
             for shard, pull_Z in zip(parts, pulls, strict=True):
                 self._shards[shard] = replace(self._shards[shard], of_target_Z=pull_Z)
             self._batch = replace(self._batch, one_E=total_E, other_E=coupling_E)
-            finish_hidden(self._batch, [*self._shards.values()], num_threads)
+            make_pass("finish_hidden", self._batch, [*self._shards.values()], num_threads)
             if update is not None:
-                self._over(finish, steps)
+                self._over("finish", steps)
         else:
-            self._over(add_slopes, steps)
+            self._over("add_slopes", steps)
             totals = [own.sum_E.sum() for own in sums]
         gradients_EH = [own.hidden_EH for own in self._shards.values()]
         if update is not None:
@@ -90,14 +76,14 @@ class NativeStep(OutputStep):
             of_biases: Those of the biases' steps.
             touched: Gradients of some rows, by shard, which are added before.
         """
-        self._over(finish, self._steps(rule, of_weights, of_biases, touched))
+        self._over("finish", self._steps(rule, of_weights, of_biases, touched))
 
     def gradient(self, shard: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """See `OutputStep.gradient`."""
         is_trained, columns = self.output.weight.trained, self._batch.direct_EH.shape[1]
         weight_TH, bias_T = torch.empty(stop - start if is_trained else 0, columns), torch.empty(stop - start)
         gradients = Gradients(weight_TH=weight_TH if is_trained else None, bias_T=bias_T)
-        finish(self._batch, [self._shards[shard].within(start, stop)], 1, [gradients])
+        make_pass("finish", self._batch, [self._shards[shard].within(start, stop)], 1, [gradients])
         return weight_TH, bias_T
 
     def _started(self, shard: int, total: RowSum, logits_Z: Tensor, is_late: bool) -> OutputShard:
@@ -148,24 +134,23 @@ class NativeStep(OutputStep):
             for shard in weight.parts
         }
 
-    def _over(self, make: Callable[..., None], gradients: Mapping[int, Gradients] | None = None) -> None:
+    def _over(self, name: Pass, gradients: Mapping[int, Gradients] | None = None) -> None:
         """Make a pass over all units: in one call, or of rows in files as they come into memory."""
         weight, exchange = self.output.weight, self.output.exchange
-        given = [] if gradients is None else [gradients]
         updates = any(own.weight_step is not None for own in (gradients or {}).values())
 
         def of_shard(shard: int) -> None:
             for start, stop in self.spans(shard, updates=updates):
                 within = self._shards[shard].within(start, stop)
-                make(self._batch, [within], 1, *([own[shard]] for own in given))
+                make_pass(name, self._batch, [within], 1, None if gradients is None else [gradients[shard]])
                 if updates:
                     weight.shorten(shard, start, stop)
 
         if weight.store is not None:
             exchange.each(of_shard)
             return
-        shards = [*self._shards.values()]
-        make(self._batch, shards, exchange.num_threads, *([*own.values()] for own in given))
+        shards, given = [*self._shards.values()], None if gradients is None else [*gradients.values()]
+        make_pass(name, self._batch, shards, exchange.num_threads, given)
         if updates and weight.norm_limit is not None:
             exchange.each(lambda shard: weight.shorten(shard, 0, self.sizes[shard]))
 

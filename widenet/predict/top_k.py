@@ -16,7 +16,7 @@ from widenet.kernels.reference import MISSING, unpacked
 from widenet.model.activations import activate, rises
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
-from widenet.model.operands import filled, filled_columns
+from widenet.model.operands import filled
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles, predicted_units
@@ -127,7 +127,7 @@ class Tiles:
 
     def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
         """Activations of some logits [E, N]; `total_E1` is the result of `total`."""
-        whole, columns = filled_columns(logits, self.rows), logits.shape[1]
+        whole, columns = filled(logits, columns=self.rows), logits.shape[1]
         if total_E1 is None:
             return activate(self.activation, whole)[:, :columns]
         return divided(self.activation.kind, whole, total_E1)[:, :columns]

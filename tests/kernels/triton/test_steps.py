@@ -57,11 +57,11 @@ def test_a_step_of_a_whole_weight_is_that_of_the_formula(kind, penalties, shape,
     weight, gradient, found = numbers(*shape), numbers(*shape, seed=1), []
     for dtype in (torch.float32, torch.float64):
         found.append(started(rule, weight.to(dtype)))
-        rule.apply(found[-1][0], gradient.to(dtype), found[-1][1], step)
+        rule.made(step).tile(found[-1][0], gradient.to(dtype), found[-1][1])
     triton()
     for _ in range(2):
         found.append(started(rule, weight.to(device)))
-        rule.apply(found[-1][0], gradient.to(device), found[-1][1], step)
+        rule.made(step).tile(found[-1][0], gradient.to(device), found[-1][1])
     (plain, plain_state), (exact, exact_state), (ours, state), (again, _) = found
     assert near(ours, plain, exact)
     assert all(near(state[name], plain_state[name], exact_state[name]) for name in state)
@@ -145,7 +145,7 @@ def test_rows_of_several_shards_are_stepped_where_they_lie(shape, device, triton
     triton()
     for place in range(3):
         own = {name: tensor[place, 1:] for name, tensor in expected.items()}
-        rule.apply(own.pop("weight"), gradient[place].clone(), own, step)
-    rule.apply(weight[:, 1:], gradient, {name: own[:, 1:] for name, own in state.items()}, step)
+        rule.made(step).tile(own.pop("weight"), gradient[place].clone(), own)
+    rule.made(step).tile(weight[:, 1:], gradient, {name: own[:, 1:] for name, own in state.items()})
     assert torch.equal(weight, expected.pop("weight"))
     assert all(torch.equal(state[name], own) for name, own in expected.items())
