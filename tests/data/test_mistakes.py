@@ -70,6 +70,7 @@ def facts(place=None, line=None, column=None, option=None):
         ("r.csv", "User,user,item\n1,a,x\n", {}, facts(line=1)),
         ("r.csv", "\na,b\n", {}, facts(line=1)),
         ("r.csv", "", {}, facts()),
+        ("r.csv", "\ufeff", {}, facts()),
         ("r.adj", "<!DOCTYPE html>\n<html><body>Not found</body></html>\n", {}, facts()),
         ("r.csv", R + "a,x,1\n", {"time": "rating", "min_value": 1}, facts(option="time")),
         ("r.csv", "user,item,day\na,x,2024-05-01T12:00:00\na,y,May\n", {"time": "day"}, facts(line=3)),

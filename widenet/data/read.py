@@ -1,5 +1,6 @@
 """Opens sources: files of every format, and tables in memory."""
 
+import codecs
 import re
 import shutil
 import sys
@@ -87,7 +88,7 @@ def open_file(path: Path, name: str, reading: Reading, folder: Path) -> Source:
     """Open a file in the named format, or in the one that its suffix, first bytes or first line show."""
     check_file(path, name)
     with path.open("rb") as file:
-        head = file.read(64)
+        head = file.read(64).removeprefix(codecs.BOM_UTF8)
     DataError.require(head, "must have rows; the file is empty", place=name)
     kind = reading.format or _format_by_name(path, head)
     if kind == "parquet":

@@ -156,13 +156,16 @@ def launch_name() -> str:
     """Name the launch by torchrun, all of whose attempts have the same; empty without torchrun.
 
     torchrun calls all launches "none" that are given no id. The name of such a one has the agent that started
-    this process, with the time of its start and of its machine's.
+    this process, with the time of its start and of its machine's; it is empty where the system hides them.
     """
     name, agent = os.environ.get("TORCHELASTIC_RUN_ID") or "", os.getppid()
     if name != _NO_ID:
         return name
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{name} {boot} {agent} {_status(agent)[19]}"
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{name} {boot} {agent} {_status(agent)[19]}"
+    except OSError:
+        return ""
 
 
 def end_with_launcher() -> None:
