@@ -6,6 +6,7 @@ import torch
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
 from widenet.errors import NumericsError
 from widenet.kernels import steps
+from widenet.model import wide_loss
 from widenet.plan import tiles
 from widenet.sparse import SparseBatch
 
@@ -109,6 +110,20 @@ def test_a_step_under_every_loss_and_activation_is_that_of_the_dense_twin(loss, 
     assert_step_matches_twin(
         document(loss, activation), {"in": sparse(23), "out": facts}, batch, {"shards": shards}, weights_E
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("loss", "activation"), PAIRS[:7], ids=name_of)
+def test_a_step_without_the_native_library_is_that_of_the_dense_twin(loss, activation, kind, monkeypatch):
+    monkeypatch.setattr(wide_loss, "library_runs", lambda _: False)
+    generator = torch.Generator().manual_seed(5)
+    facts, targets = targets_of(kind, generator, 7, 37, loss)
+    batch, fields = (
+        {"in": random_batch(generator, 7, 23, 6), "out": targets},
+        {"in": sparse(23), "out": facts},
+    )
+    weights_E = torch.rand(7, generator=generator) * 3
+    assert_step_matches_twin(document(loss, activation), fields, batch, {"shards": 3}, weights_E)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])

@@ -211,13 +211,9 @@ class RowGradient(Touched):
         both = self, other
         features_Z = torch.cat([torch.repeat_interleave(own.features_U, own.indptr.diff()) for own in both])
         examples_Z = torch.cat([self.examples_Z, other.examples_Z + len(self.gradient_EH)])
-        values_Z = None
-        if any(own.values_Z is not None for own in both):
-            parts = [
-                torch.ones(len(own.examples_Z)) if own.values_Z is None else own.values_Z for own in both
-            ]
-            values_Z = torch.cat([values.to(features_Z.device) for values in parts])
-        return _by_feature(features_Z, examples_Z, values_Z).by(
+        ones = [torch.ones(len(own.examples_Z), device=features_Z.device) for own in both]
+        parts = [one if own.values_Z is None else own.values_Z for own, one in zip(both, ones, strict=True)]
+        return _by_feature(features_Z, examples_Z, torch.cat(parts)).by(
             torch.cat([self.gradient_EH, other.gradient_EH])
         )
 

@@ -67,11 +67,6 @@ def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
     return total
 
 
-def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
-    """Return the numbers that a total of `fixed_sum` represents; NaN where the peak is infinite."""
-    return from_fixed(total, scales_for(peaks, num_terms), peaks, dtype)
-
-
 def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the numbers that an int64 total represents; NaN where the peak is infinite."""
     return total.to(torch.float64).div_(scales).masked_fill_(~torch.isfinite(peaks), torch.nan).to(dtype)
@@ -115,7 +110,8 @@ def exact_sum(terms: Terms) -> Tensor:
         call(f"exact_sum_{_name(total)}", _alike(terms), len(terms), total, *shape)
         return total
     peaks = common_peaks(terms)
-    return rounded(fixed_sum(terms, peaks, len(terms)), peaks, len(terms), first.dtype)
+    total = fixed_sum(terms, peaks, len(terms))
+    return from_fixed(total, scales_for(peaks, len(terms)), peaks, first.dtype)
 
 
 def _alike(terms: Terms) -> list[Tensor]:

@@ -55,46 +55,6 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     )
 
 
-def wide_loss(
-    output: OutputLayer,
-    direct_EH: Tensor,
-    weight_LH: Tensor,
-    bias_L: Tensor,
-    targets: Tensor | SparseBatch,
-    weight_E: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the loss [] of an output, and its gradients to the hidden vectors, the weight and the biases.
-
-    All tensors have one type; the definition uses float64.
-
-    Args:
-        output: The output layer.
-        direct_EH: The hidden vectors that enter it.
-        weight_LH: Its weight.
-        bias_L: Its biases.
-        targets: [E, L], or sparse; units that are not stored have the target 0.
-        weight_E: Per-example loss weights.
-    """
-    leaves = [tensor.detach().clone().requires_grad_() for tensor in (direct_EH, weight_LH, bias_L)]
-    z_EL = leaves[0] @ leaves[1].T + leaves[2]
-    t_EL, stored_EL = dense_targets(targets, z_EL)
-    losses_E = example_losses(output, activation(output.activation, z_EL), t_EL, stored_EL)
-    loss = (losses_E * weight_E).sum()
-    gradients = torch.autograd.grad(loss, leaves)
-    return loss.detach(), gradients[0], gradients[1], gradients[2]
-
-
-def dense_targets(targets: Tensor | SparseBatch, like_EL: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the targets as numbers [E, L], and which of them are stored, bool [E, L]."""
-    if isinstance(targets, Tensor):
-        return targets.to(like_EL), torch.ones_like(like_EL, dtype=torch.bool)
-    t_EL, stored_EL = torch.zeros_like(like_EL), torch.zeros_like(like_EL, dtype=torch.bool)
-    places = targets.example_of_entry(), targets.indices.long()
-    t_EL.index_put_(places, targets.values_or_ones().to(like_EL), accumulate=True)
-    stored_EL[places] = True
-    return t_EL, stored_EL
-
-
 def activation(spec: Activation, z: Tensor) -> Tensor:
     """Return the activations of logits [E, units]."""
     match spec:

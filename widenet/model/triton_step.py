@@ -39,36 +39,27 @@ class Stack:
         places: Where they are among those of this process.
         start: The first unit.
         num_units: T; shards that have one unit less have a last one of zeros, which takes no part.
-        rows: The units' rows. In a store they lack that last one.
+        vector: Their vectors, directions under "cosine". In a store they lack that last one.
+        length: The lengths by which products divide the weights, under "cosine".
+        bias: Their biases [S, T].
     """
 
     def __init__(self, output: WideOutput, shards: range, start: int, tile: int) -> None:
         self.output, self.shards, self.start = output, shards, start
         self.places = output.weight.places(shards)
         self.num_units = min(tile, output.known.size(0) - start)
-        self.rows = output.weight.rows(shards, start, start + self.num_units)
-
-    @cached_property
-    def length(self) -> Tensor | None:
-        """The lengths by which products divide the weights, under "cosine"."""
-        return None if self.output.spec.cosine is None else lengths(self.rows.weight)
-
-    @cached_property
-    def vector(self) -> Tensor:
-        """The vectors, directions under "cosine"."""
-        return self.rows.weight if self.length is None else self.rows.weight / self.length
+        stop, bias = start + self.num_units, output.bias
+        self.vector = output.weight.rows(shards, start, stop).weight
+        self.length = None if output.spec.cosine is None else lengths(self.vector)
+        if self.length is not None:
+            self.vector = self.vector / self.length
+        self.bias = None if bias is None else bias.rows(shards, start, stop).weight
 
     @cached_property
     def operand(self) -> Tensor:
         """The vectors of all T units as products take them."""
         operand, missing = self.output.operand(self.vector), self.num_units - self.vector.shape[1]
         return pad(operand, (0, 0, 0, missing)) if missing else operand
-
-    @property
-    def bias(self) -> Tensor | None:
-        """The biases [S, T]."""
-        bias, stop = self.output.bias, self.start + self.num_units
-        return None if bias is None else bias.rows(self.shards, self.start, stop).weight
 
 
 class TritonStep(OutputStep):
@@ -199,7 +190,7 @@ class TritonStep(OutputStep):
             sums = self._divisor_E, self._coupling_E
             given = peaks, *sums, self.direct_EH, self._pull_Z, self._targets(stack)
             scaled = take_pulls(numbers, scaled.shape[1], *given)
-        gradient = stacked_product(numbers.mT, scaled)[:, : stack.rows.weight.shape[1]]
+        gradient = stacked_product(numbers.mT, scaled)[:, : stack.vector.shape[1]]
         if stack.length is not None:
             through_length(gradient[..., : self.direct_EH.shape[1]], stack.vector, stack.length)
         return gradient

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from widenet.devices import keep_to_one_thread
 from widenet.errors import GroupError
 from widenet.kernels.cuda_products import cuda_products
-from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
+from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, from_fixed, scales_for
 from widenet.parallel.launch import line
 from widenet.plan.layout import check_processes
 from widenet.plan.tiles import held
@@ -177,7 +177,7 @@ class Exchange:
             totals = _reduced(own, distributed.ReduceOp.SUM)
             dtypes = [of_shards[0].dtype for of_shards in terms]
             return [
-                rounded(total, peak, num, dtype)
+                from_fixed(total, scales_for(peak, num), peak, dtype)
                 for total, peak, dtype in zip(totals, peaks, dtypes, strict=True)
             ]
 
