@@ -195,12 +195,16 @@ def test_what_is_no_whole_netcdf_file(netcdf, tmp_path, content):
         ("", "features", None),
         ("".join(f"{n}\t{n}\n" for n in range(9)), "features", None),
         ("a\t0\nb\t1\n", SET, None),
+        (None, "features", None),
     ],
 )
 def test_an_index_file_that_breaks_a_rule(netcdf, tmp_path, text, place, line):
-    (tmp_path / "features").write_text(text)
+    if text is not None:
+        (tmp_path / "features").write_text(text)
     with mistake(DataError, place=place, line=line):
         import_data([netcdf("x.nc", ITEMS)], tmp_path / "data", features=tmp_path / "features")
+    with mistake(DataError, place=f"{tmp_path}"):
+        import_data([tmp_path / "x.nc"], tmp_path / "data", features=tmp_path)
 
 
 def test_options_must_name_what_is_there(netcdf, tmp_path):

@@ -21,20 +21,22 @@ from widenet.stores.durable import appearing_together
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text without their ends, each with its number; raises DataError."""
-    with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file, path), start=1):
-            try:
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(bounded_lines(file, path), start=1):
                 yield number, line.decode().rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                place = f"{path}: line {number}"
-                raise DataError(f"must be UTF-8 text; {error.reason}", place=place) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"must be UTF-8 text; {error.reason}", place=f"{path}: line {number}") from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", place=path) from error
 
 
 def read_names(path: Path) -> list[str]:
     """Read the names in the order of their indices.
 
     Raises:
-        DataError: A line is malformed or repeats a name, or the indices are not 0, 1, 2 and so on.
+        DataError: The file cannot be read, a line is malformed or repeats a name, or the indices are not 0,
+            1, 2 and so on.
     """
     check_regular(path)
     index_of: dict[str, int] = {}
