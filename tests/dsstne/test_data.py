@@ -12,6 +12,7 @@ from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.dsstne import data
 from widenet.dsstne.data import import_data
+from widenet.dsstne.netcdf import Column
 from widenet.errors import DataError
 
 ROWS = [[3, 1], [], [7, 0, 2]]
@@ -134,6 +135,25 @@ def test_rows_may_lie_anywhere_in_a_file_and_blocks_do_not_show(netcdf, tmp_path
     assert whole.files == pieces.files
     assert dense_of(Dataset.open(tmp_path / "pieces"), "items").sum() == sum(map(len, rows))
     assert np.array_equal(dense_of(Dataset.open(tmp_path / "whole"), "items"), one_hot(rows, width=5000))
+
+
+def test_examples_far_apart_are_read_without_what_lies_between_them(netcdf, tmp_path, monkeypatch):
+    """Two examples in each block of an Indexed set are from the beginning and the end of its variables."""
+    rows, index = [[number % 8] * 4 for number in range(3000)], [0, 2999, 1, 2998, 1, 2]
+    attributes, dimensions, variables = sparse_set(0, "items", rows, np.ones((3000, 4)), flags=["Indexed"])
+    dimensions |= {"examplesDim0": 6, "uniqueExamplesDim0": 3000}
+    variables["index0"] = ("u4", "examplesDim0", index)
+    path, read, numbers = netcdf("x.nc", (attributes, dimensions, variables)), [], Column.numbers
+
+    def counted(column, start, stop):
+        read.append(stop - start)
+        return numbers(column, start, stop)
+
+    monkeypatch.setattr(data, "NUMBERS_PER_BLOCK", 8)
+    monkeypatch.setattr(Column, "numbers", counted)
+    dataset = imported(path, tmp_path)
+    assert np.array_equal(dense_of(dataset, "items"), 4 * np.eye(8)[[row % 8 for row in index]])
+    assert sum(read) < 300
 
 
 def test_repeated_indices_add_up_their_values_and_are_counted(netcdf, tmp_path):

@@ -23,7 +23,9 @@ from widenet.dsstne.netcdf import Column, NetcdfFile, as_characters, as_floats, 
 from widenet.errors import CapacityError, DataError, OptionError, nearest, reason_of
 
 NUMBERS_PER_BLOCK = 2**24
-"""Maximum of numbers of one data set in memory, unless a single row has more."""
+"""Maximum of numbers of one data set in memory, unless a single row has more, besides narrow gaps."""
+_NARROW_GAP = 512
+"""Ranges of a variable with at most this many numbers between them are read together, with this gap."""
 
 
 class Attribute(IntFlag):
@@ -336,14 +338,19 @@ class DataSet:
 
 
 def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
-    """Return the numbers of some ranges, concatenated; all between the first and the last are read."""
+    """Return the numbers of some ranges, concatenated; ranges close together are read in one go."""
+    order = np.argsort(starts, kind="stable")
+    reach = np.maximum.accumulate(ends[order])
+    wide = np.flatnonzero(starts[order][1:] > reach[:-1] + _NARROW_GAP)
+    reads, shifts, total = [], np.empty_like(starts), 0
+    for together in np.split(order, wide + 1):
+        low, high = int(starts[together[0]]), int(ends[together].max())
+        reads.append(column.numbers(low, high))
+        shifts[together] = total - low
+        total += high - low
     counts = ends - starts
-    if not counts.any():
-        return column.numbers(0, 0)
-    low = int(starts[counts > 0].min())
-    read = column.numbers(low, int(ends[counts > 0].max()))
-    places = np.repeat(starts - low - np.r_[0, np.cumsum(counts)[:-1]], counts)
-    numbers: NDArray[Any] = read[places + np.arange(len(places))]
+    positions = np.repeat(starts + shifts - np.r_[0, np.cumsum(counts)[:-1]], counts)
+    numbers: NDArray[Any] = np.concatenate(reads)[positions + np.arange(len(positions))]
     return numbers
 
 
@@ -481,11 +488,13 @@ class SetFacts(BaseModel):
 
 def facts_of(manifest: Manifest) -> dict[str, SetFacts]:
     """Return the facts of the data sets that the fields of a dataset were, by field; raises DataError."""
+    rule, place = f"source.{FACTS} must be as `import_data` wrote it", f"dataset {manifest.name}"
     try:
-        return TypeAdapter(dict[str, SetFacts]).validate_python(manifest.source.get(FACTS, {}))
+        facts = TypeAdapter(dict[str, SetFacts]).validate_python(manifest.source.get(FACTS, {}))
     except ValidationError as error:
-        rule = f"source.{FACTS} must be as `import_data` wrote it: {reason_of(error)}"
-        raise DataError(rule, place=f"dataset {manifest.name}") from None
+        raise DataError(f"{rule}: {reason_of(error)}", place=place) from None
+    DataError.require(facts.keys() <= manifest.fields.keys(), rule, place=place)
+    return facts
 
 
 @dataclass
