@@ -275,11 +275,8 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
         for name in SETTINGS:
             del os.environ[name]
         os.environ.update(before)
-        if capability not in ("AVX2", "AVX512"):
-            raise OptionError("needs a processor with AVX2 to be portable", option="bits", value=capability)
-        raise OptionError(
-            "must be portable before torch computes, and torch has computed in this process", option="bits"
-        )
+        rule = "needs a processor with AVX2 to be portable, and a process in which torch has not computed"
+        raise OptionError(rule, option="bits", value=capability)
     # oneDNN's code depends on the processor. In trainings, torch uses it only for gelu.
     torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
     _chosen = "portable"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -49,7 +48,6 @@ class Part:
         store: Where weight and state lie; None: in the memory of the device that computes them.
         near: While a pass over the rows is under way, the first row of its range, and the rows.
         brought: Copies of rows of a store that a step has at hand.
-        in_8_bits: Whether this is a `QuantizedPart`.
     """
 
     weight: Tensor
@@ -59,7 +57,6 @@ class Part:
     store: Store | None = None
     near: "tuple[int, Part] | None" = None
     brought: "Brought | None" = None
-    in_8_bits: ClassVar[bool] = False
 
     def prepare(self, rule: Optimizer, remembers: bool, has_vectors: bool = False) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
@@ -264,7 +261,7 @@ class WideWeight:
     @property
     def in_8_bits(self) -> bool:
         """Whether the rows are whole numbers with a scale for each."""
-        return next(iter(self.parts.values())).in_8_bits
+        return isinstance(next(iter(self.parts.values())), QuantizedPart)
 
     def part(self, shard: int) -> Part:
         """Return a shard of this process, or all of them for `WHOLE`."""
@@ -474,7 +471,6 @@ class QuantizedPart(Part):
         scale_R: The scales, float32. Row r is `scale_R[r] * weight[r]`, which float32 holds exactly.
     """
 
-    in_8_bits: ClassVar[bool] = True
     scale_R: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     @classmethod
