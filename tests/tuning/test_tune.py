@@ -5,9 +5,11 @@ import shutil
 import signal
 import sys
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from optuna.trial import TrialState
 
 from tests.mistakes import mistake
 from tests.tuning.studies import SPACE, Heard, documents, people, with_layer, with_training
@@ -94,6 +96,26 @@ def test_a_trial_that_trains_a_rung_again_warns_of_nothing(searched, data, tmp_p
         warnings.simplefilter("error")
         result = tune(SPACE, data, tmp_path / "study", trials=1, resume=True)
     assert outcome(result) == outcome(searched[0])[:1]
+
+
+@pytest.mark.parametrize("interrupts", [False, True])
+def test_a_worker_whose_trial_was_given_away_goes_on(interrupts, searched, data, tmp_path):
+    def give_away(_):
+        if len(heard.begun) == 1:
+            study = Study.open(tmp_path / "study")
+            [trial] = study.trials.trials
+            study.trials._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+            study.queue_again(trial)
+            if interrupts:
+                signal.raise_signal(signal.SIGINT)
+
+    heard = Heard(give_away)
+    with pytest.raises(KeyboardInterrupt) if interrupts else nullcontext():
+        tune(SPACE, data, tmp_path / "study", trials=2, report=heard)
+    result = tune(SPACE, data, tmp_path / "study", trials=2, resume=True, report=heard)
+    assert heard.begun == [0, 0, 1]
+    assert len(heard.said) == 1
+    assert outcome(result) == outcome(searched[0])[:2]
 
 
 def test_the_best_documents_are_written_again_where_a_kill_left_none(searched, data, tmp_path):

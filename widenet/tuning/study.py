@@ -208,9 +208,13 @@ class Study:
         """Return what the database has of a trial."""
         return self.trials.get_trials(deepcopy=False)[trial.number]
 
+    def is_given_away(self, trial: "Trial") -> bool:
+        """Return whether a trial has ended although its worker has not, which counts as lost."""
+        return self.known(trial).state.is_finished()
+
     def queue_again(self, trial: "Trial") -> None:
         """Queue a trial that was interrupted; whoever takes it resumes its run."""
-        _retry(None)(self.trials, self.known(trial))
+        _queue_again(self.trials, self.known(trial), lost=0)
 
     def _beat_for_slow_workers(self) -> None:
         """Send a heartbeat for each trial without one whose worker lives: it has the run locked."""
@@ -278,7 +282,7 @@ def _optuna_study(folder: Path, facts: Facts, is_new: bool = False) -> "OptunaSt
                 engine_kwargs={"creator": partial(sqlite3.connect, path, 60.0, check_same_thread=False)},
                 heartbeat_interval=BEAT_SECONDS,
                 grace_period=LOST_SECONDS,
-                heartbeat_stale_trial_callback=_retry(_MOST_LOST - 1),
+                heartbeat_stale_trial_callback=_queue_again,
             )
             # Its sampler has nothing to choose: each trial is queued with all its choices.
             words: dict[str, Any] = {
@@ -299,12 +303,21 @@ def _optuna_study(folder: Path, facts: Facts, is_new: bool = False) -> "OptunaSt
         raise CheckpointError(f"is damaged: {damage_of(error)}", place=path) from None
 
 
-def _retry(most: int | None) -> Any:
-    """Return Optuna's function that queues a trial again, so many times at most."""
-    from optuna.storages import RetryHeartbeatStaleTrialCallback
+def _queue_again(study: "OptunaStudy", trial: "FrozenTrial", lost: int = 1) -> None:
+    """Queue a trial that has cost so many more workers, unless these are too many."""
+    from optuna.trial import TrialState, create_trial
 
-    with quiet():
-        return RetryHeartbeatStaleTrialCallback(most, inherit_intermediate_values=True)
+    lost += trial.user_attrs.get("lost", 0)
+    if lost < _MOST_LOST:
+        queued = create_trial(
+            state=TrialState.WAITING,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs={**trial.user_attrs, "lost": lost},
+            system_attrs=trial.system_attrs,
+            intermediate_values=trial.intermediate_values,
+        )
+        study.add_trial(queued)
 
 
 @contextmanager

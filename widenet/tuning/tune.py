@@ -45,7 +45,7 @@ def tune(arguments: TuneArguments) -> StudyResult:
             run_workers(study, dataset.path, arguments.trials, arguments.workers, report)
     finally:
         with study.lock():
-            study.write_best()  # again: a kill may have come between the end of a trial and its documents
+            study.write_best()  # here alone: a study that was killed has none until it is resumed
         study.write_report()
     result = study.results()
     FitError.require(result.trials, "leaves no documents that keep all rules", place=out, option="space")

@@ -52,11 +52,16 @@ def work(study: Study, num_trials: int, dataset: Dataset, report: StudyReport) -
     Raises:
         KeyboardInterrupt: Ctrl-C or SIGTERM; the trial that was trained has a checkpoint.
     """
+    is_given_away = False
 
     def train(lock: IO[str], trial: "Trial") -> float:
+        nonlocal is_given_away
         lock.close()
         report.begin(trial.user_attrs["run"])
-        return _trained(study, trial, dataset, interrupted)
+        try:
+            return _trained(study, trial, dataset, interrupted)
+        finally:
+            is_given_away = study.is_given_away(trial)
 
     def end(_: object, trial: "FrozenTrial") -> None:
         report.end(study.result(trial))
@@ -66,9 +71,14 @@ def work(study: Study, num_trials: int, dataset: Dataset, report: StudyReport) -
             with study.lock() as lock:
                 has_trial = study.next_trial(num_trials, dataset)
                 if has_trial:
-                    study.trials.optimize(
-                        partial(train, lock), n_trials=1, catch=_OWN_PROBLEMS, callbacks=[end]
-                    )
+                    try:
+                        study.trials.optimize(
+                            partial(train, lock), n_trials=1, catch=_OWN_PROBLEMS, callbacks=[end]
+                        )
+                    except ValueError:  # of Optuna, which is told the end of a trial that has ended
+                        if not is_given_away:
+                            raise
+                        report.say("A worker was slow and counted as lost; its trial was given away.")
             if has_trial is None:
                 return
             if not has_trial:
@@ -118,7 +128,8 @@ def _trained(study: Study, trial: "Trial", dataset: Dataset, interrupted: Callab
     except KeyboardInterrupt:
         if is_stopped:
             raise TrialPruned from None
-        study.queue_again(trial)
+        if not study.is_given_away(trial):
+            study.queue_again(trial)
         raise
     trial.set_user_attr("fingerprint", model.facts["fingerprint"])
     found = value()
