@@ -61,7 +61,7 @@ def import_network(
 
     It can predict at once; `widenet train --from` trains it further.
 
-    widenet recognizes the format by the content of the file. For DSSTNE's network documents, which have no
+    widenet recognizes the format by the suffix of the file. For DSSTNE's network documents, which have no
     weights, see `widenet dsstne translate`; for its data, `widenet dsstne import-data`.
     """
     from widenet.interop.import_network import import_network as run

@@ -49,7 +49,7 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
     rule = f"must name the column with the {total:,} ids of the interactions, or most of them"
     is_clear = 2 * found[key] >= total if named is not None else is_only
     held = {column: number for column, number in found.items() if number}
-    DataError.require(is_clear, rule, place=source.name, column=named, option=option, value=held)
+    DataError.require(is_clear, rule, place=source.name, column=named, option=option, value=held or None)
     return key
 
 

@@ -291,7 +291,7 @@ class Matched:
         whole = len(self.names) + len(self.left)
         lists = {"as initialized": self.left, "not used": self.unused}
         rest = "".join(f"; {what}: {', '.join(names)}" for what, names in lists.items() if names)
-        yield f"{self.run.path}: {len(self.names)} of {whole} weights begin with its{rest}."
+        yield f"{self.run.path}: {len(self.names)} of {whole} weights begin with those of this run{rest}."
         for name, origin in self.origins.items():
             known, before = int((origin >= 0).sum()), self.run.fields[name].width
             if known < max(len(origin), before):
