@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from widenet.model.row_sum import RowSum, divided, over_shards
+from widenet.model.losses import RowSum, divided, over_shards
 from widenet.parallel.exchange import Exchange
 
 

@@ -6,9 +6,9 @@ import torch
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
 from widenet.errors import NumericsError
 from widenet.kernels import steps
-from widenet.model import wide_loss
 from widenet.plan import tiles
 from widenet.sparse import SparseBatch
+from widenet.training import step
 
 SINGLE = [
     "sigmoid",
@@ -115,7 +115,7 @@ def test_a_step_under_every_loss_and_activation_is_that_of_the_dense_twin(loss, 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("loss", "activation"), PAIRS[:7], ids=name_of)
 def test_a_step_without_the_native_library_is_that_of_the_dense_twin(loss, activation, kind, monkeypatch):
-    monkeypatch.setattr(wide_loss, "library_runs", lambda _: False)
+    monkeypatch.setattr(step, "library_runs", lambda _: False)
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of(kind, generator, 7, 37, loss)
     batch, fields = (

@@ -126,7 +126,9 @@ def prepared(
 ) -> Prepared:
     """See `Network.prepare`; for `together`, which counts outside training, see `Positions`."""
     batch, hidden = Prepared({}, {}, {}, random=random), dict[str, SparseBatch]()
-    for layer in layout.network.inputs:
+    for layer in layout.network.layers:
+        if not isinstance(layer, InputLayer):
+            continue
         values = fields[layer.field]
         if isinstance(values, Tensor):
             batch.dense[layer.name] = scaled_dense(layer, values, random)

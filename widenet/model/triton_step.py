@@ -12,18 +12,16 @@ from widenet.kernels.bags import gather_sum
 from widenet.kernels.fixed_point import Terms, exact_sum
 from widenet.kernels.reference import LOWEST_PEAK
 from widenet.model.layers.output import WideOutput, lengths, through_length
+from widenet.model.losses import softmax_divisors
 from widenet.model.operands import stacked_product
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.row_sum import softmax_divisors
 from widenet.model.weight import WHOLE
+from widenet.model.wide_loss import OutputStep, Update
 from widenet.plan.tiles import SHARDS_AT_ONCE
 from widenet.sparse import SparseBatch
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.output import TileTargets
-
-
-from widenet.model.output_step import OutputStep, Update
 
 _SPARE = 8
 """Columns after those of scaled vectors, of which the first gives the gradient of the biases: rows of

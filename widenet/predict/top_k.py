@@ -15,10 +15,10 @@ from widenet.kernels.native import library_runs
 from widenet.kernels.reference import MISSING, unpacked
 from widenet.model.activations import activate, rises
 from widenet.model.layers.output import WideOutput
+from widenet.model.losses import RowSum, divided, over_shards
 from widenet.model.network import Network
 from widenet.model.operands import filled
 from widenet.model.preparation import Values
-from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles, predicted_units
 from widenet.predict.terms import Term, of_entries, of_units, terms_of
 from widenet.sparse import SparseBatch, from_rows

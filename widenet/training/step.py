@@ -15,15 +15,18 @@ from widenet.devices import sent
 from widenet.errors import NumericsError
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.kernels.cuda_products import cuda_products
+from widenet.kernels.native import library_runs, triton_runs
+from widenet.kernels.steps import KINDS
+from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
 from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
-from widenet.model.targets import Choice
-from widenet.model.weight import WHOLE, WideWeight, shortening, update_trunk
-from widenet.model.wide_loss import NativeStep, gradients_of_rows, output_step, sampled
+from widenet.model.targets import Choice, Targets
+from widenet.model.triton_step import TritonStep
+from widenet.model.weight import WHOLE, Part, WideWeight, shortening, update_trunk
+from widenet.model.wide_loss import NativeStep, OutputStep, SoftmaxStep, gradients_of_rows
 from widenet.parallel.group import check_agreement, num_processes
-from widenet.plan.tiles import LIMITED_ROWS, blocks
+from widenet.plan.tiles import GRADIENT_NUMBERS, LIMITED_ROWS, are_kept, blocks, tile_units
 from widenet.training.checkpoint import digest_of, replicas_of
 
 Observe = Callable[[Mapping[str, Tensor], "Gradients"], None]
@@ -142,11 +145,11 @@ def _output_step(
             weight_E = weight_E[positions.examples_N[positions.asking_M]]
         weight_E = weight_E * share
     if isinstance(targets, Choice):
-        return sampled(output, direct_EH, targets, weight_E, rule, numbers)
+        return sampled_step(output, direct_EH, targets, weight_E, rule, numbers)
     # Outputs that share a weight have equal tiles, and one along a sequence more vectors than examples.
     weights = {other: network.layout.links[other, ""].weight for other in vectors}
     most = max(len(vectors[other]) for other, weight in weights.items() if weight == weights[name])
-    return output_step(output, direct_EH, targets, weight_E, rule, most)
+    return new_step(output, direct_EH, targets, weight_E, rule, most)
 
 
 def _backward(ends: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
@@ -507,3 +510,81 @@ def norm_of_squares(squares: Tensor) -> float | None:
     """Return the square root of a sum of squares; None if it is not finite."""
     norm = math.sqrt(float(squares))
     return norm if math.isfinite(norm) else None
+
+
+def new_step(
+    output: WideOutput,
+    direct_EH: Tensor,
+    targets: Targets,
+    weight_E: Tensor,
+    rule: Optimizer,
+    tiled_for: int = 0,
+    stands: dict[int, Tensor] | None = None,
+) -> OutputStep:
+    """Return a step before its first pass: the library's if it knows it and the optimizer.
+
+    Args:
+        output: The output, for the batch.
+        direct_EH: The incoming vectors, float32.
+        targets: Targets of the E examples.
+        weight_E: See `OutputStep`.
+        rule: The optimizer of the units.
+        tiled_for: Smallest number of examples for which to cut tiles; outputs that share a weight need equal
+            tiles.
+        stands: See `OutputStep`.
+    """
+    shards, num, device = output.known, len(direct_EH), direct_EH.device
+    sizes = {
+        shard: shards.size(shard) if stands is None else len(stands[shard]) for shard in output.weight.parts
+    }
+    spec, is_plain = output.spec, stands is None and output.features is None and not output.spec.weightless
+    is_plain &= spec.others == "use" and spec.delta_boost is None and spec.delta_norm is None
+    is_known = output.is_closed or (spec.activation.kind, spec.loss.kind) == ("sigmoid", "cross_entropy")
+    has_library = library_runs(device) and rule.spec.kind in KINDS
+    has_rows = output.features is None and not spec.weightless
+    is_softmax = output.is_closed and has_rows and spec.delta_norm is None and not targets.are_dense
+    has_triton = output.weight.whole is not None and targets.joined is not None and triton_runs(device)
+    kind = SoftmaxStep if is_softmax else OutputStep
+    if is_plain and is_known and (has_library or has_triton):
+        kind = NativeStep if has_library else TritonStep
+    return kind(
+        output=output,
+        direct_EH=output.operand(direct_EH),
+        targets=targets,
+        weight_E=weight_E,
+        sizes=sizes,
+        # A weight by columns is updated a whole column of a shard at a time.
+        tile_units=tile_units(max(num, tiled_for), device.type) if output.features is None else output.width,
+        keeps=are_kept(num, sum(sizes.values()), device.type, output.half, output.kept_bytes),
+        stands=stands,
+        rows_at_once=GRADIENT_NUMBERS // max(direct_EH.shape[1], 1) if kind is NativeStep else 0,
+    )
+
+
+def sampled_step(
+    output: WideOutput,
+    direct_EH: Tensor,
+    choice: Choice,
+    weight_E: Tensor,
+    rule: Optimizer,
+    step: StepNumbers,
+) -> OutputStep:
+    """Return the step of an output over the chosen units, on copies of their rows, which catch up first.
+
+    An example's own targets count once. Every other unit counts as often as the number of units it
+    represents: its value in sums over units, its exponential in a softmax. See Bengio and Senecal, "Adaptive
+    importance sampling to accelerate training of a neural probabilistic language model", IEEE Transactions on
+    Neural Networks 19(4), 2008.
+    """
+
+    def copied(weight: WideWeight) -> WideWeight:
+        def of_shard(shard: int) -> tuple[int, Part]:
+            if rule.idle_weights_move:
+                weight.catch_up(shard, choice.units[shard], rule, step)
+            return shard, Part(weight.select(shard, choice.units[shard]))
+
+        return WideWeight(weight.shards, dict(output.exchange.each(of_shard)), trained=weight.trained)
+
+    bias = None if output.bias is None else copied(output.bias)
+    narrow = replace(output, weight=copied(output.weight), bias=bias, updates_at_once=False)
+    return new_step(narrow, direct_EH, choice.targets, weight_E, rule, stands=choice.stands)
