@@ -227,10 +227,10 @@ class RunMirror:
 
     def _files(self) -> Iterator[Path]:
         """Yield the files of the run, without hidden ones and those of a dataset."""
-        for path in sorted(self.path.rglob("*")):
-            parts = path.relative_to(self.path).parts
-            if parts[0] != _LOCAL and not any(part.startswith(".") for part in parts) and path.is_file():
-                yield path
+        for folder, names, files in os.walk(self.path):  # passes over a folder that vanishes meanwhile
+            left_out = _LOCAL if Path(folder) == self.path else None
+            names[:] = sorted(name for name in names if not name.startswith(".") and name != left_out)
+            yield from (Path(folder) / name for name in sorted(files) if not name.startswith("."))
 
     def _content(self, path: Path) -> tuple[Content, Path | bytes]:
         """The content of a file, and what to send: bytes of files that may grow meanwhile."""
