@@ -138,6 +138,54 @@ def test_a_kill_at_any_moment_leaves_the_earlier_run_or_a_checkpoint_of_the_new_
     assert outcomes == sorted(outcomes)
 
 
+@pytest.fixture
+def waiting(tmp_path, data, run):
+    """A folder whose run waits for a checkpoint of its successor, which was killed and has a dataset."""
+    run.path.rename(tmp_path / "earlier")
+    with_data(run.path, data)
+    (tmp_path / "earlier").rename(tmp_path / ".run.replaced")
+    return tmp_path
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_run_that_waits_for_its_successor_is_replaced_only_if_asked(is_begun, is_whole, waiting, data):
+    path = waiting / "run"
+    if not is_begun:  # the kill came between two renames
+        shutil.rmtree(path)
+    before = inside(waiting)
+    layout = bind(NETWORK, NEW, data.fields)
+    with mistake(CheckpointError, option="overwrite"):
+        check(path, (), overwrite=False)
+    with (
+        mistake(CheckpointError, option="overwrite"),
+        RunDirectory.begin(path, layout, data, is_whole=is_whole) as new,
+    ):
+        checkpointed(new)
+    assert inside(waiting) == before
+    with replaced(path, data) as new:
+        checkpointed(new)
+    assert names(waiting) == ["data", "run"]
+
+
+@pytest.mark.parametrize("read", ["run/data", ".run.replaced"])
+def test_a_new_run_replaces_neither_of_two_runs_that_it_reads(read, waiting):
+    before = inside(waiting)
+    with mistake(CheckpointError, option="overwrite"):
+        check(waiting / "run", [waiting / read], overwrite=True)
+    assert inside(waiting) == before
+
+
+def test_a_run_that_cannot_be_made_whole_leaves_the_data_that_it_reads(tmp_path, data):
+    read = Dataset.open(with_data(tmp_path / "run", data) / "data")
+    before = inside(read.path)
+    layout = bind(NETWORK, NEW, read.fields)
+    with suppress(ZeroDivisionError), RunDirectory.begin(tmp_path / "run", layout, read, is_whole=True):
+        raise ZeroDivisionError
+    assert inside(read.path) == before
+    check(tmp_path / "run", [read.path], overwrite=False)
+
+
 @pytest.mark.parametrize("kind", ["with weights", "with data", "whose data the new one reads"])
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_a_run_whose_successor_does_not_get_to_its_path_stays_with_its_data(

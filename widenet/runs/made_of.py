@@ -40,7 +40,7 @@ from widenet.spec.usual import TERM, TERM_IN_ORDER
 from widenet.stores.uri import is_uri
 from widenet.training.loop import Evaluate
 from widenet.training.run_directory import RunDirectory, WeightsFacts, saved_fit, with_network_of
-from widenet.training.run_path import DATA, FITTED, START, WHOLE, begun, write_whole
+from widenet.training.run_path import DATA, FITTED, START, WHOLE, begun, replaced, write_whole
 from widenet.training.run_path import check as check_path
 from widenet.training.state import Report
 
@@ -86,7 +86,7 @@ def saved_made_of(
     source = RunDirectory.open(path_of("run", run))
     if not (source.path / "model").is_dir():
         raise CheckpointError("has not ended", place=source.path)
-    if overwrite and (path / DATA).is_dir():
+    if overwrite and any((each / DATA).is_dir() for each in (path, replaced(path))):
         raise CheckpointError("holds a dataset, which would go with it", place=path)
     if path.resolve().is_relative_to(source.path.resolve()):
         raise OptionError(

@@ -136,11 +136,26 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
 
 
 def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
-    """Raise CheckpointError unless a path is free, or a run with nothing else in its folder to overwrite."""
-    if is_free(path):
+    """Raise CheckpointError unless a path is free, or a run with nothing else in its folder to overwrite.
+
+    A run that waits for the first checkpoint of its successor is to overwrite, too.
+    """
+    require, waiting = partial(CheckpointError.require, place=path, option="overwrite"), replaced(path)
+    if waiting.exists():
+        require(overwrite, f"must be set to replace the run in {waiting}, which can be moved back")
+    elif is_free(path):
         return
-    require = partial(CheckpointError.require, place=path, option="overwrite")
     require(overwrite, "must be a new path, without `resume` and `overwrite`", option="out")
+    for folder in (each.resolve() for each in needed):
+        is_beside = not any(folder.is_relative_to(run.resolve()) for run in (path, waiting))
+        require(is_beside, "must not replace what the new run reads", value=str(folder))
+    if not is_free(path):
+        _check_replaceable(path)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise CheckpointError unless a path is a run with nothing else in its folder."""
+    require = partial(CheckpointError.require, place=path, option="overwrite")
     is_run = all((path / name).is_file() for name in DOCUMENTS)
     require(is_run, "must replace a run that widenet made")
     other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
@@ -152,9 +167,6 @@ def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
             check_replaceable(path / DATA)
         except DataError as error:
             raise CheckpointError(str(error)) from None
-    for folder in needed:
-        is_beside = not folder.resolve().is_relative_to(path.resolve())
-        require(is_beside, "must not replace what the new run reads", value=str(folder))
 
 
 @contextmanager
@@ -175,7 +187,8 @@ def begun(
         needed: See `check`. A dataset in the folder of `hidden`, which the caller then holds, becomes the
             run's. So does one in the folder of a run at the path, which must not be removed with that run.
         overwrite: See `check`.
-        is_whole: Whether the block makes the whole run: if it fails, the path is as before.
+        is_whole: Whether the block makes the whole run: if it fails, the path is as before, or has a run
+            without weights that keeps the dataset which it reads.
 
     Raises:
         CheckpointError: The path is taken, or cannot be written.
@@ -198,7 +211,7 @@ def begun(
         try:
             yield
         except BaseException:
-            if is_whole or (replaced(path).exists() and not _has_weights(path)):
+            if (is_whole and not keeps_data) or (replaced(path).exists() and not _has_weights(path)):
                 remove(path)
                 with suppress(OSError):  # there was none, or it stays there
                     replaced(path).rename(path)
