@@ -67,6 +67,22 @@ def test_cells_of_csv_have_the_narrowest_type_of_their_column(tmp_path, source, 
     assert facts["items_aside"] == 2
 
 
+@pytest.mark.parametrize(
+    ("cell", "kind"),
+    [
+        ("2020-01-31T10:00:00.5", "date"),
+        ("2020-01-31 10:00Z", "date"),
+        ("2020-01-31T10:00+05:00", "text"),
+        ("2020-01-31 10:00 Europe/Berlin", "text"),
+    ],
+)
+def test_a_time_with_an_offset_stays_the_text_that_it_is(tmp_path, source, log, cell, kind):
+    items = source("items.csv", f"id,seen\n1,2020-01-31T10:00\n2,{cell}\n")
+    attributes = ingest(log, tmp_path / "ds", items=items, items_id="id").attributes("items")
+    assert attributes.kinds == {"seen": kind}
+    assert kind == "date" or attributes.of([1]) == [{"seen": cell}]
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "pandas", "polars", "arrow"])
 def test_typed_sources_keep_their_types(tmp_path, log, kind):
     rows = {

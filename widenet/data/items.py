@@ -86,7 +86,8 @@ _TRUE, _FALSE = ("1", "yes", "true", "y", "t"), ("0", "no", "false", "n", "f")
 _WHOLE_TEXT = "-?(0|[1-9][0-9]*)"
 _NUMBER_TEXT = r"-?(0|[1-9][0-9]*)([{}][0-9]+)?([eE][-+]?[0-9]+)?"
 _DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME_TEXT = f"{_DAY_TEXT}([T ][0-9]{{2}}:[0-9]{{2}}.*)?"
+_TIME_TEXT = f"{_DAY_TEXT}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.][0-9]+)?)?Z?)?"
+"""A time of day without an offset, which a cast to TIMESTAMP would drop: such a column stays a text."""
 _EXACT = 2**53
 """Up to here a double has every whole number."""
 
