@@ -184,7 +184,7 @@ def test_the_installed_package_works_without_any_extra(installed, tmp_path):
         "schema network",
         "data ingest likes.csv --out data",
         "train network.json training.json --data data --out run --quiet --device cpu",
-        "recommend run a --json --device cpu",
+        "recommend run --items a --json --device cpu",
         "demo --help",
     ]
     ended = isolated(installed, [(list(COMMANDS), line) for line in lines], cwd=tmp_path)
