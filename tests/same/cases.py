@@ -31,11 +31,11 @@ movielens | ingest {shared}/dsstne-movielens/movielens_input_1024.txt --format d
   --out all-movielens; split all-movielens --heldout 0.2 --validation 0.1 --out movielens
 lastfm | ingest {shared}/more/lastfm/sequences.txt --format adjacency --sequence --heldout-last 1
   --validation-last 1 --out lastfm
-written | ingest {shared}/dsstne-written/datasets/bool.nc --out bool;
-  ingest {shared}/dsstne-written/datasets/char.nc --out char;
-  ingest {shared}/dsstne-written/datasets/t0.nc --out t0;
-  ingest {shared}/dsstne-written/datasets/t4.nc --out t4;
-  ingest {shared}/dsstne-written/datasets/t6.nc --out t6
+written | dsstne import-data {shared}/dsstne-written/datasets/bool.nc --out bool;
+  dsstne import-data {shared}/dsstne-written/datasets/char.nc --out char;
+  dsstne import-data {shared}/dsstne-written/datasets/t0.nc --out t0;
+  dsstne import-data {shared}/dsstne-written/datasets/t4.nc --out t4;
+  dsstne import-data {shared}/dsstne-written/datasets/t6.nc --out t6
 small files | ingest {shared}/cases/files/pieces_*.csv --out pieces;
   ingest {shared}/cases/files/stray_quotes.tsv --value plays --out quotes;
   ingest {shared}/cases/files/reviews.csv --out reviews;
@@ -57,7 +57,9 @@ whole citeulike | ingest {shared}/more/citeulike-a/train.txt --heldout {shared}/
 whole beauty | ingest {shared}/more/beauty/sequences.txt --format adjacency --sequence --heldout-last 1
   --validation-last 1 --out beauty
 """
-"""A name, and commands of `widenet data`; file@N stands for the first N lines of a file.
+"""A name, and commands of `widenet data`, or of `widenet dsstne` with this word.
+
+file@N stands for the first N lines of a file.
 
 A case of the whole form alone begins with "whole".
 """
