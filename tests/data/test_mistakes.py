@@ -74,6 +74,7 @@ def facts(place=None, line=None, column=None, option=None):
         ("r.adj", "<!DOCTYPE html>\n<html><body>Not found</body></html>\n", {}, facts()),
         ("r.csv", R + "a,x,1\n", {"time": "rating", "min_value": 1}, facts(option="time")),
         ("r.csv", "user,item,day\na,x,2024-05-01T12:00:00\na,y,May\n", {"time": "day"}, facts(line=3)),
+        ("r.csv", "user,item,day\na,x,2024-05-01\na,y,20240502\n", {"time": "day"}, facts(column="day")),
         ("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n", {"time": "ts"}, facts(line=3, column="ts")),
         ("r.csv", "user,item,ts\na,x,inf\n", {"time": "ts"}, facts(line=2, column="ts")),
         ("r.csv", R + "a,x,1\na,y,2\n", RATING | {"min_value": 3}, facts(option="min_value")),

@@ -103,6 +103,11 @@ def seconds(cell: str, decimal: str = ".", time_format: str | None = None) -> st
     return f"CASE WHEN NOT contains({text}, '_') AND isfinite({value}) THEN {value} END"
 
 
+def is_moment(cell: str, decimal: str = ".") -> str:
+    """The SQL condition of a cell with a time that `seconds` does not read as a number."""
+    return f"try_cast({_with_point(f'CAST({cell} AS VARCHAR)', decimal)} AS DOUBLE) IS NULL"
+
+
 def identifier(cell: str, is_float: bool = False) -> str:
     """The SQL of a cell as an id or a category; NULL for an empty one.
 

@@ -13,6 +13,7 @@ from widenet.data.columns import (
     choose_column,
     finite,
     identifier,
+    is_moment,
     listed,
     literal,
     number,
@@ -208,6 +209,8 @@ class Source:
                 return identifier(text, column in self.floats)
             if role == "time":
                 return seconds(text, self.decimal, time_format)
+            if role == "is_moment":
+                return is_moment(text, self.decimal)
             is_number = column in self.floats or column in self.integers
             return finite(cell) if is_number else number(text, self.decimal)
 
@@ -321,18 +324,24 @@ class Table:
         return " OR ".join(f"coalesce({fault.condition}, true)" for fault in self.faults)
 
     def interactions(self, connection: duckdb.DuckDBPyConnection, skipping: bool) -> str:
-        """The SQL query of `user`, `item`, `value` and `time`, one row for each interaction.
+        """The SQL query of `user`, `item`, `value`, `time` and `is_moment`, one row for each interaction.
 
         A row with a fault has no user. A missing value is 1, and a missing time is 0. A user with an empty
-        list of items has one row without an item.
+        list of items has one row without an item. Whether a time is no number is NULL under a format.
         """
-        values = {"value": "1.0", "time": "0.0"} | self.values
+        columns, values = (
+            dict(self.columns),
+            {"value": "1.0", "time": "0.0", "is_moment": "NULL"} | self.values,
+        )
+        if "time" in columns and self.time_format is None:
+            columns["is_moment"] = columns["time"]
+            values["is_moment"] = self.source.value_of("is_moment", columns["time"])
         rows = ", ".join(f"{value} AS {quoted(role)}" for role, value in values.items())
         table = self.source.table(connection, Scan(skipping=skipping))
         query = f"SELECT {rows}, {self.is_bad} AS is_bad FROM {table}"
         read = ['CASE WHEN NOT is_bad THEN "user" END AS "user"']
-        for role in ("item", "value", "time"):
-            is_list = self.columns.get(role) in self.source.lists
+        for role in ("item", "value", "time", "is_moment"):
+            is_list = columns.get(role) in self.source.lists
             one = f"CASE WHEN NOT is_bad THEN {role} END"
             several = f"unnest(CASE WHEN NOT is_bad AND len({role}) > 0 THEN {role} ELSE [NULL] END)"
             read.append(f"{several if is_list else one} AS {role}")
@@ -433,7 +442,9 @@ class Sources:
 
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL query of `Table.interactions` of all sources; it is valid once, on this connection."""
-        nothing = "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time WHERE false"
+        nothing = (
+            "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time, true AS is_moment WHERE false"
+        )
         queries = [f"({table.interactions(connection, self.skipping)})" for table in self.tables]
         return " UNION ALL ".join(queries) or nothing
 

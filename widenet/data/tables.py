@@ -102,6 +102,14 @@ class Tables:
         num_wrong += sources.num_refused(self.connection)
         if num_wrong and not sources.skipping:
             raise sources.mistake("a row breaks a rule")
+        DataError.require(
+            "time" not in sources.numbers
+            or self.count(f"SELECT count(DISTINCT is_moment) FROM {self._staged(part)}") < 2,
+            "must hold numbers alone, or timestamps alone",
+            place=sources.names,
+            column=sources.time_column,
+            option="time",
+        )
         num_users = self.count(f"SELECT count(name) {rows} AND NOT is_item")
         DataError.require(part != "train" or num_users, "must hold interactions", place=sources.names)
         DataError.require(
@@ -117,7 +125,8 @@ class Tables:
         Plain ids are counted and joined several times as fast as texts.
         """
         user, item = (plain_id(each, "error('')") if is_plain else quoted(each) for each in ("user", "item"))
-        columns = ", ".join([f'{user} AS "user"', f"{item} AS item", *sources.numbers])
+        kinds = ["is_moment"] if "time" in sources.numbers else []
+        columns = ", ".join([f'{user} AS "user"', f"{item} AS item", *sources.numbers, *kinds])
         query = f"SELECT {columns} FROM ({sources.query(self.connection)})"
         path = literal(self._file(part, is_plain))
         try:
