@@ -40,7 +40,8 @@ def test_a_network_that_reads_no_descriptions_resumes_with_others(data, tmp_path
 @pytest.mark.parametrize("tracks", [True, False])
 def test_a_training_resumes_with_another_tracker_which_reaches_no_number(tracks, data, tmp_path, monkeypatch):
     """A tracker that is not installed says so, and shows that it was asked for."""
-    monkeypatch.setitem(sys.modules, "mlflow", None)
+    for name in ["mlflow", *(name for name in sys.modules if name.startswith("mlflow."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     plain, tracked = INTERRUPTED, INTERRUPTED | {"track": "mlflow"}
     before, after = (plain, tracked) if tracks else (tracked, plain)
     steps, heard = iter(range(1, 8)), Heard()
