@@ -261,10 +261,9 @@ def encoder(
         typer.Argument(metavar="FILE", help="The command file: Network, Data, Command, TrainingParameters."),
     ],
 ) -> None:
-    """Run a DSSTNE command file: Train, Predict or Validate.
+    """Run a DSSTNE command file: Train or Predict.
 
-    Predict prints k, precision, recall and NDCG of a trained network for k from 1 to 10. Validate checks the
-    gradient of every weight against finite differences, and exits with status 2 if one is wrong.
+    Predict prints k, precision, recall and NDCG of a trained network for k from 1 to 10.
     """
     from widenet.dsstne.encoder import encoder as run
 

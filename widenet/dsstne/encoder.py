@@ -1,43 +1,24 @@
-"""DSSTNE's command `encoder`, which trains, predicts and validates by a command file."""
+"""DSSTNE's command `encoder`, which trains and predicts by a command file."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from widenet.data.dataset import Dataset
-from widenet.data.stream import Stream
 from widenet.dsstne.data import import_data
 from widenet.dsstne.model_import import import_model
 from widenet.dsstne.spec.network import without_comments
 from widenet.dsstne.spec.settings import Settings
-from widenet.dsstne.train import SEED, network_of, sets_of, train
-from widenet.errors import DataError, DocumentError, NumericsError
-from widenet.model.build import build
-from widenet.model.network import Network
-from widenet.model.optimizers import Optimizer, StepNumbers
-from widenet.parallel.exchange import Exchange, fixed_arithmetic
-from widenet.plan.layout import Layout
+from widenet.dsstne.train import SEED, train
+from widenet.errors import DataError, DocumentError
+from widenet.parallel.exchange import fixed_arithmetic
 from widenet.predict.restrictions import rows_a_block
 from widenet.predict.top_k import top_k
 from widenet.spec.document import Document
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
-from widenet.training.check import check_training
-from widenet.training.schedules import rates
 from widenet.training.state import Report
-from widenet.training.step import train_step
-
-DELTA, THRESHOLD = 0.001, 0.02
-"""Step of the central differences, and the largest error of a gradient; both are DSSTNE's."""
-_PLAIN = {"kind": "momentum", "momentum": 0.0, "learning_rate": 1.0}
-"""With this optimizer a step equals the gradient, and every output computes its logits."""
-
 
 BATCH_SIZE, MAX_K = 1024, 10
 _DEFAULT_INTERVAL = 20
@@ -55,113 +36,7 @@ _TRAINING_KEYS = (
     "Optimizer",
     "Results",
 )
-_COMMANDS = {"Train": "train", "Predict": "predict", "Validate": "validate"}
-
-
-def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
-    """Check the gradients of a network on the first batch of a file.
-
-    The loss is that of training with dropout and denoising, without penalties on weights. Each number of each
-    weight takes two forward passes.
-
-    Returns:
-        A line for each weight, with the number of checked numbers and the largest difference.
-
-    Raises:
-        NumericsError: A gradient differs by more than THRESHOLD.
-        WidenetError: The training cannot start.
-    """
-    with TemporaryDirectory() as folder, fixed_arithmetic():
-        values = NetworkSpec.read_values(config)
-        sets, targets = sets_of(values, config)
-        import_data([data], Path(folder) / "data", targets=targets, only=sets)
-        dataset = Dataset.open(Path(folder) / "data")
-        network, _ = network_of(values, config, dataset.manifest)
-        training = TrainingSpec.of(
-            {"seed": seed, "batch_size": batch_size, "optimizer": _PLAIN, "shuffle": False, "epochs": 1},
-            str(config),
-        )
-        layout = check_training(network, training, dataset.path, dataset.manifest)
-        checks = _GradientChecks(layout, dataset)
-        lines = []
-        for name, (quotients, gradients) in checks.all():
-            differences = (quotients - gradients).abs()
-            worst = int(differences.argmax())
-            lines.append(
-                f"{name}: {len(gradients):,} checked, largest difference {float(differences[worst]):.6f}"
-            )
-            NumericsError.require(
-                differences[worst] <= THRESHOLD,
-                f"gradients must be within {THRESHOLD} of the finite differences: number {worst} of {name}:"
-                f" {float(gradients[worst]):.6f} for {float(quotients[worst]):.6f}",
-                place=config,
-            )
-        return lines
-
-
-class _GradientChecks:
-    """An untrained network, and its first batch."""
-
-    def __init__(self, layout: Layout, dataset: Dataset) -> None:
-        spec, training = layout.network, layout.training
-        counts = {field: dataset.counts(field) for field in spec.counted_fields}
-        self.network: Network = build(layout, Exchange(layout.num_shards), "cpu", counts)
-        self.rule = Optimizer(training.optimizer)
-        self.network.prepare_training(self.rule)
-        for wide in self.network.wide.values():
-            wide.norm_limit = None
-        for trunk in self.network.trunk.values():
-            trunk.norm_limit = None
-        stream = Stream(dataset, spec.fields, training.batch_size, training.seed, training.shuffle)
-        self.batch = stream.batch(0, 0)
-        self.numbers = StepNumbers(1, rates(training, stream.steps_per_epoch))
-
-    def all(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
-        """Yield finite differences and gradients of every weight that is not empty, flat float64 tensors."""
-        wide = {
-            name: weight
-            for name, weight in self.network.wide.items()
-            if any(part.weight.numel() for part in weight.parts.values())
-        }
-        tensors = {
-            name: [part.by_rows()[0] for part in weight.parts.values()] for name, weight in wide.items()
-        }
-        tensors |= {name: [weight.tensor] for name, weight in self.network.trunk.items() if weight.trained}
-        quotients = {
-            name: torch.cat([self._quotients(tensor) for tensor in parts]) for name, parts in tensors.items()
-        }
-        before = {name: _flat(parts) for name, parts in tensors.items()}
-        self._loss(makes_step=True)
-        for name, parts in tensors.items():
-            yield (
-                name,
-                (
-                    quotients[name],
-                    (before[name] - _flat(parts)) / self.network.share_of_gradient(name),
-                ),
-            )
-
-    def _quotients(self, tensor: Tensor) -> Tensor:
-        numbers = tensor.detach().view(-1)
-        quotients = torch.empty(len(numbers), dtype=torch.float64)
-        for place, number in enumerate(numbers.tolist()):
-            losses, values = [], []
-            for moved in (number + DELTA, number - DELTA):
-                numbers[place] = moved
-                values.append(float(numbers[place]))
-                losses.append(self._loss())
-            numbers[place] = number
-            quotients[place] = (losses[0] - losses[1]) / (values[0] - values[1])
-        return quotients
-
-    def _loss(self, makes_step: bool = False) -> float:
-        with torch.no_grad():
-            prepared = self.network.prepare(self.batch.fields, (0, 0), self.batch.weights)
-        return train_step(self.network, self.rule, prepared, self.numbers, updates=makes_step)
-
-
-def _flat(parts: list[Tensor]) -> Tensor:
-    return torch.cat([part.detach().reshape(-1).double() for part in parts])
+_COMMANDS = {"Train": "train", "Predict": "predict"}
 
 
 class _CommandFile(Document):
@@ -174,14 +49,14 @@ class _CommandFile(Document):
 
 
 def encoder(path: Path, report: Report) -> list[str]:
-    """Run a command file, Train, Predict or Validate, and return the lines to print.
+    """Run a command file, Train or Predict, and return the lines to print.
 
     Args:
         path: The command file. The paths in it are relative to the working directory.
         report: Receives the progress of a training.
 
     Returns:
-        For Predict, "k,precision,recall,ndcg" for k from 1 to 10. For Validate, a line for each weight.
+        For Predict, "k,precision,recall,ndcg" for k from 1 to 10.
 
     Raises:
         DocumentError, DataError, OptionError: A file or setting is wrong.
@@ -192,9 +67,6 @@ def encoder(path: Path, report: Report) -> list[str]:
         DocumentError.require(key in settings, f"{key} is missing", place=path)
     command = settings.choice("Command", _COMMANDS, "")
     network, data = Path(settings.text("Network")), Path(settings.text("Data"))
-    seed = int(settings.number("RandomSeed", SEED, 0))
-    if command == "validate":
-        return validate(network, data, seed, BATCH_SIZE)
     if command == "predict":
         return [
             f"{k}," + ",".join(f"{number:6.4f}" for number in numbers)
@@ -206,7 +78,7 @@ def encoder(path: Path, report: Report) -> list[str]:
         network,
         [data],
         Path(parameters.text("Results", "network.nc")),
-        training_of(parameters) | {"seed": seed},
+        training_of(parameters) | {"seed": int(settings.number("RandomSeed", SEED, 0))},
         report,
         checkpoint=Path(parameters.text("CheckpointName", "check")),
     )

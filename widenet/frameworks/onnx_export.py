@@ -18,19 +18,15 @@ from widenet.errors import FitError, OptionError, unwritten
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import (
     EXAMPLES,
-    ZERO,
     Layers,
     SparseField,
     neighbours_name,
-    scale_name,
     similarities_name,
     with_term,
 )
-from widenet.kernels.best_units import quantized
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
-from widenet.model.weight import directions
 from widenet.predict.terms import table_of
 from widenet.regular_files import check_new
 from widenet.runs import Model
@@ -73,13 +69,13 @@ def export_onnx(
 
     Raises:
         OptionError: An option is wrong, or a file cannot be written.
-        FitError: An output has repeats.
+        FitError: An output has repeats, or the run is in 8 bits.
     """
-    for output in model.network.spec.outputs:
-        if output.repeats is not None:
-            raise FitError(
-                '"repeats" cannot be written to ONNX', place=f'{model.run.path}: output "{output.name}"'
-            )
+    has_repeats = any(output.repeats is not None for output in model.network.spec.outputs)
+    FitError.require(not has_repeats, '"repeats" cannot be written to ONNX', place=model.run.path)
+    in_8_bits = any(wide.in_8_bits for wide in model.network.wide.values())
+    rule = "is in 8 bits; export the run that it was made of"
+    FitError.require(not in_8_bits, rule, place=model.run.path)
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     check_out(out, overwrite)
     names = _names(model)
@@ -166,10 +162,6 @@ def _weights(network: Network) -> Iterator[_Weight]:
     for name, wide in network.wide.items():
         columns = network.layout.weights[name].columns
         shape = (wide.shards.width,) if columns is None else (wide.shards.width, columns)
-        if wide.in_8_bits:
-            yield _Weight(name, shape, partial(_bytes_of, network, name), "u1")
-            yield _Weight(scale_name(name), shape[:1], partial(_scales_of, network, name))
-            continue
         yield _Weight(name, shape, partial(_rows, network, name))
     for name, trunk in network.trunk.items():
         if network.layout.weights[name].describes is None:  # the rows already contain these vectors
@@ -179,10 +171,6 @@ def _weights(network: Network) -> Iterator[_Weight]:
     for name, output in network.outputs.items():
         if output.spec.cosine is not None:
             weight = network.layout.links[name, ""].weight
-            if network.wide[weight].in_8_bits:
-                direction_L = torch.cat([directions(*quantized(rows)) for rows in _rows(network, weight)])
-                yield _whole(f"{name} lengths", direction_L)
-                continue
             length_L = torch.cat([rows.norm(dim=1) for rows in _rows(network, weight)])
             yield _whole(f"{name} lengths", torch.where(length_L <= SHORTEST, 0.0, 1 / length_L))
     for name, output in network.outputs.items():
@@ -194,15 +182,6 @@ def _weights(network: Network) -> Iterator[_Weight]:
 
 def _rows(network: Network, name: str) -> Iterator[torch.Tensor]:
     return (rows for _, rows in network.rows(name))
-
-
-def _bytes_of(network: Network, name: str) -> Iterator[torch.Tensor]:
-    """Yield a weight in 8 bits, uint8 with 128 for 0; to round again changes nothing."""
-    return ((quantized(rows)[0].short() + ZERO).to(torch.uint8) for rows in _rows(network, name))
-
-
-def _scales_of(network: Network, name: str) -> Iterator[torch.Tensor]:
-    return (quantized(rows)[1] for rows in _rows(network, name))
 
 
 def _whole(name: str, tensor: torch.Tensor, kind: str = "<f4") -> _Weight:
@@ -260,13 +239,7 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
                 graph, field, uses and (record.min_value, record.max_value) != (1, 1)
             )
     damped = frozenset(network.damping)
-    layers = Layers(
-        graph,
-        network.layout,
-        fields,
-        damped,
-        frozenset(name for name, wide in network.wide.items() if wide.in_8_bits),
-    )
+    layers = Layers(graph, network.layout, fields, damped)
     layers.add_all()
     for output in network.spec.outputs:
         logits, width = layers.logits(output), network.outputs[output.name].width

@@ -236,19 +236,9 @@ _NORMALIZATION = (*TRAINED, *FOLLOWING)
 
 EXAMPLES = "examples"
 """Name of the batch dimension."""
-ZERO = 128
-"""What stands for 0 in weights of 8 bits, uint8: onnxruntime multiplies such numbers exactly everywhere."""
-
-_LARGEST, _BYTE = 127, TensorProto.UINT8
-
 
 _LENGTH_FLOOR = 1e-8
 """The number that the network adds to a length for "cosine"."""
-
-
-def scale_name(weight: str) -> str:
-    """Return the name of the scales of a weight in 8 bits."""
-    return f"{weight} scale"
 
 
 @dataclass(frozen=True)
@@ -307,7 +297,6 @@ class Layers:
         layout: The network.
         fields: Inputs of sparse fields, and names of dense ones.
         damped: Input layers whose features are multiplied by the weight "LAYER damping".
-        in_8_bits: Weights of whole numbers in 8 bits, which have scales beside them.
         values: Values of the layers added so far.
         positions: Positions of the sequence inputs added so far.
     """
@@ -316,7 +305,6 @@ class Layers:
     layout: Layout
     fields: dict[str, SparseField | str]
     damped: frozenset[str]
-    in_8_bits: frozenset[str] = frozenset()
     values: dict[str, SparseValue | SequenceValue | str] = field(default_factory=dict)
     positions: dict[str, Padded] = field(default_factory=dict)
 
@@ -450,7 +438,7 @@ class Layers:
                 self.graph.op("Gemm", value, weight_name(link.weight), transB=0 if link.transposed else 1)
             )
         if isinstance(value, SequenceValue):
-            rows = self._rows(self.graph, link.weight, value.features)
+            rows = self.graph.op("Gather", weight_name(link.weight), value.features)
             return str(
                 rows if value.values is None else self.graph.op("Mul", rows, self.graph.column(value.values))
             )
@@ -465,31 +453,10 @@ class Layers:
 
     def _sum(self, inner: Graph, own: Any, value: SparseValue, weight: str, axis: int) -> str:
         """Return the sum of one example's weight rows (columns with axis 1) times their values, [H]."""
-        rows = self._rows(inner, weight, own(value.field.indices), axis)
+        rows = inner.op("Gather", weight_name(weight), own(value.field.indices), axis=axis)
         if value.values is not None:
             rows = inner.op("Mul", rows, own(value.values) if axis else inner.column(own(value.values)))
         return str(inner.op("ReduceSum", rows, inner.whole(axis), keepdims=0))
-
-    def _rows(self, graph: Graph, weight: str, indices: str, axis: int = 0) -> str:
-        """Return rows of a weight (columns with axis 1), float32."""
-        rows = graph.op("Gather", weight_name(weight), indices, axis=axis)
-        if weight not in self.in_8_bits:
-            return str(rows)
-        whole = graph.op("Sub", graph.op("Cast", rows, to=1), graph.constant(ZERO))
-        scales = graph.op("Gather", weight_name(scale_name(weight)), indices)
-        return str(graph.op("Mul", whole, graph.column(scales)))
-
-    def _of_8_bits(self, incoming: str, weight: str, factors: str) -> str:
-        """Return the products of vectors [E, H] and a weight in 8 bits, [E, L]; see `best_units.logits`."""
-        graph = self.graph
-        largest = graph.op("ReduceMax", graph.op("Abs", incoming), graph.whole(1))
-        scale = graph.op("Div", largest, graph.constant(_LARGEST))
-        divisor = graph.op("Where", graph.op("Equal", scale, graph.constant(0)), graph.constant(1), scale)
-        whole = graph.op("Add", graph.op("Round", graph.op("Div", incoming, divisor)), graph.constant(ZERO))
-        zero, turned = graph.constant(ZERO, np.uint8), graph.op("Transpose", weight_name(weight), perm=[1, 0])
-        products = graph.op("MatMulInteger", graph.op("Cast", whole, to=_BYTE), turned, zero, zero)
-        scaled = graph.op("Mul", graph.op("Cast", products, to=1), factors)
-        return str(graph.op("Mul", scaled, scale))
 
     def logits(self, output: OutputLayer) -> str:
         """Return the logits of an output, [E, L]."""
@@ -507,9 +474,6 @@ class Layers:
             incoming = newest(graph, incoming, self.positions[self.layout.along[output.name]], width)
         if output.weightless:
             return str(graph.op("Identity", incoming))
-        if output.cosine is None and name in self.in_8_bits:
-            products = self._of_8_bits(incoming, name, weight_name(scale_name(name)))
-            return str(graph.op("Add", products, bias) if output.bias else products)
         if output.cosine is None:
             return str(graph.op("Gemm", incoming, weight, *[bias][: output.bias], transB=1))
         length = graph.op("ReduceL2", incoming, graph.whole(1))
@@ -520,10 +484,7 @@ class Layers:
             graph.op("Where", is_short, graph.constant(np.inf), length),
         )
         incoming, lengths = graph.op("Mul", incoming, factor), weight_name(f"{output.name} lengths")
-        if name in self.in_8_bits:
-            cosines = self._of_8_bits(incoming, name, lengths)
-        else:
-            cosines = graph.op("Mul", graph.op("Gemm", incoming, weight, transB=1), lengths)
+        cosines = graph.op("Mul", graph.op("Gemm", incoming, weight, transB=1), lengths)
         return str(graph.op("Add", cosines, bias) if output.bias else cosines)
 
     def best(

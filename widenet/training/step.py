@@ -41,7 +41,6 @@ def train_step(
     prepared: Prepared,
     numbers: StepNumbers,
     observe: Observe | None = None,
-    updates: bool = True,
 ) -> float:
     """Train a network on a batch; return the batch's loss before the step.
 
@@ -53,14 +52,13 @@ def train_step(
         prepared: The batch, from `Network.prepare`.
         numbers: The step's number, and the learning rates.
         observe: See `Observe`.
-        updates: Whether anything moves; if not, there is no gradient either.
 
     Raises:
         NumericsError: The loss is not finite; the message names the layer that overflowed first.
     """
     is_tf32 = network.layout.training.precision == "tf32"
     with cuda_products(is_tf32) if network.device.type == "cuda" else nullcontext():
-        total, layers = _launched(network, rule, prepared, numbers, observe, updates)
+        total, layers = _launched(network, rule, prepared, numbers, observe)
     loss = float(total)  # only here the host waits for the device: nothing is left to launch
     if not math.isfinite(loss):
         broken = (name for name, values in layers.items() if not bool(torch.isfinite(values).all()))
@@ -76,7 +74,6 @@ def _launched(
     prepared: Prepared,
     numbers: StepNumbers,
     observe: Observe | None,
-    updates: bool,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Train a network on a batch; the device may still be working on the step when this returns.
 
@@ -87,8 +84,8 @@ def _launched(
     limit, touched = network.layout.training.gradient_norm_limit, prepared.touched
     assert touched is not None
     with torch.no_grad():
-        network.bring_rows(touched, updates=updates)
-        for name in touched if updates and rule.idle_weights_move else ():
+        network.bring_rows(touched, updates=True)
+        for name in touched if rule.idle_weights_move else ():
             _catch_up(network, name, touched[name], rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared)
@@ -98,7 +95,7 @@ def _launched(
     with torch.no_grad():
         for name in vectors:
             own = _output_step(network, name, activity, vectors, rule, numbers)
-            moves = updates and limit is None and own.output.updates_at_once
+            moves = limit is None and own.output.updates_at_once
             pending.append(own.start((rule, numbers) if moves else None))
             if not moves:
                 waiting[name] = own
@@ -106,14 +103,13 @@ def _launched(
     totals = [*(penalty.detach().double() for penalty in activity.penalties), *losses]
     layers = {name: values_EH.detach() for name, values_EH in activity.values.items()}
     layers |= dict(zip(vectors, losses, strict=True))
-    if updates:
-        _backward([*vectors.values(), *activity.penalties], gradients_EH)
-        with torch.no_grad():
-            gradients = Gradients(network, activity, waiting)
-            if observe is not None:
-                observe(layers, gradients)
-            gradients.apply(rule, numbers if limit is None else gradients.within(limit, numbers))
-            network.follow(activity)
+    _backward([*vectors.values(), *activity.penalties], gradients_EH)
+    with torch.no_grad():
+        gradients = Gradients(network, activity, waiting)
+        if observe is not None:
+            observe(layers, gradients)
+        gradients.apply(rule, numbers if limit is None else gradients.within(limit, numbers))
+        network.follow(activity)
     return sum(totals[1:], totals[0]), layers
 
 

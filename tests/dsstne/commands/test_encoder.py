@@ -129,44 +129,6 @@ def test_of_a_data_set_that_ignores_zeros_only_what_it_lists_counts(attributes, 
     assert Model.load("found.nc.run").run.network.outputs[0].others == others
 
 
-def test_validate_holds_every_weight_to_differences(project):
-    ended = project(Network="config.json", Data="data.nc", Command="Validate", RandomSeed=3)
-    found = dict(line.split(": ") for line in ended.out.splitlines())
-    assert (ended.status, set(found)) == (0, {"Hidden/Input", "Hidden bias", "Output", "Output bias"})
-    assert found["Output"].startswith("128 checked, largest difference 0.00")
-    assert found["Hidden/Input"].startswith("128 checked, largest difference 0.00")
-
-
-HIDDEN = {"N": 16, "Activation": "Tanh", "Source": "Input"}
-SHARED = {"SharedWeights": {"SourceInputLayer": "Input", "SourceOutputLayer": "A", "InputLayer": "Input"}}
-SHAPES = {
-    "an output on the input": ([], {}, {"Output", "Output bias"}),
-    "shared weights": (
-        [{"Name": "A", **HIDDEN, "N": 3}, {"Name": "B", **HIDDEN, "N": 3, **SHARED}],
-        {"Source": ["A", "B"]},
-        {"A/Input", "A bias", "B bias", "Output", "Output bias"},
-    ),
-}
-
-
-@pytest.mark.parametrize(("hidden", "output", "weights"), SHAPES.values(), ids=SHAPES)
-def test_validate_takes_networks_of_every_shape(hidden, output, weights, project):
-    layers = [CONFIG["Layers"][0], *hidden, {**CONFIG["Layers"][-1], **output}]
-    Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")
-    ended = project(Network="config.json", Data="data.nc", Command="Validate")
-    assert ended.err == ""
-    assert (ended.status, {line.split(": ")[0] for line in ended.out.splitlines()}) == (0, weights)
-
-
-def test_validate_tells_of_a_gradient_that_is_no_derivative(project):
-    layers = [
-        {**layer, "DeltaNorm": 0.01} if layer["Name"] == "Output" else layer for layer in CONFIG["Layers"]
-    ]
-    Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")
-    ended = project(Network="config.json", Data="data.nc", Command="Validate")
-    assert (ended.status, ended.err.startswith("widenet: config.json: ")) == (2, True)
-
-
 def test_checkpoints_have_the_name_and_the_interval_of_the_file(project):
     for number, more in enumerate(({}, {"CheckpointName": "kept", "CheckpointInterval": 2})):
         parameters = {"Epochs": 3, "AlphaInterval": 1, "Results": f"{number}.nc", **more}
