@@ -85,10 +85,9 @@ def changed(text, diff):
     return text
 
 
-REFERENCE = "widenet/kernels/reference.py"
 ADDING = {
     "adding-a-loss.md": (
-        ["widenet/spec/losses.py", "widenet/model/losses.py", REFERENCE],
+        ["widenet/spec/losses.py", "widenet/model/losses.py"],
         "linear or softmax",
     ),
     "adding-a-layer.md": (

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm, scaled_dot_product_attention
 
+from tests.model.definitions import activation
 from tests.model.twin import Real
 from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH
-from widenet.kernels.reference import activation
 from widenet.model.layers.attention import EPSILON, attention
 from widenet.model.positions import Positions
 from widenet.sparse import SparseBatch

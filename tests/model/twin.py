@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import torch
 
+from tests.model.definitions import activation, example_losses
 from tests.model.spatial_twin import FOLLOWING, PER_CHANNEL, convolved, normalized, pooled
 from tests.rows import all_rows
-from widenet.kernels.reference import activation, example_losses
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.parallel.exchange import Exchange

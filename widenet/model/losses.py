@@ -39,20 +39,10 @@ def of_targets(loss: Loss, z: Tensor, a: Tensor, t: Tensor) -> Tensor:
 
 
 def of_others(loss: Loss, z: Tensor, a: Tensor) -> Tensor:
-    """Return the values of units that are no sparse target."""
-    match loss:
-        case CrossEntropy():
-            return softplus(z)
-        case ScaledMarginalCrossEntropy():
-            return (a > loss.zero_target).to(z.dtype) * loss.zero_scale * softplus(z)
-        case PlainLoss(kind="l1"):
-            return a.abs()
-        case PlainLoss(kind="l2"):
-            return 0.5 * a.square()
-        case PlainLoss(kind="hinge"):
-            return torch.relu(1 + a)
-        case _:  # l2_hinge
-            return 0.5 * torch.relu(a).square()
+    """Return the values of units that are no sparse target: those of a target of 0, and of -1 for a hinge."""
+    if isinstance(loss, ScaledMarginalCrossEntropy):
+        return (a > loss.zero_target).to(z.dtype) * loss.zero_scale * softplus(z)
+    return of_targets(loss, z, a, z.new_tensor(-1.0 if loss.kind == "hinge" else 0.0))
 
 
 def pulls(loss: Loss, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,17 +93,12 @@ class RowSum:
         if self.kind == "softmax":
             peak_E, missing = torch.maximum(self.peak_E, logits_ET.amax(dim=1)), -logits_ET.shape[1] % columns
             share_EC = pad(logits_ET - peak_E[:, None], (0, missing), value=-torch.inf).exp_()
-            self.add_part(peak_E, share_EC.sum(dim=1))
+            self.sum_E *= torch.exp((self.peak_E - peak_E).double())
+            self.sum_E += share_EC.sum(dim=1)
+            self.peak_E = peak_E
         else:
             part_EC = filled(logits_ET, columns=columns)
             self.sum_E += (torch.relu(part_EC) if self.kind == "relu_max" else part_EC.abs()).sum(dim=1)
-
-    def add_part(self, peak_E: Tensor, sum_E: Tensor) -> None:
-        """Add the sum of a softmax over some units: their largest logit [E], and that of exp(z - it) [E]."""
-        higher_E = torch.maximum(self.peak_E, peak_E)
-        self.sum_E *= torch.exp((self.peak_E - higher_E).double())
-        self.sum_E += sum_E * torch.exp((peak_E - higher_E).double())
-        self.peak_E = higher_E
 
 
 def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tensor:

@@ -298,17 +298,11 @@ def _differentiated(
         value_EN = value_EN.flatten().scatter(0, places_Z, value_Z).view_as(z_EN)
         loss = value_EN.flatten().sum(dim=-1, dtype=torch.float64)
         (slope_EN,) = torch.autograd.grad(loss, z_EN)
-    return loss.detach(), _boosted(step, slope_EN, entries)
-
-
-def _boosted(step: OutputStep, slope_EN: Tensor, entries: Entries) -> Tensor:
-    """Return slopes with the output's "delta_boost"."""
-    boost = step.output.spec.delta_boost
-    if boost is None:
-        return slope_EN
-    factor_EN = torch.full_like(slope_EN, boost.other)
-    factor_EN.view(-1)[entries.places_Z[entries.values_Z > 0]] = boost.target
-    return slope_EN * factor_EN
+    if spec.delta_boost is not None:
+        factor_EN = torch.full_like(slope_EN, spec.delta_boost.other)
+        factor_EN.view(-1)[places_Z[entries.values_Z > 0]] = spec.delta_boost.target
+        slope_EN = slope_EN * factor_EN
+    return loss.detach(), slope_EN
 
 
 class SoftmaxStep(OutputStep):
