@@ -65,9 +65,9 @@ def test_mlflow_has_documents_numbers_and_identity_and_moves_no_bit(data, store,
     assert run.info.status == "FINISHED"
     assert run.info.run_name == "run"
     assert losses == logged(tmp_path / "run")
-    norms = model.run.records()[-1]["norms"]
-    assert run.data.metrics["norms.weights.taste.history"] == norms["weights/taste/history"]
-    assert run.data.metrics["norms.activations.taste"] == norms["activations/taste"]
+    norms = model.run.records()[-1]
+    assert run.data.metrics["norms.weights.taste.history"] == norms["norms/weights/taste/history"]
+    assert run.data.metrics["norms.activations.taste"] == norms["norms/activations/taste"]
     assert files == ["network.json", "training.json"]
     assert run.data.params["network.layers.taste.units"] == "6"
     assert run.data.params["training.epochs"] == str(model.run.training.epochs)

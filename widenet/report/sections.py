@@ -13,7 +13,7 @@ from widenet.spec.document import Document
 from widenet.spec.network import drawn
 from widenet.training.run_directory import fitted_network
 from widenet.training.run_path import FITTED
-from widenet.training.state import NORMS, numbers_of
+from widenet.training.state import NORMS
 
 _NONE = Html()
 _MOST_LINES = 24
@@ -153,12 +153,12 @@ def _card(shown: Shown, sample: Sample, example: str) -> Html:
 
 def norms_section(subject: Subject) -> Html:
     """The norms of weights, and of gradients and activations of each epoch's last step; empty without any."""
-    records = [numbers_of(record) for record in subject.records]
-    names = [name for name in dict.fromkeys(chain.from_iterable(records)) if name.startswith(f"{NORMS}/")]
+    entries = dict.fromkeys(chain.from_iterable(subject.records))
     groups: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for name in names:
-        group, _, own = name.removeprefix(f"{NORMS}/").partition("/")
-        groups.setdefault(group, {})[own] = points(records, name)
+    for name in entries:
+        if name.startswith(NORMS):
+            group, _, own = name.removeprefix(NORMS).partition("/")
+            groups.setdefault(group, {})[own] = points(subject.records, name)
     figures = [
         curves(f"norms of {group}", dict([*each.items()][:_MOST_LINES])) for group, each in groups.items()
     ]

@@ -19,9 +19,8 @@ BESIDE_METRICS = (
     "learning_rate",
     "regularization",
     "num_examples",
-    NORMS,
 )
-"""The entries of a log line that are not metrics."""
+"""The entries of a log line that are neither metrics nor norms."""
 
 
 def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) -> Html:
@@ -46,7 +45,8 @@ def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) ->
 
 def metric_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics of all lines, in the order of their first occurrence."""
-    return [name for name in dict.fromkeys(chain.from_iterable(records)) if name not in BESIDE_METRICS]
+    names = dict.fromkeys(chain.from_iterable(records))
+    return [name for name in names if name not in BESIDE_METRICS and not name.startswith(NORMS)]
 
 
 def points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:

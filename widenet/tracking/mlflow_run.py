@@ -16,7 +16,7 @@ from widenet.spec.document import leaves_of
 from widenet.tracking import may_hold_secret, shown, uri_of
 from widenet.training.run_directory import RunDirectory, WeightsFacts
 from widenet.training.run_path import FITTED, TRACKING, values, write_whole
-from widenet.training.state import LoopState, Report, numbers_of
+from widenet.training.state import LoopState, Report
 
 EXPERIMENT = "widenet"
 """The experiment, unless MLFLOW_EXPERIMENT_NAME names another."""
@@ -117,7 +117,7 @@ class _Tracked(Report):
     def epoch(self, record: dict[str, Any]) -> None:
         self.report.epoch(record)
         try:
-            self._log(record["epoch"], numbers_of(record))
+            self._log(record["epoch"], record)
         except Exception as error:  # the training goes on
             self.report.say(f"{shown(self.track)} does not have this epoch: {_reason(self.track, error)}.")
 

@@ -43,7 +43,7 @@ from widenet.training.checkpoint import (
 from widenet.training.facts import environment
 from widenet.training.run_directory import RunDirectory, TrainingFacts
 from widenet.training.schedules import rates
-from widenet.training.state import LoopState, Report, numbers_of
+from widenet.training.state import LoopState, Report
 from widenet.training.step import (
     Gradients,
     check_weights,
@@ -196,11 +196,11 @@ class Training:
         self.saving.finish()
         settle(self.network, self.rule, self.rates, made)
         self._check_weights()
+        state.norms = norms_of_weights(self.network) | state.norms
         record = {**state.end_epoch(), "learning_rate": float(self.rates[made])}
         record["checkpoint_seconds"], self.saving.seconds = round(self.saving.seconds, 3), 0.0
         if self.spec.l1 or self.spec.l2:
             record["regularization"] = regularization(self.network, self.spec.l1, self.spec.l2)
-        record["norms"] = norms_of_weights(self.network) | record["norms"]
         return record
 
     def _observe(self, values: Mapping[str, Tensor], gradients: Gradients) -> None:
@@ -291,8 +291,8 @@ class Board:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Write the numbers of an epoch, by name; "epoch" is its number."""
-        numbers = {name: value for name, value in numbers_of(record).items() if name != "epoch"}
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+        numbers = (entry for entry in record.items() if entry[0] != "epoch")
+        values = [Summary.Value(tag=name, simple_value=value) for name, value in numbers]
         self._write(step=record["epoch"], summary=Summary(value=values))
 
     def _write(self, **content: Any) -> None:

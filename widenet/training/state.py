@@ -1,6 +1,5 @@
 """The state of a training between two steps, and the interface of reports that follow it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,18 +8,12 @@ from widenet.spec.training import TrainingSpec
 ARITHMETIC = 10
 """Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
 
-NORMS = "norms"
-"""The entry of a log line with the norms of weights, and of gradients and activations of the last step."""
+NORMS = "norms/"
+"""How the entries of a log line begin that have a norm: of weights, of gradients and activations of the last
+step.
+"""
 _START_EXAMPLES = 256
 """Number of examples averaged for the initial loss, rounded up to whole batches."""
-
-
-def numbers_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a log line; finite norms have their own, such as "norms/weights/taste"."""
-    norms = record.get(NORMS)
-    numbers = {name: value for name, value in record.items() if name != NORMS}
-    finite = norms.items() if isinstance(norms, dict) else ()
-    return numbers | {f"{NORMS}/{name}": norm for name, norm in finite if isinstance(norm, int | float)}
 
 
 @dataclass
@@ -85,7 +78,7 @@ class LoopState:
             "seconds": round(seconds, 3),
             "reading_seconds": round(self.reading_seconds, 3),
             "examples_per_second": round(self.examples / seconds, 1),
-            "norms": self.norms,
+            **{f"{NORMS}{name}": norm for name, norm in self.norms.items() if norm is not None},
         }
         if self.start_examples and self.epoch == 0:
             record["start_loss"] = self.start_loss
