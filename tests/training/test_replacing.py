@@ -10,7 +10,6 @@ import pytest
 from tests.mistakes import mistake
 from tests.training.test_run_directory import NETWORK, begun
 from tests.trainings import SETTINGS, books
-from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
 from widenet.plan.binding import bind
@@ -171,22 +170,12 @@ def test_a_run_that_waits_for_its_successor_is_replaced_only_if_asked(is_begun, 
 @pytest.mark.parametrize("read", ["run/data", ".run.replaced"])
 def test_a_new_run_replaces_neither_of_two_runs_that_it_reads(read, waiting):
     before = inside(waiting)
-    with mistake(CheckpointError, option="overwrite"):
+    with mistake(CheckpointError, option="out"):
         check(waiting / "run", [waiting / read], overwrite=True)
     assert inside(waiting) == before
 
 
-def test_a_run_that_cannot_be_made_whole_leaves_the_data_that_it_reads(tmp_path, data):
-    read = Dataset.open(with_data(tmp_path / "run", data) / "data")
-    before = inside(read.path)
-    layout = bind(NETWORK, NEW, read.fields)
-    with suppress(ZeroDivisionError), RunDirectory.begin(tmp_path / "run", layout, read, is_whole=True):
-        raise ZeroDivisionError
-    assert inside(read.path) == before
-    check(tmp_path / "run", [read.path], overwrite=False)
-
-
-@pytest.mark.parametrize("kind", ["with weights", "with data", "whose data the new one reads"])
+@pytest.mark.parametrize("kind", ["with weights", "with data"])
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_a_run_whose_successor_does_not_get_to_its_path_stays_with_its_data(
     kind, error, tmp_path, data, monkeypatch
@@ -201,28 +190,9 @@ def test_a_run_whose_successor_does_not_get_to_its_path_stays_with_its_data(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", refused)
-    read = Dataset.open(path / "data") if kind == "whose data the new one reads" else data
-    with pytest.raises(CheckpointError if error is OSError else error), replaced(path, read):
+    with pytest.raises(CheckpointError if error is OSError else error), replaced(path, data):
         pass
     assert (names(tmp_path), inside(path)) == (["data", "run"], before)
-
-
-def test_a_kill_at_any_moment_leaves_the_data_of_a_run_which_the_new_one_reads(tmp_path, data):
-    kills, ends = 0, 0
-
-    while kills == ends:
-        path = with_data(tmp_path / str(kills) / "run", data)
-        read, before = Dataset.open(path / "data"), inside(path / "data")
-        with killed_after(kills):
-            kills += 1
-            try:
-                with replaced(path, read):
-                    pass
-            except Killed:
-                ends += 1
-        with hidden(path):
-            assert (inside(path / "data"), (path / "validation.json").read_text()) == (before, "cut")
-    assert ends > 3
 
 
 def test_what_a_kill_has_left_and_the_system_keeps_is_no_part_of_the_next_run(tmp_path, run, monkeypatch):

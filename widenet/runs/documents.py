@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, TypeVar
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
-from widenet.parallel.launch import launch_name, launcher_variable
+from widenet.parallel.launch import launch_name
 from widenet.plan.layout import Layout
 from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.document import Document
@@ -29,12 +29,8 @@ from widenet.stores.uri import Uri, is_uri
 from widenet.training.check import check_training
 from widenet.training.run_path import (
     CUT,
-    DATA,
     FITTED,
-    beside,
-    hidden,
     holds_work_of,
-    is_locked,
 )
 
 _Document = TypeVar("_Document", bound=Document)
@@ -62,10 +58,6 @@ def prepared(
     """
     kept = run_of(arguments.out, resume=True)[0] if arguments.resume else None
     (path, mirror), launch = run_of(arguments.out, resume=False), launch_name()
-    is_first = launcher_variable("RANK") in (None, "0")
-    if is_first and (beside(path) / DATA).is_dir() and not is_locked(beside(path)):
-        with hidden(path):  # gives a run its dataset back, which the training may read
-            pass
     dataset = dataset_of(arguments.data)
     network = network_of(arguments.network, dataset, kept, start_of(arguments))
     with ExitStack() as stack:

@@ -44,11 +44,13 @@ from widenet.training.run_directory import (
 from widenet.training.run_path import (
     DATA,
     beside,
+    is_free,
     is_of_launch,
     launch_note,
     take,
     write_whole,
 )
+from widenet.training.run_path import check as check_path
 from widenet.training.state import LoopState, Report
 
 
@@ -85,7 +87,10 @@ def begun(
     """
 
     def begin() -> None:
-        if resume:
+        reads_own = is_free(path) and dataset.path.resolve() == (path / DATA).resolve()
+        if reads_own and not resume:  # what has no weights yet begins again in its place
+            check_path(path, (), overwrite)
+        if resume or reads_own:
             stack.enter_context(RunDirectory.open(path).locked())
             if dataset.path.parent == beside(path):
                 take(path)  # made anew where the folder of the run was lost
@@ -215,35 +220,35 @@ def _read(run: RunDirectory, network: Network, dataset: Dataset, path: Path) -> 
     return facts
 
 
-class RowCopy:
-    """Copies rows of an earlier tensor [R, ...] into tensors of the network, rounded to their types.
+def copy_rows(
+    checkpoint: Checkpoint,
+    files: Mapping[str, range],
+    key: str,
+    targets: Iterable[tuple[Tensor, np.ndarray]],
+) -> None:
+    """Copy rows of an earlier tensor [R, ...] into tensors of the network, rounded to their types.
 
     Args:
+        checkpoint: Has the earlier tensor, which is read a block at a time.
+        files: The files that it lies in, with their rows.
+        key: Its name there.
         targets: Each tensor of the network with the index of the earlier row for each of its rows, int64; -1
             for new rows.
     """
-
-    def __init__(self, targets: Iterable[tuple[Tensor, np.ndarray]]) -> None:
-        self._targets = []
-        for target, origin in targets:
-            known_U = np.flatnonzero(origin >= 0)
-            target_U = known_U[np.argsort(origin[known_U], kind="stable")]
-            self._targets.append((target, target_U, origin[target_U]))
-
-    def take(self, block: Tensor, units: range) -> None:
-        """Copy the matching rows of a block that holds these earlier rows."""
-        for target, target_U, source_U in self._targets:
-            own_U = _among(source_U, units)
-            places_U = torch.from_numpy((source_U[own_U] - units.start) // units.step)
-            rows = block.index_select(0, places_U).to(target.device, target.dtype)
-            put_rows(target, torch.from_numpy(target_U[own_U]).to(target.device), rows)
-
-    def take_all(self, checkpoint: Checkpoint, files: Mapping[str, range], key: str) -> None:
-        """Copy the rows of a tensor that lies in files of an earlier run, a block at a time."""
-        for file, units in files.items():
-            if any(len(_among(source_U, units)) for _, _, source_U in self._targets):
-                for first, block in checkpoint.blocks(file, key):
-                    self.take(block, units[first : first + len(block)])
+    pending = []
+    for target, origin in targets:
+        known_U = np.flatnonzero(origin >= 0)
+        target_U = known_U[np.argsort(origin[known_U], kind="stable")]
+        pending.append((target, target_U, origin[target_U]))
+    for file, units in files.items():
+        is_needed = any(len(_among(source_U, units)) for _, _, source_U in pending)
+        for first, block in checkpoint.blocks(file, key) if is_needed else ():
+            own = units[first : first + len(block)]
+            for target, target_U, source_U in pending:
+                own_U = _among(source_U, own)
+                places_U = torch.from_numpy((source_U[own_U] - own.start) // own.step)
+                rows = block.index_select(0, places_U).to(target.device, target.dtype)
+                put_rows(target, torch.from_numpy(target_U[own_U]).to(target.device), rows)
 
 
 def _among(source_U: np.ndarray, units: range) -> np.ndarray:
@@ -469,12 +474,12 @@ def _load(matched: Matched, network: Network, last: Checkpoint | None) -> None:
         for key in parts[0][1]:
             checkpoint = matched.model if key == "weight" else last if old.weights[name].trained else None
             if checkpoint is not None and key != _MOVED:
-                copy = RowCopy((tensors[key], origin[as_slice(units)]) for units, tensors in parts)
-                copy.take_all(checkpoint, files, key if name in old.sharded else in_trunk(name, key))
+                targets = [(tensors[key], origin[as_slice(units)]) for units, tensors in parts]
+                copy_rows(checkpoint, files, key if name in old.sharded else in_trunk(name, key), targets)
     for name, field in _damped(old.network, network.spec).items():
         factors = network.damping[name]
-        copy = RowCopy([(factors, matched.origin_of(field, old.units[name], len(factors)))])
-        copy.take_all(matched.model, {TRUNK: range(old.units[name])}, f"damping.{name}")
+        targets = [(factors, matched.origin_of(field, old.units[name], len(factors)))]
+        copy_rows(matched.model, {TRUNK: range(old.units[name])}, f"damping.{name}", targets)
     keep_neighbours(matched, network)
 
 

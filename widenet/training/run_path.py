@@ -70,6 +70,8 @@ _OWN = {
 }
 """The entries of a run directory, beside a dataset."""
 
+_BUSY = "is being trained by another process"
+
 UNFINISHED = re.compile(r"\.(.+)\.(old|[0-9a-f]+\.partial)")
 """Names of files and folders that are being written or replaced."""
 
@@ -112,11 +114,6 @@ def is_study(path: Path) -> bool:
     return (path / STUDY).is_file()
 
 
-def busy(path: Path) -> CheckpointError:
-    """Return the error for a run that another process is training."""
-    return CheckpointError("is being trained by another process", place=path)
-
-
 def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     """Check that a new run may begin at a path.
 
@@ -130,8 +127,7 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     """
     is_other = path.resolve() != Path.cwd()
     CheckpointError.require(is_other, "must be a directory to make, not the current one", option="out")
-    if path.is_dir() and is_locked(path):
-        raise busy(path)
+    CheckpointError.require(not path.is_dir() or not is_locked(path), _BUSY, place=path)
     _check_free(path, needed, overwrite)
 
 
@@ -141,21 +137,14 @@ def _check_free(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     A run that waits for the first checkpoint of its successor is to overwrite, too.
     """
     require, waiting = partial(CheckpointError.require, place=path, option="overwrite"), replaced(path)
-    if waiting.exists():
-        require(overwrite, f"must be set to replace the run in {waiting}, which can be moved back")
-    elif is_free(path):
-        return
-    require(overwrite, "must be a new path, without `resume` and `overwrite`", option="out")
     for folder in (each.resolve() for each in needed):
         is_beside = not any(folder.is_relative_to(run.resolve()) for run in (path, waiting))
-        require(is_beside, "must not replace what the new run reads", value=str(folder))
-    if not is_free(path):
-        _check_replaceable(path)
-
-
-def _check_replaceable(path: Path) -> None:
-    """Raise CheckpointError unless a path is a run with nothing else in its folder."""
-    require = partial(CheckpointError.require, place=path, option="overwrite")
+        require(is_beside, "must not replace what the new run reads", option="out", value=str(folder))
+    if waiting.exists():
+        require(overwrite, f"must be set to replace the run in {waiting}, which can be moved back")
+    if is_free(path):
+        return
+    require(overwrite, "must be a new path, without `resume` and `overwrite`", option="out")
     is_run = all((path / name).is_file() for name in DOCUMENTS)
     require(is_run, "must replace a run that widenet made")
     other = next((name for name in sorted(_names(path)) if name not in _OWN | {DATA}), None)
@@ -185,10 +174,9 @@ def begun(
         path: The path.
         fill: Called with the new folder, to put the run's first files there.
         needed: See `check`. A dataset in the folder of `hidden`, which the caller then holds, becomes the
-            run's. So does one in the folder of a run at the path, which must not be removed with that run.
+            run's.
         overwrite: See `check`.
-        is_whole: Whether the block makes the whole run: if it fails, the path is as before, or has a run
-            without weights that keeps the dataset which it reads.
+        is_whole: Whether the block makes the whole run: if it fails, the path is as before.
 
     Raises:
         CheckpointError: The path is taken, or cannot be written.
@@ -196,7 +184,6 @@ def begun(
     check(path, needed, overwrite)
     new = beside(path)
     is_held = new in {folder.parent for folder in needed}
-    keeps_data = (path / DATA).resolve() in {folder.resolve() for folder in needed}
     with nullcontext() if is_held else hidden(path):  # its lock survives the renaming
         with writing(path):
             fill(new)
@@ -204,14 +191,11 @@ def begun(
             with locked(path) if path.exists() else nullcontext():
                 _check_free(path, needed, overwrite)  # another training may have begun and ended meanwhile
                 is_worthless = is_free(path)
-                if keeps_data:  # comes back by `_give_back` if the new run does not get to the path
-                    write_whole(new / CUT, (path / CUT).read_bytes())
-                    (path / DATA).rename(new / DATA)
                 put_in_place(new, path, kept=None if is_worthless else replaced(path))
         try:
             yield
         except BaseException:
-            if (is_whole and not keeps_data) or (replaced(path).exists() and not _has_weights(path)):
+            if is_whole or (replaced(path).exists() and not _has_weights(path)):
                 remove(path)
                 with suppress(OSError):  # there was none, or it stays there
                     replaced(path).rename(path)
@@ -263,8 +247,7 @@ def locked(path: Path, run: Path | None = None) -> Iterator[None]:
                 is_held = os.path.samestat(os.fstat(file.fileno()), (path / LOCK).stat())
             except (BlockingIOError, FileNotFoundError):
                 is_held = False
-        if not is_held:
-            raise busy(run or path)
+        CheckpointError.require(is_held, _BUSY, place=run or path)
         yield
 
 
@@ -303,31 +286,14 @@ def hidden(path: Path) -> Iterator[Path]:
         own = identity(folder)
         try:
             with writing(path):
-                _give_back(path)
                 for entry in folder.iterdir():
                     if entry.name != LOCK:
                         remove(entry, wholly=True)
             yield folder
         finally:
             if identity(folder) == own:
-                with suppress(OSError):  # then the next one gives it back
-                    _give_back(path)
+                with suppress(OSError):  # then the next one removes it
                     remove(folder)
-
-
-def _give_back(path: Path) -> None:
-    """Give a run its dataset back that had moved into a successor which did not get to the path.
-
-    A kill may have left that run under the name that `put_in_place` gives it, the path being empty. Both have
-    `CUT` with the same text, which tells how to make the same dataset.
-    """
-    new, old = beside(path), path.with_name(f".{path.name}.old")
-    run = path if path.exists() else old
-    is_moved = (new / DATA).is_dir() and not (run / DATA).exists()
-    has_both = (new / CUT).is_file() and (run / CUT).is_file()
-    if is_moved and has_both and (new / CUT).read_bytes() == (run / CUT).read_bytes():
-        run.rename(path)
-        (new / DATA).rename(path / DATA)
 
 
 def beside(path: Path) -> Path:
