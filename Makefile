@@ -30,7 +30,7 @@ test: .venv/.stamp
 
 # What depends on the processor once more, as on one that has AVX2 and no more.
 test-avx2: .venv/.stamp
-	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 \
+	WIDENET_CPU=v3 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not faults and not long' tests/kernels \
 	  --ignore tests/kernels/triton --ignore tests/kernels/test_triton.py tests/model/test_convolution.py \
 	  tests/model/test_operands.py tests/model/test_product.py tests/predict/test_blocks.py tests/training/test_arithmetic.py \

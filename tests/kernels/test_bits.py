@@ -21,6 +21,7 @@ from widenet.runs import train
 
 CPU = torch.device("cpu")
 LIMITS = {
+    "WIDENET_CPU": "v3",
     "ATEN_CPU_CAPABILITY": "avx2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",

@@ -79,16 +79,13 @@ def test_it_is_there():
         ("", {}, "v2"),
         (FLAGS, {"WIDENET_CPU": "v2"}, "v2"),
         (FLAGS, {"WIDENET_CPU": "v4"}, "v3"),
-        (f"{FLAGS} avx512f avx512bw avx512cd avx512dq avx512vl", {"ATEN_CPU_CAPABILITY": "avx2"}, "v3"),
-        (FLAGS, {"ATEN_CPU_CAPABILITY": "default"}, "v2"),
     ],
 )
 def test_the_level_is_the_processors_unless_lowered(flags, variables, expected, tmp_path, monkeypatch):
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{flags}\n\nprocessor\t: 1\n{flags}\n")
     monkeypatch.setattr(native, "_CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    for name in ("WIDENET_CPU", "ATEN_CPU_CAPABILITY"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("WIDENET_CPU", raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert native.level() == expected

@@ -10,7 +10,7 @@ import pytest
 from widenet.kernels.native import instruction_sets
 
 LIMITS = {
-    "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41": {"widenet", "torch", "onednn"},
+    "WIDENET_CPU=v2 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41": {"widenet", "torch", "onednn"},
     "MKL_ENABLE_INSTRUCTIONS=SSE4_2": {"mkl"},
 }
 """The libraries that limits below what any processor of today has hold for."""

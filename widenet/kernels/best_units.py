@@ -58,11 +58,6 @@ class Query:
         whole_EH, scale_E = quantized_queries(direct_EH)
         return cls(whole_EH.float(), scale_E)
 
-    @property
-    def is_narrow(self) -> bool:
-        """Whether the examples fit into one narrow vector."""
-        return len(self.number_EH) <= NARROW
-
     def check(self, shards: Sequence["Units"]) -> None:
         """Raise TypeError if the vectors of units are not of the same kind and length."""
         check_dtype(
@@ -188,7 +183,16 @@ def rank(
         given, states = [units.packed for units in shards], [search.packed for search in searches]
         asked = query.packed(excluded, barred_L)
         sums = peak_SE, total_SE
-        call("rank", asked, given, len(shards), *sums, states, len(states), is_narrow=query.is_narrow)
+        call(
+            "rank",
+            asked,
+            given,
+            len(shards),
+            *sums,
+            states,
+            len(states),
+            is_narrow=len(query.number_EH) <= NARROW,
+        )
 
 
 def logits(query: Query, units: Units, result_ET: Tensor | None = None) -> Tensor:
@@ -202,7 +206,7 @@ def logits(query: Query, units: Units, result_ET: Tensor | None = None) -> Tenso
         result_ET = torch.empty(len(query.number_EH), len(units.vector_TH))
     query.check([units])
     check_dtype(torch.float32, result_ET)
-    call("logits", query.packed(), units.packed, result_ET, is_narrow=query.is_narrow)
+    call("logits", query.packed(), units.packed, result_ET, is_narrow=len(query.number_EH) <= NARROW)
     return result_ET
 
 

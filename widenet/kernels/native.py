@@ -33,7 +33,6 @@ _LEVELS = {
 """The levels of x86-64 for which the library is compiled, best first, with the flags each adds in Linux."""
 NARROW = 8
 """Floats in a vector of level v3; v4 has 16."""
-_ATEN_LEVELS = {"avx512": "v4", "avx2": "v3", "default": "v2"}
 
 
 @dataclass(frozen=True)
@@ -59,20 +58,19 @@ pointers, integers as int64, floats as double, None as a null pointer.
 def level() -> str:
     """Return the level of x86-64 whose copy of the library runs here; "any" on other processors.
 
-    It is the highest of the processor; WIDENET_CPU (v2, v3 or v4) or torch's ATEN_CPU_CAPABILITY lowers it.
+    It is the highest of the processor; WIDENET_CPU (v2, v3 or v4) lowers it.
     """
     if platform.machine() not in ("x86_64", "AMD64"):
         return "any"
-    limits = os.environ.get("WIDENET_CPU"), _ATEN_LEVELS.get(os.environ.get("ATEN_CPU_CAPABILITY", ""))
-    levels = list(_LEVELS)
-    if limits[0] not in (None, *levels):
-        raise OptionError(f"must be one of {', '.join(levels)}", place="WIDENET_CPU", value=limits[0])
-    first = max(levels.index(limit) if limit in levels else 0 for limit in limits)
-    flags = {*_flags()}
+    levels, flags = list(_LEVELS), {*_flags()}
+    limit = os.environ.get("WIDENET_CPU", levels[0])
+    OptionError.require(
+        limit in levels, f"must be one of {', '.join(levels)}", place="WIDENET_CPU", value=limit
+    )
     return next(
         name
         for number, name in enumerate(levels)
-        if number >= first and all(_LEVELS[lower] <= flags for lower in levels[number:])
+        if number >= levels.index(limit) and all(_LEVELS[lower] <= flags for lower in levels[number:])
     )
 
 

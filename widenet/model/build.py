@@ -60,22 +60,21 @@ def fill(
 
 def _draw(block: Tensor, spec: Initializer, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
     match spec:
-        case Scaled(kind="xavier", scale=scale):
-            _uniform(draw, block, scale * math.sqrt(6 / (fan_in + fan_out)))
-        case Scaled(kind="caffe_xavier", scale=scale):
-            _uniform(draw, block, scale * math.sqrt(3 / fan_out))
-        case Scaled(kind="he", scale=scale):
-            _gaussian(draw, block, scale * math.sqrt(2 / fan_in))
+        case Scaled(kind=kind, scale=scale):
+            spreads = {
+                "xavier": scale * math.sqrt(6 / (fan_in + fan_out)),
+                "caffe_xavier": scale * math.sqrt(3 / fan_out),
+                "he": scale * math.sqrt(2 / fan_in),
+                "selu": scale / math.sqrt(fan_in),
+                "reciprocal": scale / fan_in,
+            }
+            (_uniform if "xavier" in kind else _gaussian)(draw, block, spreads[kind])
         case Gaussian(deviation=deviation):
             _gaussian(draw, block, deviation)
         case Uniform(limit=limit, low=low):
             _uniform(draw, block, limit, low)
         case Constant(value=value):
             block.fill_(value)
-        case Scaled(kind="selu", scale=scale):
-            _gaussian(draw, block, scale / math.sqrt(fan_in))
-        case Scaled(kind="reciprocal", scale=scale):
-            _gaussian(draw, block, scale / fan_in)
 
 
 def _uniform(draw: np.random.Generator, block: Tensor, limit: float, low: float | None = None) -> None:

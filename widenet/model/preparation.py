@@ -72,15 +72,10 @@ def scaled(
 def scaled_dense(spec: InputLayer, values_EN: Tensor, random: StepRandom | None) -> Tensor:
     """A dense field as it enters the network."""
     values_EN = masked(values_EN, random, spec.name, spec.dropout)
-    match spec.scale:
-        case "mean":
-            return values_EN / values_EN.shape[1]
-        case "rsqrt":
-            return values_EN / math.sqrt(values_EN.shape[1])
-        case "unit":
-            return torch.nn.functional.normalize(values_EN, dim=1)
-        case _:
-            return values_EN
+    if spec.scale == "unit":
+        return torch.nn.functional.normalize(values_EN, dim=1)
+    divisors = {"mean": values_EN.shape[1], "rsqrt": math.sqrt(values_EN.shape[1])}
+    return values_EN / divisors[spec.scale] if spec.scale in divisors else values_EN
 
 
 Values = SparseBatch | Tensor

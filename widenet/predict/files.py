@@ -133,10 +133,6 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
 
 def check_results(path: Path, file_format: str | None, overwrite: bool) -> str:
     """Return the format of a file of recommendations to write; raises OptionError as `open_results`."""
-    if path == Path("-"):
-        raise OptionError("recommendations go to a file, not to standard output")
-    if not is_uri(path) and path.is_dir():
-        raise OptionError("must be a file; got a directory", place=path)
     check_choice("file_format", file_format, FORMATS)
     chosen = file_format or path.suffix.lower().removeprefix(".")
     if chosen not in FORMATS:
@@ -193,14 +189,8 @@ def _json_lines(block: Block, table: pa.Table) -> str:
     """
     pairs = zip(table["item"].to_pylist(), table["score"].cast(pa.string()).to_pylist(), strict=True)
     parts = [f'{{"item": {json.dumps(item)}, "score": {score}}}' for item, score in pairs]
-    return "".join(
-        f'{{"user": {json.dumps(user)}, "items": [{", ".join(own)}]}}\n'
-        for user, own in _by_user(block, parts)
-    )
-
-
-def _by_user(block: Block, parts: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each user's name with the own share of the R parts."""
     stops = np.cumsum(block.counts)
-    for user, start, stop in zip(block.users, stops - block.counts, stops, strict=True):
-        yield user, parts[start:stop]
+    return "".join(
+        f'{{"user": {json.dumps(user)}, "items": [{", ".join(parts[start:stop])}]}}\n'
+        for user, start, stop in zip(block.users, stops - block.counts, stops, strict=True)
+    )
