@@ -56,13 +56,3 @@ def rows(net):
                     whole = found.setdefault((name, key), torch.empty(wide.shards.width, *tensor.shape[1:]))
                     whole[shard :: wide.shards.count] = tensor
     return found
-
-
-def state_of_filters(net):
-    """The state of the filters, by weight and name."""
-    return {
-        (name, key): tensor
-        for name, weight in net.trunk.items()
-        for key, tensor in weight.state.items()
-        if name.startswith(("edges", "parts"))
-    }

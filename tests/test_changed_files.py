@@ -146,24 +146,6 @@ def test_a_training_makes_no_step_on_a_changed_example_and_leaves_no_weights(dat
         assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-@pytest.mark.parametrize("folder", ["model", "checkpoints"])
-def test_a_run_takes_no_weights_of_a_run_with_another_network(folder, run, unfinished, data, tmp_path):
-    own = run if folder == "model" else unfinished
-    sigmoid = tmp_path / "sigmoid"
-    if folder == "model":
-        train(network("sigmoid"), TRAINING, data, sigmoid)
-    else:
-        with pytest.raises(KeyboardInterrupt):
-            train(network("sigmoid"), TRAINING, data, sigmoid, interrupted=After(2 * EPOCH_STEPS + 1))
-    shutil.rmtree(own / folder)
-    shutil.copytree(sigmoid / folder, own / folder)
-    with pytest.raises(CheckpointError):
-        Model.load(own)
-    if folder == "checkpoints":
-        with pytest.raises(CheckpointError):
-            train(None, None, data, own, resume=True)
-
-
 def damaged(best):
     path = next(best.glob("wide-*"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")

@@ -11,7 +11,7 @@ import torch
 from widenet.baselines.evaluate import evaluate
 from widenet.baselines.methods import evaluate_popularity
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import FitError, OptionError
+from widenet.errors import FitError
 from widenet.model.build import build
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
@@ -99,23 +99,6 @@ def test_the_metrics_do_not_depend_on_blocks(data, monkeypatch):
     steps = []
     assert evaluate(fixed(data, SCORES), data, ks=[1, 3], advance=steps.append) == whole
     assert steps == [1, 1, 1]
-
-
-@pytest.mark.parametrize("part", ["test", "train", None])
-def test_only_parts_that_were_set_aside_can_be_evaluated(part, data):
-    for ask in (
-        lambda: evaluate(fixed(data, SCORES), data, part),
-        lambda: evaluate_popularity(data, "items", part),
-    ):
-        with pytest.raises(OptionError) as caught:
-            ask()
-        assert "--" not in str(caught.value)
-
-
-@pytest.mark.parametrize("ks", [[0], [2, 2], [], 5, "5", ["5"], [2.0], [True], None])
-def test_lengths_that_are_no_whole_numbers_are_refused(ks, data):
-    with pytest.raises(OptionError):
-        evaluate(fixed(data, SCORES), data, ks=ks)
 
 
 def test_what_was_set_aside_is_known_in_the_final_evaluation_and_not_before(tmp_path):

@@ -166,25 +166,3 @@ def test_a_killed_process_loses_no_more_than_the_work_since_its_last_checkpoint(
     assert outcome(tmp_path / "run") == undisturbed(name)
     left = {path.name for path in (tmp_path / "run").iterdir() if path.name.startswith(".")}
     assert left == {".lock"}
-
-
-def test_the_bits_do_not_depend_on_the_number_of_threads(data, undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setenv("WIDENET_THREADS", "3")
-    train(*SETTINGS["adam, tied"], data, tmp_path / "run")
-    assert outcome(tmp_path / "run") == undisturbed("adam, tied")
-
-
-IMPORTS = ["Model, train", "train, Model", "Dataset, Model, Network, Training, dataset_from_lists, train"]
-AFRESH = """
-import sys
-for names in sys.argv[1:]:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "widenet"]:
-        del sys.modules[name]
-    exec(f"from widenet import {names}; import widenet")
-    assert callable(train) and widenet.train is train and widenet.Model is Model, names
-"""
-
-
-def test_the_public_train_is_the_function_whatever_is_imported_first(tmp_path):
-    script = Script(AFRESH, tmp_path / "said", words=IMPORTS)
-    assert (script.communicate(60)[1], script.returncode) == ("", 0)

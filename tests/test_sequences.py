@@ -209,21 +209,6 @@ def test_the_final_evaluation_sees_what_comes_before_and_validation_only_what_it
         assert abs(found["recall@1"] * found["num_examples"] - sum(hits)) <= nothing_known
 
 
-@pytest.mark.parametrize("exclude_seen", [True, False])
-@pytest.mark.parametrize("part", ["validation", "heldout"])
-def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(
-    part, exclude_seen, model, songs
-):
-    truth, hits = _lists(songs, part), []
-    for block in model.predict(songs, k=3, exclude_seen=exclude_seen, part=part):
-        stops = np.cumsum(block.counts)
-        shown = [block.items[stop - count : stop] for stop, count in zip(stops, block.counts, strict=True)]
-        hits += [str(true[0]) in items for items, true in zip(shown, truth, strict=True)]
-    found = model.evaluate(songs, part, ks=[3], exclude_seen=exclude_seen)
-    assert found["recall@3"] == pytest.approx(np.mean(hits), rel=0, abs=1e-12)
-    assert any(hits)
-
-
 @pytest.mark.parametrize(
     ("hidden", "output"),
     [({"delta_norm": 0.5}, {}), ({}, {"delta_norm": 0.5}), ({"activation": "sigmoid", "sparseness": {}}, {})],

@@ -4,21 +4,13 @@ for one another.
 
 from dataclasses import dataclass, field
 
-import pytest
 import torch
 
-from tests.simulated import streams
 from tests.simulated.device import OnDevice, launches, simulated
-from widenet.devices import ON_HOST, Ahead, sent, sent_together, tensors_of
+from widenet.devices import ON_HOST, Ahead, sent_together
 from widenet.sparse import SparseBatch
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
-
-
-def test_on_a_cpu_tensors_stay_where_they_are():
-    numbers, ahead = torch.ones(3), Ahead(CPU)
-    assert sent(numbers, "cpu") is numbers
-    assert ahead.take(ahead.make(lambda: numbers)) is numbers
 
 
 @dataclass(frozen=True)
@@ -74,17 +66,3 @@ def test_the_stream_that_takes_has_waited_for_the_one_that_made():
         ahead, made = made_ahead()
         [batch] = ahead.take(made)["rows"]
         assert (batch.indices + 1).tolist() == [2, 3]
-
-
-@pytest.mark.parametrize(
-    ("left_out", "message"), [("wait_event", "not waited"), ("record_stream", "nobody has recorded")]
-)
-def test_a_stream_that_leaves_out_a_step_is_refused(left_out, message, monkeypatch):
-    with simulated():
-        ahead, made = made_ahead()
-        [indptr, indices] = tensors_of(made[0])
-        place = streams.Stream if left_out == "wait_event" else type(indices)
-        monkeypatch.setattr(place, left_out, lambda *_: None)
-        ahead.take(made)
-        with pytest.raises(streams.StreamError, match=message):
-            indices.add(indptr[0])

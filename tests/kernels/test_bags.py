@@ -82,17 +82,6 @@ def test_row_gradient_is_the_touched_rows_of_the_dense_gradient(rows, columns, w
     assert close(rows_UH, expected[features_U], magnitude[features_U], [*rows, rows])
 
 
-@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_gradients_of_some_rows_are_those_of_all_at_once(rows, with_values):
-    touched = Touched.of(batch_of(rows, with_values, torch.int64)).by(numbers(len(rows), 16))
-    for size in (1, 2, 5):
-        pieces = [
-            touched.rows(start, min(start + size, len(touched))) for start in range(0, len(touched), size)
-        ]
-        assert torch.equal(torch.cat([*pieces, touched.rows(0, 0)]), touched.rows())
-
-
 @pytest.mark.parametrize("second_has_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("first_has_values", [False, True], ids=["ones", "values"])
 def test_the_sum_of_two_gradients_has_the_rows_of_both(first_has_values, second_has_values):
@@ -109,14 +98,6 @@ def test_the_sum_of_two_gradients_has_the_rows_of_both(first_has_values, second_
     for own in (first, second):
         expected[own.features_U] += own.rows()
     assert torch.allclose(total.rows(), expected[total.features_U], rtol=1e-5, atol=1e-5)
-
-
-def test_an_example_sums_the_same_bits_whoever_stands_beside_it():
-    weight_FH = numbers(WIDTH, 16)
-    rows = ROWS["prime sizes"]
-    together = gather_sum(batch_of(rows, False, torch.int64), weight_FH)
-    alone = torch.cat([gather_sum(batch_of([row], False, torch.int64), weight_FH) for row in rows])
-    assert torch.equal(together, alone)
 
 
 @pytest.mark.parametrize("num_threads", [1, 3])

@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -73,10 +72,6 @@ print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in 
 """
 PORTABLE = 'choose_bits("portable", torch.device("cpu"))'
 AFTER_A_PRODUCT = f"torch.ones(300, 300) @ torch.ones(300, 300)\n{PORTABLE}"
-LEVEL = """
-from widenet.kernels.native import level
-print(level())
-"""
 BACK = f"""
 {PORTABLE}
 try:
@@ -103,7 +98,7 @@ def limited():
     """
     wide = [name for name in _multiarray_umath.__cpu_dispatch__ if name.startswith(("AVX512", "X86_V4"))]
     has = " ".join(name for name in wide if _multiarray_umath.__cpu_features__[name])
-    return printed(PORTABLE + COMPUTE + OWN + LEVEL, **LIMITS, NPY_DISABLE_CPU_FEATURES=has).splitlines()
+    return printed(PORTABLE + COMPUTE + OWN, **LIMITS, NPY_DISABLE_CPU_FEATURES=has).splitlines()
 
 
 @pytest.mark.slow
@@ -116,19 +111,6 @@ def test_operations_powers_and_logarithms_round_alike_on_every_instruction_set(l
     oldest = {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ATEN_CPU_CAPABILITY": "default"}
     assert printed(PORTABLE + COMPUTE, **oldest).splitlines() == [whole]
     assert told == "bits"
-
-
-def test_the_limits_of_avx2_are_those_of_the_native_library_too(limited):
-    assert limited[2] == "v3"
-    target = (
-        (Path(__file__).parents[2] / "Makefile")
-        .read_text("utf-8")
-        .partition("test-avx2:")[2]
-        .partition("-m pytest")[0]
-    )
-    assert {word for word in target.split() if "=" in word} == {
-        f"{name}={value}" for name, value in LIMITS.items()
-    }
 
 
 def test_a_process_that_was_started_with_the_settings_is_never_late():

@@ -1,6 +1,5 @@
 """Exact sums: one result for every order, as near the true sum as documented."""
 
-import itertools
 from fractions import Fraction
 
 import pytest
@@ -37,40 +36,6 @@ def test_the_sum_is_the_true_one_within_the_documented_error_and_has_the_same_bi
     assert torch.equal(
         exact_sum([torch.tensor([term]) for term in shuffled]).view(torch.int32), found.view(torch.int32)
     )
-
-
-@pytest.mark.parametrize(
-    ("terms", "expected"),
-    [
-        ([1e8, 1.0, -1e8], 1.0),
-        ([2.0**30, 2.0**-20, -(2.0**30)], 2.0**-20),
-        ([1.0, -1.0], 0.0),
-        ([0.0, -0.0], 0.0),
-        ([3e38, -3e38, 2.0**100], 2.0**100),
-        ([1e-45, 1e-45], 2.8e-45),
-        ([0.1], 0.1),
-        ([0.1] * 10, 1.0),
-        ([3e38] * 2, float("inf")),
-    ],
-)
-def test_known_sums_come_out_where_plain_addition_would_lose_them(terms, expected):
-    for order in set(itertools.permutations(terms)) if len(terms) < 5 else [terms]:
-        assert exact_sum([torch.tensor(term) for term in order]).item() == torch.tensor(expected).item()
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_one_undefined_number_makes_its_row_undefined_and_no_other(bad):
-    terms = [torch.ones(3, 2), torch.ones(3, 2)]
-    terms[1][2, 0] = bad
-    found = exact_sum(terms)
-    assert found[2].isnan().all()
-    assert found[:2].tolist() == [[2.0, 2.0], [2.0, 2.0]]
-
-
-def test_a_row_keeps_its_digits_beside_one_of_any_magnitude():
-    small, large = torch.tensor([[1.0, 2.0**-20]]), torch.tensor([[1e30, -1e30]])
-    found = exact_sum([torch.cat([small, large]), torch.cat([small, large])])
-    assert found[0].tolist() == [2.0, 2.0**-19]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -116,8 +116,3 @@ def test_what_is_no_number_is_never_lost(search):
     found, units = by_tiles(search, row, 3, 10)
     assert units.tolist() == [[70, 99, 98]]
     assert found.isnan().tolist() == [[True, False, False]]
-
-
-def test_without_examples_there_is_nothing(search):
-    found, units = by_tiles(search, torch.zeros(0, 50), 3, 20)
-    assert (found.shape, units.shape) == ((0, 3), (0, 3))

@@ -2,8 +2,6 @@
 faiss's flat index.
 """
 
-import math
-
 import faiss
 import numpy as np
 import pytest
@@ -164,15 +162,6 @@ def test_what_one_process_cannot_read_all_refuse(groups, tmp_path):
     assert groups(2)(reads_badly, tmp_path) == [f"{place}, line 34"] * 2
 
 
-def test_a_collection_tells_what_it_holds():
-    found = Neighbours.of([[1, 2], [3, 4]], ["a", "b"], measure="l2")
-    assert repr(found) == "Neighbours(2 vectors of 2 numbers, 'l2')"
-    assert (len(found), found.keys.to_pylist()) == (2, ["a", "b"])
-    scores, positions = found.search([[1, 2], [3, 5]], 2)
-    assert positions.tolist() == [[0, 1], [1, 0]]
-    assert scores.tolist() == [[0, math.sqrt(8)], [1, math.sqrt(13)]]
-
-
 @pytest.mark.parametrize(
     ("error", "place", "option", "options"),
     [
@@ -204,11 +193,3 @@ def test_what_cannot_be_a_collection_is_refused(error, place, option, options):
 def test_what_cannot_be_asked_is_refused(error, arguments):
     with mistake(error):
         Neighbours.of([[1, 2]]).search(*arguments)
-
-
-@pytest.mark.parametrize("positions", [[700], [0, -1], np.array([10**6])])
-def test_vectors_at_positions_that_do_not_exist_are_refused(positions):
-    collection = Neighbours.of(VECTORS, device="cpu")
-    np.testing.assert_array_equal(collection.vectors([699, 0]), VECTORS[[699, 0]])
-    with mistake(OptionError, option="positions"):
-        collection.vectors(positions)

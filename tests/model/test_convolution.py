@@ -10,11 +10,10 @@ import torch
 from torch.nn import functional
 
 from tests.model.twin import assert_step_matches_twin, dense_field, random_batch, sparse
-from widenet.model.convolution import convolution, pieces
+from widenet.model.convolution import convolution
 from widenet.model.product import Blocks
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import windows_of
-from widenet.plan.tiles import UNFOLDED_NUMBERS
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import ConvolutionLayer
 
@@ -67,35 +66,6 @@ def test_sums_and_gradients_are_those_of_torch(kernel, stride, padding, places):
     given = operands(moves)
     for own, true in zip(found(moves, *given), by_torch(moves, *given), strict=True):
         torch.testing.assert_close(own, true, rtol=1e-12, atol=1e-12)
-
-
-LARGE = windows((28, 28), channels=16, kernel=3)
-
-
-@pytest.mark.parametrize("half", [False, True])
-def test_no_number_of_threads_moves_a_bit(half, monkeypatch):
-    monkeypatch.setitem(UNFOLDED_NUMBERS, "cpu", 2 * LARGE.inputs * 28 * 28)
-    blocks = pieces(17, 32, LARGE, Blocks(Exchange(8), ""), "cpu")
-    assert (len(blocks), blocks[1]) == (7, [slice(2, 4)])
-    assert blocks[-1] == [slice(14, 16), slice(16, 17)]
-    given = operands(LARGE, 17, 32, torch.float32)
-    alone = [result.numpy().tobytes() for result in found(LARGE, *given, half=half)]
-    for num_threads in (2, 3):
-        assert [result.numpy().tobytes() for result in found(LARGE, *given, num_threads, half)] == alone
-    exact = (
-        [operand.bfloat16().double() for operand in given]
-        if half
-        else [operand.double() for operand in given]
-    )
-    for own, true in zip(found(LARGE, *given, half=half), by_torch(LARGE, *exact), strict=True):
-        torch.testing.assert_close(own, true.float(), rtol=1e-4, atol=1e-3)
-
-
-def test_a_batch_of_no_examples_gives_none_and_no_gradient():
-    moves = windows((7, 6), kernel=3)
-    result, to_values, to_weight = found(moves, *operands(moves, 0))
-    assert (result.shape, to_values.shape) == ((0, 126), (0, 84))
-    assert not to_weight.any()
 
 
 def convolution_of(name, **settings):
@@ -208,17 +178,3 @@ SHAPES = {
 @pytest.mark.parametrize("document", SHAPES.values(), ids=SHAPES)
 def test_a_step_is_that_of_the_dense_twin(document, training):
     assert_step_matches_twin(document, FIELDS, batch(), training, torch.linspace(0.2, 2, 9))
-
-
-@pytest.mark.parametrize("side", [1, 3, 33])
-@pytest.mark.parametrize("kernel", [1, 3, 200])
-@pytest.mark.parametrize("filters", [1, 12])
-def test_outside_training_an_example_has_the_same_sums_wherever_it_stands(side, kernel, filters):
-    moves = windows((kernel + side - 1, kernel), channels=1, kernel=kernel, padding="valid")
-    values, weight, _ = operands(moves, num_examples=7, filters=filters, dtype=torch.float32)
-    blocks = Blocks(Exchange(8), "", predicts=True)
-    together = convolution(values, weight, moves, blocks)
-    alone = [convolution(value.clone()[None], weight, moves, blocks) for value in values]
-    assert torch.equal(together, torch.cat(alone))
-    repeated = convolution(values[2:3].expand(64, -1), weight, moves, blocks)
-    assert torch.equal(repeated, together[2:3].expand_as(repeated))

@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from tests.model.twin import Real, Twin, snapshot, stands_of
-from tests.rows import all_rows, dense_rows
-from widenet.model.build import build
-from widenet.parallel.exchange import Exchange
+from tests.rows import dense_rows
 from widenet.sparse import SparseBatch
 
 WIDTH, KNOWN, GENRES, UNITS, EXAMPLES, RATE = 23, 19, 5, 4, 6, 0.3
@@ -126,14 +124,6 @@ def test_a_step_is_that_of_the_dense_twin(which, limit):
         torch.testing.assert_close(found[key], expected, atol=3e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("which", ["both", "tied, by cosine", "tied, sampled"])
-def test_threads_move_no_bit(which):
-    alone, together = real_of(NETWORKS[which]), real_of(NETWORKS[which], threads=3)
-    for number in (1, 2, 3):
-        assert alone.step(batch(), number=number) == together.step(batch(), number=number)
-    assert alone.bits() == together.bits()
-
-
 def test_rows_of_items_without_interactions_are_sums_of_their_attributes_for_ever():
     real = real_of(NETWORKS["tied"], {"optimizer": {"kind": "adam", "learning_rate": 0.05}})
     rows, vectors = ("taste", "history"), VECTORS["taste", "history"]
@@ -156,14 +146,3 @@ def test_biases_of_items_without_interactions_are_the_smallest_of_the_others(whi
     after = snapshot(real.network)["next", "bias"]
     assert after[KNOWN:].tolist() == [float(after[:KNOWN].min())] * (WIDTH - KNOWN)
     assert not torch.equal(after[KNOWN:], before[KNOWN:])
-
-
-def test_vectors_of_attributes_start_with_zeros_and_change_no_first_weight():
-    plain = real_of(
-        {"layers": [{k: v for k, v in each.items() if k != "described_by"} for each in layers()["layers"]]}
-    ).network
-    layout = real_of(layers()).network.layout
-    network = build(layout, Exchange(3), counts={"items": np.ones(WIDTH, dtype=np.int64)})
-    assert not network.trunk["next description"].tensor.any()
-    for name in ("next", "taste/history"):
-        assert torch.equal(all_rows(network.wide[name]), all_rows(plain.wide[name]))

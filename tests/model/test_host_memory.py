@@ -11,7 +11,7 @@ import torch
 from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
 from tests.plan.test_memory import Part, size
 from tests.runs.test_place_of_weights import ALL
-from tests.simulated import pinned, streams
+from tests.simulated import pinned
 from tests.simulated.cases import CASES, trained, with_loss
 from tests.simulated.device import OnDevice, simulated
 from tests.trainings import DEEP, SETTINGS, WIDTH, After, Heard, books, document
@@ -22,7 +22,6 @@ from widenet.kernels import native
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer
 from widenet.model.storage import HostMemory
-from widenet.model.weight import Part as Shard
 from widenet.plan import tiles
 from widenet.plan.binding import bind
 from widenet.plan.layout import Job, Width
@@ -125,22 +124,6 @@ def test_a_step_copies_weights_and_state_once_and_touched_rows_alone(
     again = 2 * passes * len(batch.indices) * weight
     assert in_steps["in"] == WIDTH * ((1 + passes) * weight + state) + moved + again
     assert in_steps["out"] == WIDTH * (weight + state) + moved
-
-
-def test_rows_with_their_state_go_back_after_one_wait_for_the_device(monkeypatch):
-    waits, wait = [], streams.Stream.synchronize
-    with simulated():
-        store = HostMemory(torch.device("cuda", 0))
-        part = Shard(store.zeros((9, 4)), store=store)
-        part.prepare(Optimizer(TrainingSpec.of({"optimizer": "adam"}).optimizer), remembers=False)
-        rows_U = torch.tensor([1, 5])
-        for number, copies in enumerate(part.bring(rows_U)[0].tensors().values(), start=1):
-            copies.fill_(number)
-        monkeypatch.setattr(streams.Stream, "synchronize", lambda own: waits.append(own) or wait(own))
-        part.give_back()
-    assert len(waits) == 1
-    for number, tensor in enumerate(part.tensors().values(), start=1):
-        assert torch.equal(tensor, torch.zeros(9, 4).index_fill_(0, rows_U, number))
 
 
 @pytest.mark.parametrize("case", EVERY_VALUE[::9], ids=str)

@@ -1,17 +1,10 @@
 """What a network document may ask for, held against the dense twin; and what a step must not do."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
-from widenet.model.build import build
-from widenet.parallel.exchange import Exchange
-from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
 
 WIDTH = 29
 
@@ -278,28 +271,3 @@ def test_an_example_without_a_direction_pulls_nothing_under_cosine(output):
     )
     change = max(float((after - before[key]).abs().max()) for key, after in snapshot(real.network).items())
     assert 0 < change < 10
-
-
-@pytest.mark.parametrize("scale", ["none", "unit", "mean"])
-def test_what_an_example_gives_does_not_depend_on_who_else_is_in_the_batch(scale):
-    layers = [
-        {"name": "in", "kind": "input", "field": "items", "scale": scale},
-        {
-            "name": "mid",
-            "units": 4,
-            "activation": "tanh",
-            "initializer": {"kind": "gaussian", "deviation": 0.5},
-        },
-        {"name": "out", "kind": "output", "field": "items"},
-    ]
-    facts = SimpleNamespace(kind="sparse", width=9, min_value=0.0, max_value=2e18)
-    built = build(
-        bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": 3}), {"items": facts}),
-        Exchange(3),
-        counts={},
-    )
-    alone = SparseBatch.from_lists([[0, 4, 8]], [[1.0, 2.0, 3.0]])
-    beside = SparseBatch.from_lists([[0, 4, 8], [1, 2]], [[1.0, 2.0, 3.0], [1.7e18, 3.0]])
-    with torch.no_grad():
-        found = [built.forward(built.prepare({"items": batch})).values["mid"][0] for batch in (alone, beside)]
-    assert torch.equal(found[0], found[1])

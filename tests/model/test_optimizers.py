@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.mistakes import mistake
 from tests.rows import all_rows, dense_rows
-from widenet.errors import DocumentError
 from widenet.kernels import steps
 from widenet.kernels.bags import RowGradient, Touched
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.weight import Part, WideWeight
 from widenet.plan.tiles import Shards, as_slice
 from widenet.sparse import SparseBatch
-from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OptimizerSettings
 from widenet.spec.training import TrainingSpec
 
@@ -269,31 +266,6 @@ def test_steps_by_rows_have_the_same_bits_in_tiles_of_any_size_and_by_touched_ro
     assert all(torch.equal(*pair) for own in found for pair in zip(own, found[0], strict=True))
 
 
-def test_the_library_and_torch_add_the_squares_of_a_row_in_one_order(monkeypatch):
-    """So they agree to the bit in the state."""
-    start, gradient, found = numbers(9, 133), numbers(9, 133, seed=1), []
-    for is_native in (True, False):
-        monkeypatch.setattr(steps, "library_runs", lambda _, is_native=is_native: is_native)
-        wide = vectors_of(start.clone())
-        wide.update_tile(0, 0, 9, gradient.clone(), by_rows(), StepNumbers(1, rates_of(1)))
-        found.append(wide.parts[0].state["square_sum"])
-    assert torch.equal(*found)
-
-
-def test_weights_without_vectors_keep_a_number_each_by_rows():
-    plain, wide = Part(numbers(4, 5)), WideWeight(Shards(3, 1), {0: Part(numbers(3))}, has_vectors=False)
-    plain.prepare(by_rows(), remembers=False)
-    wide.prepare(by_rows())
-    assert plain.state["square_sum"].shape == (4, 5)
-    assert wide.parts[0].state["square_sum"].shape == (3,)
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "adagrad"])
-def test_only_adagrad_has_a_state_by_rows(kind):
-    with mistake(DocumentError, place="optimizer.per_row"):
-        TrainingSpec.of({"optimizer": {"kind": kind, "per_row": True}})
-
-
 def dsstne_steps(kind, start, gradients, rates, l1, l2):
     """Where DSSTNE's own formulas take a weight (its g is minus the gradient, which is turned round here),
     written out in numpy.
@@ -350,22 +322,3 @@ def test_with_a_floor_and_an_offset_twenty_steps_are_those_of_dsstnes_formulas(k
         rule.made(StepNumbers(number, ours)).tile(weight, gradient.clone(), state)
     assert np.abs(weight.numpy() - expected).max() < 1e-5 * np.abs(expected).max()
     assert np.abs(expected - start.numpy()).max() > 1e-4 * size
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "settings", "expected"),
-    [
-        ("adagrad", {"floor": 1e-9, "step_offset": 1}, {"floor": 1e-9}),
-        ({"kind": "rmsprop", "floor": 0.5}, {"floor": 1e-9}, {"floor": 1e-9}),
-        ({"kind": "rmsprop", "floor": 0.5}, {}, {"floor": 0.5}),
-        ("adadelta", None, {}),
-        ("adam", {"floor": 1e-9, "step_offset": 1}, {"step_offset": 1}),
-        ("adamw", {"floor": 1e-9, "step_offset": 1}, {}),
-        ("sgd", {"floor": 1e-9, "step_offset": 1}, {}),
-    ],
-)
-def test_a_network_overrides_those_settings_that_the_optimizer_has(optimizer, settings, expected):
-    layers = [{"name": "in", "kind": "input", "field": "x"}, {"name": "out", "kind": "output", "field": "x"}]
-    spec = TrainingSpec.of({"optimizer": optimizer}).optimizer
-    tuned = NetworkSpec.of({"optimizer": settings, "layers": layers}).tuned(spec)
-    assert tuned == type(spec).model_validate({**spec.model_dump(), **expected})

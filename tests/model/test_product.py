@@ -40,13 +40,3 @@ def test_a_product_and_its_gradients_are_the_true_ones_of_operands_as_they_are_r
     for result, expected in zip(found(*given, half=half), true, strict=True):
         assert result.dtype == torch.float32
         torch.testing.assert_close(result, expected.float(), rtol=1e-5, atol=1e-3)
-
-
-@pytest.mark.parametrize("half", [False, True])
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_no_number_of_threads_moves_a_bit(shape, transposed, half):
-    arguments = operands(*shape, transposed)
-    alone = [result.numpy().tobytes() for result in found(*arguments, half=half)]
-    for num_threads in (2, 3):
-        assert [result.numpy().tobytes() for result in found(*arguments, num_threads, half)] == alone

@@ -8,7 +8,6 @@ import torch
 from tests.model.twin import Real
 from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
-from widenet.model.positions import Positions
 from widenet.sparse import SparseBatch
 
 ROWS = [[3, 4, 8, 12, 8], [], [1, 1], [7], [0, 12, 0]]
@@ -118,19 +117,3 @@ def test_a_step_is_that_of_torch_in_float64(name):
 def _weights(network):
     found = {name: all_rows(wide) for name, wide in network.wide.items()}
     return found | {name: trunk.tensor.detach() for name, trunk in network.trunk.items()}
-
-
-def test_positions_of_other_sequences_do_not_matter_to_a_state():
-    alone, together = ([[3, 4, 8]], [[1, 1], [3, 4, 8], [7, 7, 7, 7, 7]])
-    facts = {"items": SimpleNamespace(kind="sequence", width=WIDTH, min_value=1.0, max_value=1.0)}
-    network = Real({"layers": DOCUMENTS["stacked"]}, {}, facts).network
-    with torch.no_grad():
-        found = [
-            network.direct(
-                network.outputs["out"],
-                network.forward(network.prepare({"items": SparseBatch.from_lists(rows)})),
-            )
-            for rows in (alone, together)
-        ]
-    torch.testing.assert_close(found[0][0], found[1][1], rtol=1e-6, atol=1e-7)
-    assert Positions.of(SparseBatch.from_lists(together), 50, ends_ask=False).sizes == [3, 3, 2, 1, 1]

@@ -2,15 +2,12 @@
 
 from unittest import mock
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rows import dense_rows
 from widenet.kernels import bags
 from widenet.kernels.bags import split
-from widenet.model.targets import ByUnit, joined
 from widenet.plan.tiles import Shards
 from widenet.sparse import SparseBatch
 
@@ -54,27 +51,3 @@ def test_a_split_batch_is_the_sliced_dense_matrix_in_storage_order(
             assert part.values.tolist() == kept
         else:
             assert part.values is None
-
-
-def test_entries_by_unit_lie_together_with_their_examples_and_values():
-    part = SparseBatch.from_lists([[3, 1], [], [1, 0]], [[0.1, 0.2], [], [0.3, 0.4]])
-    found = ByUnit.of(part)
-    assert found.units_Z.tolist() == [0, 1, 1, 3]
-    assert found.examples_Z.tolist() == [2, 0, 2, 0]
-    assert found.values_Z.tolist() == pytest.approx([0.4, 0.2, 0.3, 0.1])
-    assert found.edges([0, 1, 2, 3, 4]) == [0, 1, 3, 3, 4]
-
-
-@pytest.mark.parametrize("held", [[0, 1, 2], [1, 2], [2]], ids=str)
-def test_joined_parts_have_an_example_for_each_shard_and_example(held):
-    batch = SparseBatch.from_lists([[3, 1, 9], [], [1, 8]], [[0.1, 0.2, 0.3], [], [0.4, 0.5]])
-    shards = Shards(10, 3)
-    parts = split(batch, shards.count)
-    found = joined(parts, shards, held)
-    assert found.indices.dtype == torch.int64
-    dense = dense_rows(found, len(held) * shards.room).view(len(held), 3, len(held), shards.room)
-    for place, shard in enumerate(held):
-        assert torch.equal(
-            dense[place, :, place, : shards.size(shard)], dense_rows(parts[shard], shards.size(shard))
-        )
-    assert dense.sum() == sum(parts[shard].values.sum() for shard in held)

@@ -7,8 +7,6 @@ from tests import sequences
 from tests.model.twin import assert_step_matches_twin, dense_field, random_batch, sparse
 from tests.parallel.matrix import write_data
 from tests.parallel.split import GATES, SIZES, SPLIT, outcomes_alone, outcomes_here
-from tests.parallel.traffic import sent_and_planned
-from widenet.data.lists import dataset_from_lists
 
 LAYERS = [
     {"name": "in", "kind": "input", "field": "items"},
@@ -89,17 +87,3 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, so
         for found in groups(size)(outcomes_here, case, data[name], changes[some]):
             pairs = zip(changes[some], alone[name][some], found, strict=True)
             assert [changes for changes, one, many in pairs if one != many] == []
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_a_step_sends_what_the_plan_says(size, data, groups, tmp_path):
-    rows = [[(3 * row + 5 * place) % 13 for place in range(5)] for row in range(12)]
-    of_one_length = dataset_from_lists(tmp_path / "data", rows, width=13, sequence=True).path
-    folders = {**data, "recurrent": of_one_length}
-    for name, ((layers, training), _) in CASES.items():
-        plan = {"epochs": 1, "optimizer": "sgd", **training, "batch_size": 12}
-        read = {"items": 4.0} if name == "recurrent" else None
-        for measured, planned in groups(size)(
-            sent_and_planned, {"layers": layers}, plan, folders[name], read
-        ):
-            assert planned == pytest.approx(measured, rel=0.1)

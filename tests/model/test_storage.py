@@ -14,7 +14,6 @@ from tests.mistakes import mistake
 from tests.trainings import SETTINGS, books
 from widenet.errors import CapacityError, OptionError
 from widenet.model.storage import Scratch, blocks, file_of, put_rows, zeros
-from widenet.model.weight import Part
 from widenet.plan import memory, tiles
 from widenet.runs import train
 
@@ -113,15 +112,6 @@ def test_rows_by_number_are_copies(file):
         assert torch.equal(block[chosen_U], NUMBERS[:3])
 
 
-def test_a_pass_over_some_rows_leaves_the_others(file):
-    tensor = file.zeros((ROWS, COLUMNS))
-    for block in blocks(tensor[1_001:4_003], 500, writes=True):
-        block += 1
-    whole = file.copy(tensor)
-    assert bool((whole[1_001:4_003] == 1).all())
-    assert float(whole.sum()) == 3_002 * COLUMNS
-
-
 def test_what_is_moved_in_part_is_moved_to_the_end(file, monkeypatch):
     for name in ("preadv", "pwritev"):
         called = getattr(os, name)
@@ -218,19 +208,6 @@ def test_a_disk_that_fails_ends_a_training_with_its_error(setting, name, tmp_pat
     fail(monkeypatch, name, fails)
     with pytest.raises(CapacityError):
         train(*SETTINGS[setting], data, tmp_path / "run", weights_in="disk")
-
-
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        (None, [(0, 35)]),
-        (0, [(0, 10), (10, 20), (20, 30), (30, 35)]),
-        (20, [(0, 20), (20, 35)]),
-        (34, [(0, 30), (30, 35)]),
-    ],
-)
-def test_tiles_are_grouped_by_their_rows(rows, expected):
-    assert [*Part(torch.zeros(40, 2)).tiles(35, 10, rows=rows)] == expected
 
 
 def test_a_folder_without_a_way_past_the_cache_is_refused(tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ import torch
 
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, snapshot, sparse
 from widenet.errors import NumericsError
-from widenet.kernels import steps
 from widenet.plan import tiles
 from widenet.sparse import SparseBatch
 from widenet.training import step
@@ -225,21 +224,3 @@ def test_bfloat16_products_give_the_float32_step_to_about_three_digits(activatio
     assert rough == pytest.approx(exact, rel=1e-2)
     for name, weight in snapshot(full.network).items():
         assert (snapshot(half.network)[name] - weight).norm() <= 2e-2 * (weight - first[name]).norm()
-
-
-@pytest.mark.parametrize("output", [{}, {"weights": {"layer": "h", "transposed": True}}], ids=["own", "tied"])
-@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
-def test_an_optimizer_that_only_torch_knows_makes_the_steps_of_the_library(activation, output, monkeypatch):
-    generator = torch.Generator().manual_seed(3)
-    rows = random_batch(generator, 7, 37, 6)
-    batch, fields = {"in": rows, "out": rows}, {"in": sparse(37), "out": sparse(37)}
-    written = document("cross_entropy", activation, **output)
-    found = []
-    for is_known in (True, False):
-        if not is_known:
-            monkeypatch.delitem(steps.KINDS, "momentum")
-        real = Real(written, {"optimizer": "momentum"}, fields)
-        real.step(batch)
-        found.append(snapshot(real.network))
-    for key, expected in found[0].items():
-        torch.testing.assert_close(found[1][key], expected, rtol=1e-5, atol=1e-6)

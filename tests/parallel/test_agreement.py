@@ -196,27 +196,6 @@ def test_a_process_that_does_not_see_the_run_of_the_others_stops_all(resume, dat
     assert str(found[0]) == str(found[1])
 
 
-def measured(runs, datasets):
-    """What a run that every process loads measures."""
-    return outcome(lambda: Model.load(of_rank(runs)).evaluate(of_rank(datasets), "validation", ks=[5]))
-
-
-def predicted(run, datasets):
-    return outcome(lambda: [block.items for block in Model.load(run).predict(of_rank(datasets), k=2)])
-
-
-def test_processes_that_load_different_models_or_data_refuse(data, run, groups, tmp_path):
-    other, shifted = tmp_path / "other", books(tmp_path / "shifted", shift=1)
-    train(NETWORK, TRAINING, shifted, other)
-    assert (
-        groups(2)(measured, [run, run], [data, data])
-        == [Model.load(run).evaluate(data, "validation", ks=[5])] * 2
-    )
-    assert_refused(groups(2)(measured, [run, other], [data, data]), "checkpoint digest")
-    assert_refused(groups(2)(measured, [run, run], [data, shifted]), "dataset digest")
-    assert_refused(groups(2)(predicted, run, [data, shifted]), "dataset digest")
-
-
 def flipping(rank, step, data, out):
     """A training in which a process changes the last bit of a hidden weight after some steps.
 

@@ -21,15 +21,10 @@ from widenet.errors import CheckpointError, GroupError, OptionError
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import (
     attempt_name,
-    by_all,
-    by_leader,
-    choose_interface,
-    is_leader,
     join,
-    num_processes,
     store_of_this_launch,
 )
-from widenet.parallel.launch import launch_name, line
+from widenet.parallel.launch import line
 from widenet.runs import Model, train
 
 WIDTH, EXAMPLES, STEPS = 19, 16, 4
@@ -165,30 +160,6 @@ def test_a_shard_that_only_one_process_finds_damaged_stops_all(data, groups, tmp
     assert (first.place, str(first)) == (str(path), str(second))
 
 
-def worked(together, fails):
-    here, rank, done = exchange(), distributed.get_rank(), []
-
-    def work():
-        if rank in fails:
-            raise OptionError(f"process {rank} fails.")
-        done.append(rank)
-
-    try:
-        together(here, work, "work")
-    except OptionError as error:
-        return str(error)
-    return done
-
-
-def test_what_one_process_raises_all_raise(groups):
-    group = groups(4)
-    assert group(worked, by_leader, []) == [[0], [], [], []]
-    assert group(worked, by_leader, [1]) == [[0], [], [], []]
-    assert group(worked, by_leader, [0]) == ["process 0 fails."] * 4
-    assert group(worked, by_all, []) == [[0], [1], [2], [3]]
-    assert group(worked, by_all, [3, 2]) == ["process 2 fails."] * 4
-
-
 def deserting(place, where, work, *arguments):
     """Work in which the last process is killed before it comes to a place."""
     whole = Exchange.begin
@@ -238,26 +209,6 @@ def test_a_process_does_not_wait_for_ever(tmp_path):
     assert (type(error), error.place) == (GroupError, "process 1 of 2, start, interruption")
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({}, (1, True)),
-        ({"RANK": "1"}, (1, True)),
-        ({"RANK": "1", "WORLD_SIZE": "2"}, (2, False)),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, (2, True)),
-        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2"}, (2, False)),
-        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, (1, True)),
-    ],
-    ids=["alone", "rank alone", "torchrun, second", "torchrun, first", "srun", "a batch script without srun"],
-)
-def test_a_group_is_known_by_what_its_launcher_says(environment, expected, monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", *(name for name in os.environ if name.startswith("SLURM_"))):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert (num_processes(), is_leader()) == expected
-
-
 @pytest.mark.parametrize("launcher", ["WIDENET_LAUNCHER", "TORCHELASTIC_USE_AGENT_STORE"])
 def test_a_process_whose_launcher_is_gone_does_not_wait_for_it(launcher, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -299,17 +250,6 @@ def attempt(store, order):
         return list(pool.map(process, order))
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
-def test_every_attempt_has_a_part_for_itself(order, store):
-    for _ in range(3):
-        assert attempt(store, order) == [[0, 1, 2]] * ATTEMPTED
-
-
-def test_a_process_that_was_killed_while_it_asked_is_not_waited_for(store):
-    store.set("widenet/asks/1", "somebody who was killed")
-    assert attempt(store, (0, 2, 1)) == [[0, 1, 2]] * ATTEMPTED
-
-
 @pytest.fixture
 def launched(tmp_path, monkeypatch):
     """Gives a function that sets the identity of the launcher."""
@@ -331,29 +271,6 @@ def test_the_processes_of_a_launch_share_a_store_and_leave_no_file(launched, tmp
         first.set("word", "heard")
         assert [store.get("word") for store in others] == [b"heard"] * 2
         assert list(tmp_path.iterdir()) == []
-
-
-def own_address():
-    """The address from which this machine reaches others; connecting a datagram socket sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
-        try:
-            connection.connect(("192.0.2.1", 9))
-        except OSError:
-            pytest.skip("this machine has no route to other machines")
-        return connection.getsockname()[0]
-
-
-@pytest.fixture
-def unchosen(monkeypatch):
-    """The environment names no interface, and names none after the test."""
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # undone at the end, which deleting an absent one is not
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
-
-
-@pytest.mark.usefixtures("unchosen")
-def test_gloo_is_told_the_interface_of_the_address():
-    choose_interface(own_address())
-    assert os.environ["GLOO_SOCKET_IFNAME"] in [name for _, name in socket.if_nameindex()]
 
 
 def trained_again(name, data, out, launch="this launch"):
@@ -415,29 +332,3 @@ def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data
     groups(2).start(trained_again, "momentum", data, tmp_path / "run")
     found = groups(2).outcomes()
     assert [type(error) for error in found] == [CheckpointError] * 2
-
-
-def name_without_an_id():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCHELASTIC_RUN_ID", "none")
-        return launch_name()
-
-
-def test_launches_without_an_id_differ_by_their_agents(data, undisturbed, groups, tmp_path):
-    """torchrun calls them all "none"."""
-    out, note = tmp_path / "run", tmp_path / "run" / ".torchrun"
-    a_run(out, data, steps=STEPS + 1, launch="none")
-    note.write_text("none of another agent")
-    groups(2).start(trained_again, "momentum", data, out, "none")
-    assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2
-    note.write_text(f"a name\n{groups(2)(name_without_an_id)[1]}")
-    leader, other = groups(2)(trained_again, "momentum", data, out, "none")
-    assert leader[0] == other[0] == undisturbed["momentum"]
-
-
-def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(
-    data, groups, tmp_path
-):
-    a_run(tmp_path / "run", data, steps=STEPS + 1, seed=7)
-    groups(2).start(trained_again, "momentum", data, tmp_path / "run")
-    assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2

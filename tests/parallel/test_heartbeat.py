@@ -5,8 +5,6 @@ slow; and the thread that takes part in collectives.
 import gc
 import re
 import socket
-import subprocess
-import sys
 import threading
 import weakref
 from pathlib import Path
@@ -48,17 +46,6 @@ def undisturbed(data, tmp_path_factory):
     return train(NETWORK, TRAINING, data, tmp_path_factory.mktemp("undisturbed") / "run").fingerprint()
 
 
-def test_work_is_done_in_order_by_one_thread_and_an_error_is_that_of_its_own_work():
-    line = Line()
-    failed = line.submit(lambda: 1 / 0)
-    done = [line.submit(lambda number: (number, threading.get_ident()), number) for number in range(50)]
-    results = [result() for result in done]
-    assert [number for number, _ in results] == [*range(50)]
-    assert len({thread for _, thread in results}) == 1
-    with pytest.raises(ZeroDivisionError):
-        failed()
-
-
 def test_a_line_keeps_nothing_of_work_that_failed():
     class Argument:
         pass
@@ -75,44 +62,10 @@ def test_a_line_keeps_nothing_of_work_that_failed():
         gc.enable()
 
 
-def test_a_lost_process_releases_everybody_who_waits():
-    line, never = Line(), threading.Event()
-    waiting = [line.submit(never.wait), line.submit(bool)]
-    line.fail(GroupError("process 1 was lost."))
-    for result in [*waiting, line.submit(bool)]:
-        with pytest.raises(GroupError):
-            result()
-    never.set()
-
-
-def test_a_blocked_line_does_not_keep_its_process_from_ending():
-    code = (
-        "import sys, threading; from widenet.parallel.launch import Line;"
-        " Line().submit(threading.Event().wait); sys.exit(3)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60).returncode == 3
-
-
 def watcher(rank, size, hosted):
     heartbeat = Heartbeat(None, rank, size, "a:1", 60.0, hosted, lambda: False)
     heartbeat.beats = [(1, host, False) for host in "abcd"[:size]]
     return heartbeat
-
-
-@pytest.mark.parametrize(
-    ("silent", "lost"),
-    [
-        ({1: 50.0}, "process 1 of 4 (host b) was lost at start: "),
-        ({1: 49.0, 3: 50.0}, "process 1 of 4 (host b) and process 3 of 4 (host d) were lost at start: "),
-        ({1: 48.0, 2: 47.0}, None),
-    ],
-)
-def test_every_process_that_is_silent_for_too_long_is_named(silent, lost, own_line):
-    heartbeat = watcher(0, 4, False)
-    heartbeat.silent = [silent.get(rank, 0.0) for rank in range(4)]
-    heartbeat.check()
-    assert heartbeat.lost is None if lost is None else str(heartbeat.lost).startswith(lost)
-    assert (own_line.lost.exception() if own_line.lost.done() else None) is heartbeat.lost
 
 
 @pytest.mark.usefixtures("own_line")

@@ -5,7 +5,6 @@ alone with a failure.
 import signal
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from threading import Barrier
 
 import pytest
 import torch
@@ -44,11 +43,6 @@ def test_a_forked_process_has_threads_of_its_own():
         assert pool.submit(add_in_threads, [4, 5, 6]).result() == [5, 6, 7]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_what_was_found_comes_in_the_order_asked_for(threads):
-    assert Workers(threads).run(lambda shard: 10 * shard, range(3, 6)) == [30, 40, 50]
-
-
 def test_a_failure_is_told_when_all_that_had_begun_is_done():
     done = []
 
@@ -63,15 +57,3 @@ def test_a_failure_is_told_when_all_that_had_begun_is_done():
     assert 0 in done
     assert Workers(2).run(lambda shard: shard, range(2)) == [0, 1]
     assert len(done) == told
-
-
-@pytest.mark.parametrize("with_gradients", [True, False])
-def test_workers_record_gradients_where_the_calling_thread_does(with_gradients):
-    both_at_work = Barrier(2)
-
-    def work(_):
-        both_at_work.wait()
-        return torch.is_grad_enabled()
-
-    with torch.set_grad_enabled(with_gradients):
-        assert Workers(2).run(work, range(2)) == [with_gradients] * 2

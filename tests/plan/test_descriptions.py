@@ -1,17 +1,9 @@
 """Runs whose items are described: their bits, their recommendations, and what they refuse."""
 
 import pytest
-import torch
 
-from tests.described import COLD, INTERRUPTED, ITEMS, TRAINING, USERS, described, interrupt, network
-from tests.rows import all_rows
-from widenet.errors import CheckpointError
-from widenet.plan.binding import bind
-from widenet.plan.layout import Job
-from widenet.plan.memory import memory
+from tests.described import COLD, INTERRUPTED, ITEMS, TRAINING, described, interrupt, network
 from widenet.runs import Model, train
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
 
 
 @pytest.fixture(scope="module")
@@ -69,35 +61,3 @@ def test_a_run_needs_neither_attributes_nor_data_to_recommend(runs, data, tmp_pa
         assert Model.load(model.run.path).recommend(["i0", "i3"], k=4) == expected
     finally:
         away.rename(data.path)
-
-
-def test_a_training_that_goes_on_has_the_network_of_its_start_without_descriptions(data, tmp_path):
-    training = {**TRAINING, "epochs": 1}
-    first = train(None, training, data, tmp_path / "first")
-    assert first.run.network.layer("taste").described_by == ("genre", "price")
-    later = train(None, training, data, tmp_path / "later", start_from=first.run.path)
-    taste = first.run.network.layer("taste").model_copy(update={"described_by": None})
-    assert later.run.network.layer("taste") == taste
-    lazy = {**training, "optimizer": {"kind": "sgd", "learning_rate": 1e-30}}
-    same = train(None, lazy, data, tmp_path / "same", start_from=first.run.path)
-    rows = [all_rows(model.network.wide["taste/history"]) for model in (first, same)]
-    torch.testing.assert_close(*rows, atol=1e-20, rtol=0)
-
-
-def test_a_training_cannot_start_from_another_run(runs, data, tmp_path):
-    with pytest.raises(CheckpointError):
-        train(network(), TRAINING, data, tmp_path / "run", start_from=runs[True].run.path)
-
-
-def test_a_plan_counts_vectors_and_attributes(data):
-    def needed(document):
-        layout = bind(NetworkSpec.of(document), TrainingSpec.of(TRAINING), data.fields)
-        job = Job(layout, {"items": 4.0}, USERS, num_processes=2)
-        return memory(job)
-
-    plain = network()
-    del plain["layers"][1]["described_by"]
-    with_, without = needed(network()), needed(plain)
-    vectors, rows = 4 * 6 * (3 + 1), 12
-    assert with_.weights - without.weights == vectors + rows * (5 * 52 + 8)
-    assert with_.state - without.state == 2 * vectors

@@ -64,11 +64,3 @@ def test_a_job_has_snapshots_where_the_machine_has_room_for_those_of_all_its_pro
     each = needed.total - needed.program if device == "cpu" else copied.weights + copied.state
     assert with_snapshots(asked, 2, 2 * each).in_background
     assert not with_snapshots(asked, 2, 2 * each - 1).in_background
-
-
-def test_weights_on_a_disk_keep_the_logits_that_memory_has_room_for_and_no_more_than_others():
-    asked = replace(job(width=10**5), device="cpu", weights_in="disk")
-    least = memory(replace(asked, kept_bytes=0)).total
-    assert with_room(asked, least).kept_bytes == 0
-    assert with_room(asked, least + 10**6).kept_bytes == 10**6 // 2
-    assert with_room(asked, 100 * GB).kept_bytes == 2**29

@@ -4,19 +4,15 @@ import pytest
 import torch
 
 from tests import sequences
-from tests.parallel.matrix import LINEAR, PICTURES, SHARDS, documents, outcome_in, write_data
+from tests.parallel.matrix import LINEAR, PICTURES, SHARDS, documents, write_data
 from tests.parallel.split import DIVIDED, GATES, SPLIT
-from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.model.build import build
 from widenet.model.optimizers import Optimizer, StepNumbers
 from widenet.model.product import own_examples
-from widenet.model.storage import Scratch
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.plan.binding import bind
-from widenet.plan.layout import Job, Width
-from widenet.plan.memory import memory
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.schedules import rates
@@ -153,46 +149,6 @@ def test_the_first_step_moves_the_others_as_if_nothing_were_frozen(name, data):
         torch.testing.assert_close(found[0][each], found[1][each], rtol=1e-4, atol=1e-6, msg=each)
 
 
-def outcomes(data, exchange_of, apart=1):
-    found = []
-    for number, (layers, training, folder, names) in enumerate(list(CASES.values())[::apart]):
-        network = NetworkSpec.of({"layers": frozen(layers, names)})
-        dataset = Dataset.open(data / folder)
-        found.append(outcome_in(network, TrainingSpec.of(training), dataset, exchange_of(number)))
-    return found
-
-
-def outcomes_here(data, apart):
-    return outcomes(data, lambda number: exchange(SHARDS, 1 + number % 2), apart)
-
-
-@pytest.mark.parametrize(
-    ("size", "apart"),
-    [(2, 2), (3, 3), *(pytest.param(size, 1, marks=pytest.mark.long) for size in (1, 2, 4))],
-)
-def test_every_number_of_processes_gives_the_bits_of_one(size, apart, data, groups, alone):
-    groups(size).start(outcomes_here, data, apart)
-    for found in groups(size).outcomes():
-        pairs = zip(list(CASES)[::apart], alone[::apart], found, strict=True)
-        assert [name for name, one, many in pairs if one != many] == []
-
-
-@pytest.fixture(scope="module")
-def alone(data):
-    with one_thread_an_operation():
-        return outcomes(data, lambda _: Exchange(SHARDS))
-
-
-def test_weights_on_a_disk_give_the_same_bits(data, alone, tmp_path):
-    with one_thread_an_operation():
-        for name, expected in list(zip(CASES, alone, strict=True))[:10]:
-            layers, training, folder, names = CASES[name]
-            network, spec = NetworkSpec.of({"layers": frozen(layers, names)}), TrainingSpec.of(training)
-            file = Scratch(tmp_path)
-            found = outcome_in(network, spec, Dataset.open(data / folder), Exchange(SHARDS), file)
-            assert found == expected, name
-
-
 def test_penalties_count_trained_weights_alone(data):
     dataset, (layers, training, *_) = Dataset.open(data / "ones"), CASES["an input's weight"]
     networks = [
@@ -201,20 +157,3 @@ def test_penalties_count_trained_weights_alone(data):
     whole, part = (regularization(network, 0.0, 0.5) for network in networks)
     own = sum(float(part.weight.double().square().sum()) for part in networks[0].wide["h/in"].parts.values())
     assert part == pytest.approx(whole - 0.25 * own, rel=1e-12)
-
-
-TIED = [
-    {"name": "in", "kind": "input", "field": "items"},
-    {"name": "h", "units": 64, "activation": "linear"},
-    {"name": "out", "kind": "output", "field": "items"},
-]
-
-
-def job(layers, **more):
-    training = TrainingSpec.of({"epochs": 1, "optimizer": "adam"})
-    return Job(bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(1_000_000, **more)}))
-
-
-def test_the_plan_counts_no_state():
-    whole, part = job(TIED), job(frozen(TIED, ["h"]))
-    assert memory(whole).state - memory(part).state == 2 * 4 * (64 * 1_000_000 + 64)

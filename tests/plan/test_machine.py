@@ -80,26 +80,3 @@ LIMITED = {
 )
 def test_memory_is_what_both_the_machine_and_the_container_leave(available, cgroup, expected, machine):
     assert available_memory(*machine(available, **cgroup)) == expected
-
-
-@pytest.mark.parametrize(
-    ("groups", "folder", "names"),
-    [
-        ("0::/job/step\n", "job", ("memory.max", "memory.current", "inactive_file")),
-        (
-            "3:cpu:/\n7:memory:/job\n",
-            "memory/job",
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ),
-    ],
-    ids=["version 2", "version 1"],
-)
-def test_the_limit_of_a_group_around_this_process_counts(groups, folder, names, machine, tmp_path):
-    (tmp_path / "self").mkdir()
-    (tmp_path / "self" / "cgroup").write_text(groups)
-    (tmp_path / folder).mkdir(parents=True)
-    for name, text in zip(
-        (*names[:2], "memory.stat"), ("1000000", "700000", f"{names[2]} 150000\n"), strict=True
-    ):
-        (tmp_path / folder / name).write_text(text)
-    assert available_memory(*machine(3000)) == 450_000

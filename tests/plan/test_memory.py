@@ -108,23 +108,6 @@ def job(**changes):
     return Job(bind(NetworkSpec.of(network), training, {"items": items}), **changes)
 
 
-def test_pairs_for_a_neighbourhood_count_as_far_as_the_dataset_may_have_them():
-    assumed, large, small = (
-        memory(job(width=100, neighbourhood={}, all_examples=number, counted_entries={"items": 3.0}))
-        for number in (None, 10**6, 600)
-    )
-    assert assumed.workspace == large.workspace == pytest.approx(12 * 8 * 2**22, rel=0.01)
-    held_back = small.weights + small.state
-    assert small.workspace == 12 * 8 * 16 * 600 * 4**2 + held_back
-
-
-def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():
-    once = memory(job(activation="sigmoid")).workspace
-    assert memory(job()).workspace - once == pytest.approx(4 * 512 * 10**5, rel=0.1)
-    limited = memory(job(activation="sigmoid", training={"gradient_norm_limit": 1.0})).workspace
-    assert limited - once == pytest.approx(4 * 512 * 10**5, rel=0.1)
-
-
 @pytest.mark.parametrize(("kind", "line"), [("uniform", 0), ("popularity", 8)])
 def test_a_sample_needs_room_for_itself_and_the_targets_whatever_the_width(kind, line):
     small, large = (
@@ -136,24 +119,6 @@ def test_a_sample_needs_room_for_itself_and_the_targets_whatever_the_width(kind,
     rows, logits = 2 * 4 * (64 + 1) * chosen, 4 * 512 * chosen
     assert rows + logits < small.workspace < 1.8 * (rows + logits)
     assert small.weights - memory(job(width=10**6)).weights == line * 10**6
-
-
-@pytest.mark.parametrize("num_processes", [2, 3, 5, 6, 7, 8])
-@pytest.mark.parametrize(
-    "case", [{}, {"activation": "sigmoid"}, {"sample": {"kind": "uniform", "units": 500}}], ids=str
-)
-def test_the_whole_training_needs_what_its_largest_process_needs(case, num_processes):
-    whole = replace(job(width=10**5 + 7, **case), num_processes=num_processes, num_threads=2)
-    needed = [memory(whole, process).total for process in range(num_processes)]
-    assert memory(whole).total == max(needed) == needed[0]
-    assert len(set(needed)) > 1
-
-
-def test_a_process_that_keeps_its_logits_may_need_more_than_a_larger_one_that_does_not():
-    whole = replace(job(width=1000), num_processes=3, kept_bytes=4 * 512 * 300)
-    small, large = memory(whole, 2), memory(whole, 0)
-    assert (small.weights < large.weights, small.workspace > large.workspace) == (True, True)
-    assert memory(whole).total == max(small.total, large.total)
 
 
 def test_checkpoints_within_epochs_need_a_copy_of_weights_and_state_in_the_memory_of_the_machine():

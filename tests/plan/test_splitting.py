@@ -73,16 +73,3 @@ def test_gates_are_split_as_the_units_of_hidden_layers_are():
     assert recurrent(1023, layer={"cell": "lstm"}) == []
     assert recurrent(2048, layer={"split": False}) == []
     assert recurrent(3, layer={"split": True}) == both
-
-
-def test_a_shared_weight_is_whole_and_must_not_be_split():
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "first", "units": 2048},
-        {"name": "second", "units": 2048},
-        {"name": "third", "units": 2048, "weights": {"layer": "second"}},
-        {"name": "out", "kind": "output", "field": "items"},
-    ]
-    training = TrainingSpec.of({"batch_size": 128})
-    layout = bind(NetworkSpec.of({"layers": layers}), training, FIELDS)
-    assert not any(weight.split for weight in layout.weights.values())

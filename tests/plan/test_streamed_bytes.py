@@ -9,7 +9,7 @@ from tests.trainings import SETTINGS, books
 from widenet.data.dataset import Dataset
 from widenet.model.storage import Scratch
 from widenet.plan.binding import bind
-from widenet.plan.layout import Job, Width
+from widenet.plan.layout import Job
 from widenet.plan.memory import streamed_bytes
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec
@@ -76,23 +76,3 @@ def test_tiles_are_read_and_written_about_as_often_as_the_plan_says(name, data, 
     read, written = streamed_bytes(job, 0)
     assert moved["written"] == written * moved["steps"] > 0
     assert read * moved["steps"] == pytest.approx(moved["read"], rel=0.25)
-
-
-def test_rows_that_a_batch_touches_are_read_and_written_as_pages():
-    network = {
-        "layers": [
-            {"name": "in", "kind": "input", "field": "items"},
-            {"name": "mid", "units": 128},
-            {"name": "out", "kind": "output", "field": "kinds"},
-        ]
-    }
-    layout = bind(
-        NetworkSpec.of(network),
-        TrainingSpec.of({"optimizer": "adam", "batch_size": 10}),
-        {"items": Width(10**6), "kinds": Width(500)},
-    )
-    more, less = (
-        streamed_bytes(Job(layout, {"items": entries, "kinds": 3.0}, weights_in="disk"), 0)
-        for entries in (30.0, 20.0)
-    )
-    assert [a - b for a, b in zip(more, less, strict=True)] == [10 * 10 * 4096 * 3] * 2

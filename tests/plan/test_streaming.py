@@ -102,21 +102,3 @@ def test_a_thread_holds_no_more_than_its_window(batch_size, units, optimizer, tm
         pass
     window = window_bytes(replace(job, num_threads=3), 0) - window_bytes(job, 0)
     assert 0 < most <= window
-
-
-def test_rows_that_a_batch_touches_count_as_copies():
-    more = window_bytes(job_of(entries=30.0), 0) - window_bytes(job_of(entries=20.0), 0)
-    assert more == 10 * 64 * 4 * 128 * 3
-    sample = {"kind": "uniform", "units": 1000}
-    without = window_bytes(job_of(sample=sample, entries=10.0), 0)
-    assert without == (10 * 64 + 1000 + 10 * 64) * 4 * 128 * 3 + 2 * A_THREAD_BY_BLOCKS
-
-
-A_THREAD_BY_BLOCKS = 2**23 + 9 * 2**21
-"""Bytes of a block, which is five requests at most, and of those around it, where no tiles are cut."""
-
-
-@pytest.mark.parametrize("threads", [1, 64])
-def test_memory_never_holds_more_than_there_is(threads):
-    small = job_of(width=1000, num_threads=threads)
-    assert window_bytes(small, 0) == elsewhere_bytes(small, 0) == 2 * 1000 * 128 * 4 * 3

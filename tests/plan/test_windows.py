@@ -3,8 +3,7 @@
 import pytest
 
 from widenet.plan.binding import windows_of
-from widenet.plan.layout import Axis
-from widenet.spec.layers import ConvolutionLayer, PoolingLayer
+from widenet.spec.layers import ConvolutionLayer
 
 
 def windows(source, **settings):
@@ -43,24 +42,3 @@ def along(places, kernel, stride=1, padding="same"):
 )
 def test_positions_and_padding_along_an_axis(arguments, expected):
     assert along(*arguments) == expected
-
-
-def test_a_number_counts_for_every_axis_and_a_list_for_each():
-    found = windows((4, 7, 6), kernel=3, stride=(1, 2), padding="valid")
-    assert found.axes == (Axis(7, 3, 1, 5, 0, 0), Axis(6, 3, 2, 2, 0, 0))
-    assert (found.channels, found.places, found.kernel, found.positions, found.inputs) == (
-        4,
-        (7, 6),
-        (3, 3),
-        (5, 2),
-        36,
-    )
-
-
-def test_windows_of_a_pooling_layer_lie_side_by_side_where_nothing_else_is_said():
-    layer = PoolingLayer(kind="pooling", name="p", function={"kind": "max"}, kernel=(2, 3))
-    assert windows_of(str, layer, "in", (4, 6, 6)).positions == (3, 2)
-
-
-def test_a_flat_source_is_one_channel_for_a_list_of_one():
-    assert windows((9,), kernel=(3,)).axes == (Axis(9, 3, 1, 9, 1, 1),)

@@ -146,7 +146,7 @@ def test_every_batching_of_the_rows_gives_each_row_the_same_bits(name):
             assert answers(built, name, chosen, 20) == [together[row] for row in chosen]
 
 
-@pytest.mark.parametrize("units", range(1, 18))
+@pytest.mark.parametrize("units", [1, 2, 3, 5, 8, 11, 17])
 @pytest.mark.parametrize("inner", [8, 33])
 @pytest.mark.parametrize("split", [True, False])
 def test_narrow_layers_and_outputs_give_a_row_the_same_bits_at_every_place(units, inner, split):
@@ -163,14 +163,6 @@ def test_narrow_layers_and_outputs_give_a_row_the_same_bits_at_every_place(units
             scores, found = top_k(built, row, "out", 5)
         assert (scores == scores[0]).all()
         assert (found == found[0]).all()
-
-
-@pytest.mark.parametrize("name", ["deep", "units", "largest"])
-def test_a_longer_list_begins_with_the_bits_of_a_shorter_one(name):
-    built = network(name)
-    with one_thread_an_operation():
-        long, short = (answers(built, name, range(9), k) for k in (33, 5))
-    assert [(scores[:20], units[:5]) for scores, units in long] == short
 
 
 @pytest.mark.parametrize("name", ["deep", "units", "largest"])

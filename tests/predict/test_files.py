@@ -92,19 +92,6 @@ def test_the_bytes_do_not_depend_on_blocks(tmp_path, extension, monkeypatch):
 
 
 @pytest.mark.parametrize("extension", FORMATS)
-def test_a_run_without_users_gives_a_file_without_rows(tmp_path, extension):
-    path = tmp_path / f"out.{extension}"
-    with open_results(path):
-        pass
-    rows = (
-        pq.read_table(path).num_rows
-        if extension == "parquet"
-        else len(path.read_text().splitlines()) - (extension == "csv")
-    )
-    assert rows == 0
-
-
-@pytest.mark.parametrize("extension", FORMATS)
 def test_an_error_leaves_no_file_and_nothing_beside_it(tmp_path, extension):
     path = tmp_path / f"out.{extension}"
     with pytest.raises(KeyboardInterrupt), open_results(path) as writer:  # noqa: PT012

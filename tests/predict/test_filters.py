@@ -1,18 +1,14 @@
 """Filters: files of what is not recommended, and every mistake in one named exactly."""
 
 from itertools import pairwise
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError
 from widenet.predict.restrictions import PerUser, read_ids, read_weights
-from widenet.predict.top_k import joined
-from widenet.sparse import SparseBatch
 
 
 @pytest.fixture
@@ -53,14 +49,6 @@ def test_items_of_single_users_come_row_by_row(names, file):
     barred = PerUser(file('user,item\nbob,d\nann,a\nbob,a\nbob,d\n"x,y","b,c"\n'), names, [])
     assert rows(barred.of(["ann", "none", "bob", "x,y"])) == [[0], [], [0, 2], [1]]
     assert rows(barred.of([])) == []
-
-
-def test_users_whom_nobody_asked_for_are_counted_in_one_sentence(names, file):
-    barred = PerUser(file("user,item\nbob,d\nann,a\nbob,a\neve,d\n"), names, [])
-    barred.of(["bob", "none"])
-    assert all(fact in barred.warning() for fact in ("filter.csv: ", "2 of 3", '"ann"'))
-    barred.of(["eve", "ann"])
-    assert barred.warning() == ""
 
 
 def test_lists_and_dictionaries_say_the_same_as_files(names, file):
@@ -118,17 +106,6 @@ def test_a_weight_that_is_no_factor_is_refused(weight, names):
         read_weights({"a": weight}, names, 4, [])
 
 
-@pytest.mark.parametrize("as_given", [str, Path, lambda _: 7, lambda _: np.array("a")])
-def test_what_somebody_must_not_be_shown_is_a_list_and_never_a_file(as_given, names, file):
-    with mistake(OptionError, option="never_for"):
-        PerUser({"bob": as_given(file("a\n"))}, names, [])
-
-
-def test_entries_of_two_batches_are_joined_example_by_example():
-    first, second = SparseBatch.from_lists([[4], [], [1, 2]]), SparseBatch.from_lists([[0, 4], [3], []])
-    assert [sorted(row) for row in rows(joined(first, second))] == [[0, 4, 4], [3], [1, 2]]
-
-
 READERS = {
     "never": lambda path, names: read_ids("never", path, names, 4, []),
     "never_for": lambda path, names: PerUser(path, names, []),
@@ -157,12 +134,6 @@ MISTAKES = [
 def test_a_mistake_is_named_with_file_line_and_column(kind, text, line, column, names, file):
     with mistake(DataError, place="filter.csv", line=line, column=column):
         READERS[kind](file(text), names)
-
-
-@pytest.mark.parametrize("kind", READERS)
-def test_a_missing_file_is_named(kind, names, tmp_path):
-    with mistake(DataError, place="nowhere.csv"):
-        READERS[kind](tmp_path / "nowhere.csv", names)
 
 
 def test_a_byte_order_mark_of_a_spreadsheet_is_not_part_of_a_name(names, file):

@@ -121,14 +121,6 @@ def test_limits_give_the_list_of_a_search_through_all_units(network, seed):
         ]
 
 
-def test_an_output_straight_on_the_items_has_limits_too(monkeypatch):
-    monkeypatch.setattr(module, "_COUNTS", 9 * 11)
-    network, limits = made_of([LAYERS[0], LAYERS[2]], 3), [(np.arange(WIDTH) % 10, 2)]
-    _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
-    found = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=Rules(limits=[limit(*limits[0])]))
-    assert shown(found) == [greedy(row, 12, limits) for row in ranked.tolist()]
-
-
 def test_equal_scores_are_taken_from_the_lower_unit_on(network):
     for weight in network.wide.values():
         for part in weight.parts.values():
@@ -137,12 +129,6 @@ def test_equal_scores_are_taken_from_the_lower_unit_on(network):
     rules = Rules(limits=[limit(categories, 2)])
     found = top_k(network, {"items": BATCH}, "out", 7, rules=rules)
     assert shown(found) == [[0, 1, 10, 11, 20, 21, 30]] * NUM
-
-
-def test_a_list_that_cannot_be_filled_ends_early(network):
-    rules = Rules(limits=[limit(np.arange(WIDTH) % 2, 3)])
-    found = top_k(network, {"items": BATCH}, "out", 50, rules=rules)
-    assert [len(row) for row in shown(found)] == [6] * NUM
 
 
 def test_lists_do_not_depend_on_the_batch_or_on_how_many_are_sought_together(network, monkeypatch):

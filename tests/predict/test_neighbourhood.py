@@ -6,9 +6,8 @@ import torch
 
 from widenet.data.lists import dataset_from_lists
 from widenet.kernels import neighbour_means as module
-from widenet.kernels.neighbour_means import NeighbourLists
 from widenet.parallel.exchange import fixed_arithmetic
-from widenet.predict.terms import table_of, terms_of
+from widenet.predict.terms import terms_of
 from widenet.predict.top_k import layer_values
 from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
@@ -194,26 +193,3 @@ def test_any_number_of_processes_trains_and_reads_the_same_model(model, plain, d
     assert alone[2] != used(plain.run.path, data.path)[2]
     assert groups(2)(used, model.run.path, data.path) == [alone] * 2
     assert groups(3)(trained, data.path, tmp_path / "3") == [alone] * 3
-
-
-@pytest.mark.parametrize("kind", ["more places than units", "few places"])
-def test_a_table_of_all_units_says_what_the_shards_hold(kind, model, data, tmp_path):
-    if kind == "few places":
-        model = train(network(**TERM | {"neighbours": 3}), TRAINING, data, tmp_path / "few")
-    output = model.network.outputs["out"]
-    places = output.spec.neighbourhood.neighbours
-    neighbours, similarities = table_of(output)
-    for lists in output.lists.values():
-        held = {}
-        for unit, neighbour, similarity in zip(*(each.tolist() for each in lists.entries()), strict=True):
-            held.setdefault(unit, {})[neighbour] = similarity
-        for unit in lists.units:
-            count = len(held.get(unit, {}))
-            found = dict(zip(neighbours[unit, :count].tolist(), similarities[unit].tolist(), strict=False))
-            assert found == held.get(unit, {})
-            assert (neighbours[unit, count:] == WIDTH).all()
-            assert (similarities[unit, count:] == 0).all()
-        other = NeighbourLists.blank(lists.units, places, torch.device("cpu"))
-        unit_Z, place_Z = torch.nonzero(neighbours < WIDTH, as_tuple=True)
-        other.fill(unit_Z, neighbours[unit_Z, place_Z], similarities[unit_Z, place_Z])
-        assert all(map(torch.equal, other.tensors().values(), lists.tensors().values()))

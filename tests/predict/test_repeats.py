@@ -6,7 +6,7 @@ import torch
 from widenet.data.lists import dataset_from_lists
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.predict.top_k import layer_values, top_k
-from widenet.runs import Model, train
+from widenet.runs import train
 from widenet.sparse import SparseBatch
 
 WIDTH, SHARDS = 29, 3
@@ -74,12 +74,6 @@ def test_training_and_its_loss_are_those_without_them(model, plain):
     ]
 
 
-def test_a_sequence_has_the_same_bits_in_every_batch(model):
-    together = logits(model, ROWS)
-    for start, stop in [(0, 1), (5, 6), (10, 77)]:
-        assert torch.equal(logits(model, ROWS[start:stop]), together[start:stop])
-
-
 def best(model, excluded=None):
     with fixed_arithmetic():
         batch = {"items": SparseBatch.from_lists(ROWS)}
@@ -92,9 +86,3 @@ def test_rankings_have_them_and_may_leave_the_sequence_out(model, plain):
     assert not torch.equal(best(model), best(plain))
     own = SparseBatch.from_lists([sorted({*row}) for row in ROWS])
     assert torch.equal(best(model, own), best(plain, own))
-
-
-def used(out, data):
-    model = Model.load(out)
-    ranked = [(block.items, block.scores.tolist()) for block in model.predict(data, k=6, exclude_seen=False)]
-    return model.evaluate(data, "validation", ks=[5], exclude_seen=False), ranked

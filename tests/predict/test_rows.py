@@ -6,7 +6,7 @@ import torch
 
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError, FitError, OptionError
+from widenet.errors import OptionError
 from widenet.model.activations import activate, is_signed
 from widenet.predict import restrictions as module
 from widenet.runs import train
@@ -128,37 +128,6 @@ def test_every_activation_is_known_to_be_signed_or_not():
             assert bool((found < 0).any()) == is_signed(one(kind=kind)), kind
 
 
-@pytest.mark.parametrize("activation", ["linear", "tanh", "linear_max", "relu"])
-def test_weights_are_refused_where_a_score_can_be_negative(activation, data, tmp_path):
-    output = {**NETWORK["layers"][2], "activation": activation, "loss": "l2"}
-    model = train(
-        {"layers": [*NETWORK["layers"][:2], output]}, {"epochs": 1, "shards": 2}, data, tmp_path / "run"
-    )
-    (tmp_path / "weights").write_text("item,weight\ni3,0\n")
-    if activation == "relu":
-        found = items_of(model.predict(data, k=WIDTH, weights=tmp_path / "weights", exclude_seen=False))
-        assert {len(items) for items in found.values()} == {WIDTH - 1}
-        return
-    with mistake(FitError, option="weights"):
-        model.predict(data, weights=tmp_path / "weights")
-
-
-def test_nobody_is_shown_what_was_set_aside_of_his_own(model, tmp_path):
-    parts = {
-        name: [[(items[0] + step) % WIDTH] for items in ROWS]
-        for name, step in (("validation", 1), ("heldout", 3))
-    }
-    rows = [
-        [index for index in items if index not in (parts["validation"][row] + parts["heldout"][row])]
-        for row, items in enumerate(ROWS)
-    ]
-    split = dataset_from_lists(tmp_path / "data", rows, ids=USERS, item_ids=IDS, **parts)
-    for row, (_, items, _) in enumerate(by_user(model.predict(split, k=WIDTH))):
-        had = {*rows[row], *parts["validation"][row], *parts["heldout"][row]}
-        assert sorted(items) == sorted(set(IDS) - {IDS[index] for index in had})
-    assert set(map(len, items_of(model.predict(split, k=WIDTH, exclude_seen=False)).values())) == {WIDTH}
-
-
 def recall(blocks, truth, k):
     """The mean share of each user's true items among the first k, as somebody would compute it who has the
     file and the truth.
@@ -188,16 +157,6 @@ def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(pa
         model.predict(split, part="train")
 
 
-def test_a_mistake_is_told_before_the_first_block_is_asked_for(model, data, tmp_path):
-    (tmp_path / "never").write_text("i99\n")
-    with mistake(DataError, place="never"):
-        model.predict(data, never=tmp_path / "never")
-    with mistake(OptionError, option="k"):
-        model.predict(data, k=0)
-    with mistake(FitError):
-        model.predict(dataset_from_lists(tmp_path / "other", [[0]], item_ids=IDS[::-1]))
-
-
 @pytest.fixture(scope="module")
 def titled(folder):
     """A model over items with titles and values, two inputs of one field, and room for units to come."""
@@ -217,55 +176,3 @@ def titled(folder):
         titles=["The Hobbit", "Emma", "Emma", *[f"Book {index}" for index in range(3, WIDTH - 1)], None],
     )
     return train(network, {"epochs": 2, "shards": 2}, data, folder / "titled-run")
-
-
-def test_items_are_known_by_id_title_or_a_part_of_one(titled):
-    names = [["i0"], ["The Hobbit"], ["hobbit"], ["i0", "the hobbit", "Hobbit"]]
-    answers = [titled.recommend(items, k=5) for items in names]
-    assert answers[1:] == [answers[0]] * 3
-    assert len(answers[0]) == 5
-    assert "i0" not in [one.item for one in answers[0]]
-    assert titled.understood(["i0", "emma", "i11"]) == {"items": ["The Hobbit", "Emma", "i11"]}
-
-
-def test_all_items_can_be_recommended_and_no_unit_beyond_them(titled, folder):
-    assert set(
-        map(len, items_of(titled.predict(folder / "titled", k=WIDTH, exclude_seen=False)).values())
-    ) == {WIDTH}
-    assert sorted(one.item for one in titled.recommend(["i0"], k=100)) == sorted(IDS[1:])
-    assert len(titled.recommend(["i0"], k=11)) == 11
-    assert len(titled.recommend(["i0"], k=WIDTH, exclude_seen=False)) == WIDTH
-
-
-def test_values_change_the_answer_and_the_last_one_of_an_item_counts(titled):
-    def ask(*values):
-        return [one.score for one in titled.recommend(["i0", "i5"], k=11, values=values)]
-
-    assert ask(1, 1) == [one.score for one in titled.recommend(["i5", "i0"], k=11)]
-    assert ask(9, 1) != ask(1, 9)
-    assert [one.score for one in titled.recommend(["i5", "i0"], k=11, values=[1, 9])] == ask(9, 1)
-    assert [one.score for one in titled.recommend(["i0", "hobbit"], k=11, values=[7, 2])] == [
-        one.score for one in titled.recommend(["i0"], k=11, values=[2])
-    ]
-
-
-def test_of_several_outputs_one_must_be_named(tmp_path):
-    data = dataset_from_lists(
-        tmp_path / "data", [[0, 1], [1, 2]], sparse={"tags": [[0], [1]]}, dense={"age": [[0.1], [0.2]]}
-    )
-    network = {
-        "layers": [
-            *({"name": field, "kind": "input", "field": field} for field in ("items", "tags", "age")),
-            {"name": "mid", "units": 2, "source": ["items", "tags", "age"]},
-            {"name": "out", "kind": "output", "field": "items"},
-            {"name": "tag", "kind": "output", "field": "tags", "source": "mid"},
-        ]
-    }
-    model = train(network, {"epochs": 1}, data, tmp_path / "run")
-    with mistake(FitError):
-        model.recommend(["0"])
-    assert [len(model.recommend(["0"], output=name)) for name in ("out", "tag")] == [2, 1]
-    with mistake(FitError):
-        model.predict(data)
-    assert items_of(model.predict(data, output="tag", exclude_seen=False)).keys() == {"0", "1"}
-    assert [len(items) for items in items_of(model.predict(data, output="out")).values()] == [1, 1]

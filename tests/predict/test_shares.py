@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.mistakes import mistake
 from tests.rows import all_rows
-from tests.trainings import TIED, UNTIED
+from tests.trainings import TIED
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import FitError, OptionError
 from widenet.model.preparation import damping
 from widenet.predict.top_k import Tiles
 from widenet.runs import train
@@ -120,25 +118,3 @@ def test_a_term_is_divided_by_the_similarities(data, tmp_path):
         added = [after[name] - before[name] for name in ("1", "4", "9")]
         assert added == pytest.approx(list(expected), abs=1e-6)
         assert own.any()
-
-
-@pytest.mark.parametrize(
-    "layers",
-    [
-        [HISTORY, {"name": "taste", "units": 3, "activation": "relu"}, OUTPUT],
-        UNTIED["layers"],
-        [
-            HISTORY,
-            {**HISTORY, "name": "again"},
-            {"name": "taste", "source": ["history", "again"], "units": 3, **LINEAR},
-            OUTPUT,
-        ],
-    ],
-    ids=["relu", "tanh", "two inputs"],
-)
-def test_other_networks_are_refused(layers, data, tmp_path):
-    model = train({"layers": layers}, {**TRAINING, "epochs": 1}, data, tmp_path / "run", device="cpu")
-    with mistake(FitError):
-        model.explain("1", ["2"])
-    with mistake(OptionError):
-        model.explain("1", ["2"], user="3")

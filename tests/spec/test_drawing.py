@@ -36,9 +36,3 @@ def test_every_layer_is_a_box_with_its_facts():
     ):
         assert line in said
     assert dict(page.elements)["svg"]["aria-label"] == "The network <b>net</b>"
-
-
-def test_sizes_and_parameters_are_said_where_they_are_known():
-    said = Page(drawn(NETWORK, {"next": "7 units"}, {"deep": 1234})).texts["text"]
-    assert 'output of "<script>", 7 units' in said
-    assert "1,234 parameters" in said

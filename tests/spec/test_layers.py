@@ -20,11 +20,6 @@ def output(name, *source, field="a"):
     return {"name": name, "kind": "output", "field": field, **({"source": list(source)} if source else {})}
 
 
-def test_a_layer_without_source_takes_the_one_before_it():
-    spec = NetworkSpec.of({"layers": [IN, hidden("h"), hidden("g"), output("o")]})
-    assert [spec.sources(layer) for layer in spec.layers] == [(), ("in",), ("h",), ("g",)]
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.data(), st.integers(1, 7))
 def test_hidden_layers_come_after_their_sources_in_whatever_order_they_stand(data, count):
@@ -58,24 +53,6 @@ def test_a_cycle_of_any_length_is_shown_whole_and_alone(length):
     )
 
 
-def test_a_hidden_layer_without_a_source_gives_the_sum_of_what_it_skips():
-    bare = {"name": "g", "units": 2, "source": [], "skip": "h"}
-    spec = NetworkSpec.of({"layers": [IN, hidden("h"), bare, output("o")]})
-    assert (spec.sources(spec.layer("g")), spec.sources(spec.layer("o"))) == ((), ("g",))
-
-
-def test_an_input_that_shows_everything_may_feed_another_output():
-    layers = [
-        {**IN, "denoise": 0.5},
-        hidden("h"),
-        {**output("o"), "predict": "hidden"},
-        {**IN, "name": "had"},
-        hidden("g"),
-        output("apart", "g", field="tags"),
-    ]
-    assert len(NetworkSpec.of({"layers": layers}).outputs) == 2
-
-
 PICTURE = {"name": "in", "kind": "input", "field": "pixels", "shape": [1, 7, 6]}
 OUT = {"name": "out", "kind": "output", "field": "label"}
 
@@ -90,21 +67,3 @@ def convolution(**settings):
 
 def pooling(function="max", **settings):
     return {"name": "p", "kind": "pooling", "function": function, **settings}
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        convolution(),
-        convolution(kernel=[3, 2], stride=[1, 2], padding=[0, 1], batch_normalization=True, skip="in"),
-        convolution(padding="dsstne", batch_normalization={"momentum": 1}, skip=["in"]),
-        pooling(kernel=2),
-        pooling("average", kernel=[2, 2], stride=1, padding="valid"),
-        pooling({"kind": "lrn", "n": 3}),
-        {"name": "h", "units": 3, "batch_normalization": True},
-    ],
-    ids=str,
-)
-def test_a_document_reads_as_it_is_written_out(layer):
-    document = NetworkSpec.of(network(layer))
-    assert NetworkSpec.parse(document.to_json()) == document

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from widenet.errors import DocumentError
 from widenet.spec.activations import Activation
 from widenet.spec.initializers import Initializer
 from widenet.spec.losses import Loss
@@ -58,92 +57,6 @@ def test_a_kind_without_numbers_is_written_as_its_bare_name_and_another_in_full(
     written = json.loads(network({"activation": "tanh", "initializer": "he"}).to_json())["layers"][1]
     assert written["activation"] == "tanh"
     assert written["initializer"] == {"kind": "he", "scale": 1.0}
-
-
-def accepts(schema, value, root):
-    """Whether a value fits a JSON Schema, as far as widenet's schemas go."""
-    if "$ref" in schema:
-        return accepts(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], value, root)
-    for key in ("anyOf", "oneOf"):
-        if key in schema and sum(accepts(option, value, root) for option in schema[key]) < 1:
-            return False
-    types = {
-        "string": str,
-        "array": list,
-        "object": dict,
-        "boolean": bool,
-        "null": type(None),
-        "integer": int,
-        "number": (int, float),
-    }
-    if "type" in schema and (
-        not isinstance(value, types[schema["type"]])
-        or (isinstance(value, bool) and schema["type"] != "boolean")
-    ):
-        return False
-    if ("const" in schema and value != schema["const"]) or ("enum" in schema and value not in schema["enum"]):
-        return False
-    if isinstance(value, list):
-        return len(value) >= schema.get("minItems", 0) and all(
-            accepts(schema.get("items", {}), item, root) for item in value
-        )
-    if isinstance(value, dict):
-        properties = schema.get("properties", {})
-        if schema.get("additionalProperties") is False and not value.keys() <= properties.keys():
-            return False
-        return set(schema.get("required", [])) <= value.keys() and all(
-            accepts(properties.get(key, {}), item, root) for key, item in value.items()
-        )
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        low, high = schema.get("minimum", value), schema.get("maximum", value)
-        return low <= value <= high and schema.get("exclusiveMinimum", value - 1) < value < schema.get(
-            "exclusiveMaximum", value + 1
-        )
-    return True
-
-
-LAYERS = [
-    {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
-    {"name": "taste", "units": 256, "activation": "tanh", "dropout": 0.5},
-    {"name": "next", "kind": "output", "field": "items", "activation": "softmax", "loss": "cross_entropy"},
-]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"activation": {"kind": "elu", "alpha": 2}},
-        {"source": ["history"]},
-        {"source": "history"},
-        {"kind": "hidden"},
-    ],
-)
-def test_the_schema_of_networks_accepts_what_networks_accept(change):
-    schema = NetworkSpec.model_json_schema()
-    document = {"name": "next book", "layers": [LAYERS[0], {**LAYERS[1], **change}, LAYERS[2]]}
-    assert accepts(schema, document, schema)
-    NetworkSpec.of(document)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"activation": "tahn"},
-        {"units": "4"},
-        {"units": 0},
-        {"activaton": "tanh"},
-        {"dropout": 1},
-        {"kind": "hiden"},
-        {"name": None},
-    ],
-)
-def test_the_schema_of_networks_refuses_what_networks_refuse(change):
-    schema = NetworkSpec.model_json_schema()
-    document = {"layers": [LAYERS[0], {**LAYERS[1], **change}, LAYERS[2]]}
-    assert not accepts(schema, document, schema)
-    with pytest.raises(DocumentError):
-        NetworkSpec.of(document)
 
 
 @pytest.mark.parametrize("model", [NetworkSpec, TrainingSpec])

@@ -29,14 +29,6 @@ def test_a_training_resumes_with_its_descriptions_alone(other, data, tmp_path):
         train(network(), INTERRUPTED, with_others, tmp_path / "run", resume=True)
 
 
-def test_a_network_that_reads_no_descriptions_resumes_with_others(data, tmp_path):
-    plain = network()
-    del plain["layers"][1]["described_by"]
-    interrupt(plain, data, tmp_path / "run")
-    with_others = described(tmp_path / "others", normalize=False)
-    train(plain, INTERRUPTED, with_others, tmp_path / "run", resume=True)
-
-
 @pytest.mark.parametrize("tracks", [True, False])
 def test_a_training_resumes_with_another_tracker_which_reaches_no_number(tracks, data, tmp_path, monkeypatch):
     """A tracker that is not installed says so, and shows that it was asked for."""

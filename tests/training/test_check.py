@@ -2,8 +2,6 @@
 document at fault.
 """
 
-import json
-
 import pytest
 
 from tests.mistakes import mistake
@@ -23,19 +21,6 @@ NETWORK = {
 @pytest.fixture
 def data(tmp_path):
     return dataset_from_lists(tmp_path / "data", [[0], [1]], validation=[[1], [0]], width=3)
-
-
-def test_a_document_is_called_by_the_path_it_was_read_from(data, tmp_path):
-    (tmp_path / "wide.json").write_text(
-        json.dumps({"layers": [{**NETWORK["layers"][0], "field": "item"}, *NETWORK["layers"][1:]]})
-    )
-    (tmp_path / "quick.json").write_text(json.dumps({"evaluation": {"output": "nxt"}}))
-    with pytest.raises(FitError, match=r"wide\.json: layers\[0\]\.field"):
-        train(tmp_path / "wide.json", {}, data, tmp_path / "run")
-    with pytest.raises(FitError, match=r"quick\.json: evaluation\.output"):
-        train(NETWORK, str(tmp_path / "quick.json"), data, tmp_path / "run")
-    with mistake(FitError):
-        train(NETWORK, {"evaluation": {"output": "nxt"}}, data, tmp_path / "run")
 
 
 def test_an_evaluation_of_no_part_an_empty_one_or_a_dense_output_is_refused_before_anything_is_written(

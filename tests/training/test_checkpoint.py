@@ -89,16 +89,6 @@ def test_a_model_without_state_serves_and_cannot_be_trained_on(tmp_path):
 FILES = ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"]
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_any_flipped_bit_is_seen(name, saved):
-    whole = (saved / name).read_bytes()
-    for place in {*range(0, len(whole), max(1, len(whole) // 50)), len(whole) - 1}:
-        (saved / name).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        refused(saved, name)
-    (saved / name).write_bytes(whole)
-    Checkpoint.open(saved).load_into(network(), with_state=True)
-
-
 def refused(path, place, into=None):
     with mistake(CheckpointError, place=path / place):
         Checkpoint.open(path).load_into(into or network(), with_state=True)

@@ -2,15 +2,11 @@
 of it.
 """
 
-import platform
-
 import pytest
 import torch
 
 from tests.trainings import UNTIED, Heard, books, document
-from widenet.data.dataset import Dataset
-from widenet.data.lists import dataset_from_lists
-from widenet.kernels.native import instruction_sets, processor_facts
+from widenet.kernels.native import instruction_sets
 from widenet.runs import train
 from widenet.training import facts
 from widenet.training.run_directory import RunDirectory
@@ -64,14 +60,3 @@ def test_a_training_that_resumes_on_other_libraries_or_processors_says_so_and_go
     assert said == [f"{run} resumes with other software or another processor ({changed}): {rest}"]
     assert found == undisturbed
     assert resumed(run) == (undisturbed, [])
-
-
-def test_machine_json_says_versions_device_and_the_place_of_the_data(tmp_path, monkeypatch):
-    dataset_from_lists(tmp_path / "data", [[0]], width=1)
-    monkeypatch.chdir(tmp_path)
-    dataset = Dataset.open("data")
-    monkeypatch.setenv("WIDENET_THREADS", "3")
-    noted = facts.machine(dataset, torch.device("cpu"))
-    assert (noted["torch"], noted["python"]) == (torch.__version__, platform.python_version())
-    assert (noted["threads"], noted["processes"], noted["data"]) == (3, 1, str(tmp_path / "data"))
-    assert noted["device"] == processor_facts().get("model name", platform.machine())

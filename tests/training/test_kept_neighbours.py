@@ -48,24 +48,3 @@ def test_known_units_keep_their_neighbours_and_new_ones_count_them(shards, catal
     assert any(found[name] for name in OLD if name in ids)
     assert ("order" in catalogue) == any(found[name] for name in set(ids) - {*OLD})
     assert nearest(Model.load(further.run.path), ids) == found
-
-
-@pytest.mark.parametrize("term", [{**TERM, "neighbours": 5}, {**TERM, "popularity": 0.3}])
-def test_another_term_counts_all_neighbours(term, before, tmp_path):
-    data = grown(tmp_path / "data", OLD)
-    fresh = train(tied_near(**term), TRAINING, data, tmp_path / "fresh", device="cpu")
-    further = train(
-        tied_near(**term), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
-    )
-    assert nearest(further, OLD) == nearest(fresh, OLD)
-
-
-def begun_by_a_group(data, out, start):
-    return train(tied_near(**TERM), TRAINING, data, out, device="cpu", start_from=start).fingerprint()
-
-
-def test_any_number_of_processes_keeps_the_same(before, groups, tmp_path):
-    data = grown(tmp_path / "data", CATALOGUES["grown, smaller and in another order"])
-    alone = begun_by_a_group(data.path, tmp_path / "one", before.run.path)
-    arguments = str(data.path), str(tmp_path / "run"), str(before.run.path)
-    assert groups(2)(begun_by_a_group, *arguments) == [alone] * 2

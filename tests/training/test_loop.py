@@ -11,7 +11,6 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.errors import DataError, NumericsError
 from widenet.runs import Model, Silence, train
-from widenet.runs.run_log import diverged
 from widenet.training import loop
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RECORDED, RunDirectory
@@ -113,14 +112,6 @@ def test_evaluations_and_checkpoints_come_as_often_as_asked_and_at_the_end(data,
     assert names == ["epoch-00003-step-000000000", "epoch-00005-step-000000000"]
 
 
-def test_the_metrics_of_the_log_are_those_of_the_model_at_that_epoch(data, tmp_path):
-    gentle = {"batch_size": 1, "optimizer": {"kind": "sgd", "learning_rate": 0.05}}
-    train(NETWORK, {**training(2, evaluation={"metric": "recall@3"}), **gentle}, data, tmp_path / "run")
-    found = Model.load(tmp_path / "run").evaluate(data, "validation", [3, 20])
-    last = log(tmp_path / "run")[-1]
-    assert {name: last[name] for name in found} == found
-
-
 @pytest.mark.parametrize("values", [[0.1, 0.4, 0.3, 0.4], [0.5, 0.1, 0.2, 0.3], [0.1, 0.2, 0.3, 0.4]])
 def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, data, tmp_path, scripted):
     seen = scripted(values)
@@ -218,13 +209,6 @@ def test_what_fails_while_a_batch_is_read_ahead_ends_the_training_and_no_thread_
     assert caught.tb is not None
     assert len(report.steps) == 5
     assert batch_threads() == []
-
-
-def test_a_training_that_ends_far_above_its_start_says_so(data, tmp_path):
-    for rate, says in ((0.5, False), (900.0, True)):
-        run = tmp_path / f"run-{rate}"
-        model = train(NETWORK, training(2, optimizer={"kind": "sgd", "learning_rate": rate}), data, run)
-        assert (diverged(model.run.training, model.run.records()) is not None) == says
 
 
 def test_a_training_that_is_stopped_after_an_epoch_resumes_to_the_same_bits(data, tmp_path):

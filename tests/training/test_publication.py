@@ -18,7 +18,7 @@ from tests.training.test_checkpoint import network
 from widenet.errors import CheckpointError, GroupError
 from widenet.stores import durable
 from widenet.training import checkpoint
-from widenet.training.checkpoint import Checkpoint, fingerprint, own_files, publish, publishing
+from widenet.training.checkpoint import Checkpoint, fingerprint, publish
 from widenet.training.run_path import recover
 
 SHARDS = 4
@@ -185,51 +185,6 @@ def published_alone(path, seed):
     built = network(seed=seed, shards=SHARDS)
     publish(path, built, {}, with_state=True)
     return fingerprint(built)
-
-
-class LateRemoval:
-    """Lets `os.scandir` look into a folder only after the leader has renamed it, as a removal does that is
-    held up there.
-    """
-
-    def __init__(self, path, before):
-        self.path, self.before, self.scandir = path, before, os.scandir
-
-    def __call__(self, folder):
-        deadline = time.monotonic() + 10
-        while self.path.stat().st_ino == self.before and time.monotonic() < deadline:
-            time.sleep(0.001)
-        return self.scandir(folder)
-
-
-def cut_off(path, seed):
-    """Publish in a group of which process 1 is ended by an error of its own just before the leader
-    renames.
-    """
-    built = network(seed=seed, shards=SHARDS, exchange=exchange(SHARDS))
-    if distributed.get_rank() == 0:
-        publish(path, built, {}, with_state=True)
-        return
-    saved = Checkpoint(path, {}, {})
-    stages = publishing(saved, own_files(built, True), built.exchange, None, lambda work: work)
-    try:
-        next(stages)
-        next(stages)
-        os.scandir = LateRemoval(path, path.stat().st_ino)
-        stages.throw(MemoryError)
-    except MemoryError:
-        os._exit(0)
-
-
-def test_a_process_that_fails_alone_removes_nothing_of_what_the_leader_publishes(tmp_path):
-    path = tmp_path / "run" / "best"
-    published_alone(path, 1)
-    with Group(2, tmp_path) as group:
-        group.start(cut_off, path, 2)
-        group.outcomes()
-    assert whole(path) == published_alone(tmp_path / "later", 2)
-    recover(path.parent)
-    assert [found.name for found in path.parent.iterdir()] == ["best"]
 
 
 def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinished(tmp_path):

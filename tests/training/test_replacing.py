@@ -208,20 +208,6 @@ def test_what_a_kill_has_left_and_the_system_keeps_is_no_part_of_the_next_run(tm
         pass
 
 
-def test_who_reads_a_run_that_is_being_replaced_disturbs_nothing(tmp_path, data, run):
-    with replaced(run.path, data):
-        before = names(tmp_path)
-        with mistake(CheckpointError):
-            RunDirectory.open(run.path).model()
-        assert names(tmp_path) == before
-
-
-def test_what_commands_have_put_into_a_run_is_replaced_with_it(run):
-    for name in ("evaluations", "tensorboard"):
-        (run.path / name).mkdir()
-    check(run.path, (), overwrite=True)
-
-
 def test_only_a_run_and_nothing_beside_it_is_replaced(tmp_path, data, run):
     def refused(needed=()):
         before = inside(tmp_path)

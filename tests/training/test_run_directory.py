@@ -49,13 +49,6 @@ def network(data):
     return build(bind(NETWORK, TRAINING, data.fields), Exchange(1), counts={})
 
 
-def test_a_new_run_is_read_back_as_it_was_made(tmp_path, run):
-    read = RunDirectory.open(tmp_path / "run")
-    assert (read.network, read.training, read.fields) == (NETWORK, TRAINING, run.fields)
-    assert read.vocabulary("items").titles([2, 0]) == ["C", "A"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
-
-
 def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_path, data, run):
     with run.locked():
         run.log({"epoch": 1})
@@ -71,11 +64,6 @@ def test_a_run_that_ended_before_its_first_checkpoint_may_be_begun_again(tmp_pat
         "vocabulary",
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
-
-
-def found(path):
-    """The training document of a run; None where nothing has that name."""
-    return RunDirectory.open(path).training if path.exists() else None
 
 
 @pytest.mark.parametrize(
@@ -122,21 +110,6 @@ def test_a_lock_on_a_directory_that_was_replaced_meanwhile_holds_nothing(run, mo
     monkeypatch.setattr(fcntl, "flock", replaced)
     with mistake(CheckpointError), run.locked():
         pass
-
-
-def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, network):
-    begun(tmp_path / "run", TRAINING, data).save_model("model", network, {})
-    (tmp_path / "file").write_text("mine")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "file").write_text("mine")
-    with mistake(CheckpointError):
-        begun(tmp_path / "run", TRAINING, data)
-    for name in ("file", "folder"):
-        with mistake(CheckpointError):
-            begun(tmp_path / name, TRAINING, data)
-    with mistake(CheckpointError):
-        begun(Path(), TRAINING, data)
-    assert (tmp_path / "folder" / "file").read_text() == (tmp_path / "file").read_text() == "mine"
 
 
 def test_what_is_no_run_is_refused(tmp_path, run):
@@ -254,27 +227,9 @@ def test_the_log_is_rewound_to_the_epochs_that_are_finished(run):
     assert not list(run.path.glob(".log*"))
 
 
-def test_what_a_disk_damages_stops_no_more_than_it_must(run):
-    (run.path / "log.jsonl").write_bytes(b'{"epoch": 1}\n\xff\n{"epoch": 3}\n')
-    run.rewind_log(2)
-    assert (run.path / "log.jsonl").read_bytes() == b'{"epoch": 1}\n\xff\n'
-    (run.path / "start").write_bytes(b"/runs/\0")
-    with mistake(CheckpointError):
-        RunDirectory.open(run.start)
-
-
 def test_the_log_is_read_without_what_a_power_cut_left_of_a_line(run):
     assert run.records() == []
     run.log({"epoch": 1, "loss": 2.5})
     with (run.path / "log.jsonl").open("a") as file:
         file.write('[1]\n"x"\n{"loss": 3}\n{"epoch": 2, "lo')
     assert run.records() == [{"epoch": 1, "loss": 2.5}]
-
-
-def test_the_machine_is_noted_and_read_back(run):
-    assert run.machine == {}
-    run.note_machine({"torch": "9"})
-    run.note_machine({"torch": "10"})
-    assert run.machine == {"torch": "10"}
-    (run.path / "machine.json").write_text("[]")
-    assert run.machine == {}

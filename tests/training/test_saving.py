@@ -12,20 +12,10 @@ import pytest
 from torch import distributed
 
 from tests.mistakes import mistake
-from tests.parallel.matrix import write_data
-from tests.parallel.split import DIVIDED
 from tests.parallel.workers import Group
 from tests.trainings import SETTINGS, STEPS, books, outcome
-from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, GroupError
-from widenet.parallel import group
-from widenet.plan.binding import bind
-from widenet.plan.layout import Job
-from widenet.plan.machine import available_threads
-from widenet.plan.memory import memory
 from widenet.runs import Silence, train
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
 from widenet.training import checkpoint
 from widenet.training.loop import Saving
 
@@ -98,7 +88,7 @@ def in_time(monkeypatch):
     monkeypatch.setattr(Saving, "is_writing", writes_in_time)
 
 
-DIFFERENT = ("adam, tied", "momentum, sampled", "adam, normalized", "adam, split", "momentum, on the input")
+DIFFERENT = ("adam, tied", "momentum, sampled", "adam, split", "momentum, on the input")
 """Settings whose checkpoints hold all that those of others do; tests/test_runs.py resumes every one."""
 
 
@@ -115,22 +105,6 @@ def test_a_training_that_crashes_within_an_epoch_goes_on_there_to_the_same_bits(
     assert saved(out)[-1] == newest
     train(*documents, data, out, resume=True)
     assert outcome(out) == undisturbed(name)
-
-
-@pytest.mark.usefixtures("in_time")
-def test_layers_divided_by_examples_go_on_to_the_same_bits(tmp_path):
-    (tmp_path / "data").mkdir()
-    layers, training = DIVIDED
-    pictures = write_data(tmp_path / "data") / "pictures"
-    documents = {"layers": layers}, {**training, "epochs": 2, "optimizer": "adam", "gradient_norm_limit": 0.3}
-    train(*documents, pictures, tmp_path / "whole")
-    often, out = {**documents[1], "checkpoints": {"every_steps": 1}}, tmp_path / "run"
-    with pytest.raises(RuntimeError, match="a crash"):
-        train(documents[0], often, pictures, out, report=Watch(crash_at=8))
-    latest = out / "checkpoints" / (out / "checkpoints" / "latest").read_text().strip()
-    assert at(1, 0) < latest.name
-    train(documents[0], often, pictures, out, resume=True)
-    assert outcome(out) == outcome(tmp_path / "whole")
 
 
 @pytest.mark.usefixtures("in_time")
@@ -151,7 +125,7 @@ class SlowDisk:
         return self.write(path, tensors)
 
 
-@pytest.mark.parametrize("name", ["adam, tied", "rmsprop, sampled", "momentum, on the input"])
+@pytest.mark.parametrize("name", ["adam, tied", "rmsprop, sampled"])
 def test_what_is_written_is_the_state_of_its_own_step_however_long_that_takes(
     name, data, undisturbed, tmp_path, monkeypatch
 ):
@@ -169,23 +143,6 @@ def test_what_is_written_is_the_state_of_its_own_step_however_long_that_takes(
     assert saved(out) == [at(0, 2)]
     train(*documents, data, out, resume=True)
     assert outcome(out) == undisturbed(name)
-
-
-def threads():
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("checkpoint")]
-
-
-def test_a_training_that_fails_drops_the_checkpoint_on_its_way_whole(
-    data, undisturbed, tmp_path, monkeypatch
-):
-    out, disk = tmp_path / "run", SlowDisk(monkeypatch)
-    monkeypatch.setattr(Saving, "close", lambda own, close=Saving.close: (disk.go.set(), close(own)))
-    documents = saving_often("momentum", every_steps=2)
-    with pytest.raises(RuntimeError, match="a crash"):
-        train(*documents, data, out, report=Watch(crash_at=4))
-    assert saved(out) == threads() == []
-    train(*documents, data, out, resume=True)
-    assert outcome(out) == undisturbed("momentum")
 
 
 @pytest.mark.usefixtures("in_time")
@@ -209,26 +166,6 @@ def test_a_full_disk_in_the_background_ends_the_training_at_the_next_step(
     monkeypatch.setattr(checkpoint, "write", write)
     train(*documents, data, out, resume=True)
     assert outcome(out) == undisturbed("momentum")
-
-
-@pytest.mark.parametrize(("spare_bytes", "says"), [(0, False), (-1, True)])
-def test_a_machine_without_room_for_a_snapshot_is_told_that_training_waits(
-    spare_bytes, says, data, undisturbed, tmp_path, monkeypatch
-):
-    documents, facts = saving_often("momentum", every_steps=2), Dataset.open(data).manifest
-    network, training = NetworkSpec.of(documents[0]), TrainingSpec.of(documents[1])
-    entries, threads = facts.entries_per_example, available_threads()
-    needed = memory(
-        Job(bind(network, training, facts.fields), entries, facts.num_examples, num_threads=threads)
-    )
-    monkeypatch.setattr(group, "available_memory", lambda: needed.total - needed.program + spare_bytes)
-    watch = Watch()
-    train(*documents, data, tmp_path / "run", report=watch)
-    assert len(watch.said) == says
-    assert outcome(tmp_path / "run") == undisturbed("momentum")
-    if says:
-        positions = [(0, 2), (0, 4), (1, 0), (1, 1), (1, 3), (2, 0), (2, 2), (2, 4), (3, 0)]
-        assert saved(tmp_path / "run") == [at(*position) for position in positions]
 
 
 @pytest.fixture(scope="module")

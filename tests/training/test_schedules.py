@@ -48,9 +48,3 @@ def test_warm_up_rises_linearly_and_then_leaves_the_schedule_alone():
     schedule = {"kind": "step", "every_epochs": 1, "factor": 0.5}
     found, without = rates_of(schedule, warmup_steps=5), rates_of(schedule)
     assert found[1:].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.25, *without[6:]])
-
-
-def test_a_warm_up_longer_than_the_training_never_reaches_the_rate():
-    assert rates_of("constant", warmup_steps=24)[1:].tolist() == pytest.approx(
-        [0.5 * n / 24 for n in range(1, 13)]
-    )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.training.test_saving import Watch, at, saved
-from tests.trainings import SETTINGS, STEPS, books, outcome
+from tests.trainings import SETTINGS, books, outcome
 from widenet.runs import train
 from widenet.training import loop
 
@@ -46,21 +46,6 @@ def test_of_epochs_that_are_short_those_have_checkpoints_that_end_seconds_after_
     train(*short_epochs(), data, tmp_path / "faster", report=Watch(act=clock.tick))
     assert saved(tmp_path / "faster") == [at(1, 0), at(4, 0), at(7, 0), at(8, 0)]
     assert outcome(tmp_path / "run") == outcome(tmp_path / "faster") == outcome(tmp_path / "each")
-
-
-def test_a_training_of_short_epochs_that_crashes_resumes_from_its_checkpoint_to_the_same_bits(
-    data, tmp_path, monkeypatch
-):
-    documents, out = short_epochs(), tmp_path / "run"
-    train(*documents, data, tmp_path / "whole")
-    clock = Ticking(monkeypatch, 0.25)
-    with pytest.raises(RuntimeError, match="a crash"):
-        train(*documents, data, out, report=Watch(7 * STEPS + 2, clock.tick))
-    # The log is ahead of the checkpoint.
-    assert len((out / "log.jsonl").read_text().splitlines()) == 7
-    assert saved(out) == [at(1, 0), at(5, 0)]
-    train(*documents, data, out, resume=True)
-    assert outcome(out) == outcome(tmp_path / "whole")
 
 
 def epochs_that_were_better(run, metric):

@@ -9,13 +9,10 @@ import torch
 
 from tests import sequences
 from tests.mistakes import mistake
-from tests.parallel.matrix import write_data
-from tests.parallel.split import DIVIDED
-from tests.starts import CATALOGUES, OLD, begun, grown, made, rows, state_of_filters
+from tests.starts import CATALOGUES, OLD, begun, grown, made, rows
 from tests.trainings import SETTINGS, SPLIT, TIED, UNTIED, WIDTH, books, document
-from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, FitError
+from widenet.errors import CheckpointError
 from widenet.runs import Model, train
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
@@ -100,27 +97,6 @@ def test_a_split_layer_begins_with_the_rows_of_a_whole_one_and_the_other_way_rou
         assert model.network.layout.weights[name].split == was
 
 
-@pytest.mark.parametrize(("was", "is_split", "shards"), [(True, False, 8), (True, True, 3), (False, True, 8)])
-def test_filters_begin_with_their_state_however_examples_are_divided(was, is_split, shards, tmp_path):
-    (tmp_path / "data").mkdir()
-    data = Dataset.open(write_data(tmp_path / "data") / "pictures")
-    layers, training = DIVIDED
-    training = {**training, "optimizer": "adam", "keep": "last"}
-    train(with_split(layers, was), training, data, tmp_path / "before")
-    latest = RunDirectory.open(tmp_path / "before").latest()
-    old = made(with_split(layers, was), training, data)
-    latest.load_into(old, with_state=True)
-    net, _ = begun(
-        tmp_path, with_split(layers, is_split), {**training, "shards": shards}, data, tmp_path / "before"
-    )
-    found, expected = state_of_filters(net), state_of_filters(old)
-    assert len(expected) == 8
-    assert found.keys() == expected.keys()
-    for key, numbers in expected.items():
-        assert torch.equal(found[key], numbers), key
-        assert bool(numbers.any()), key
-
-
 def test_units_without_a_name_do_not_begin_as_features_that_are_gone(tmp_path):
     (*layers, output), training = UNTIED["layers"], document({"kind": "sgd", "learning_rate": 0.2})
     network, run = {"layers": [*layers, {**output, "units": 300}]}, tmp_path / "before"
@@ -194,9 +170,3 @@ def test_weights_of_another_field_are_left_and_named(before, tmp_path):
     assert "taste/history" in said[0]
     was = rows(Model.load(before("momentum")).network)["next", "weight"]
     assert torch.equal(rows(net)["next", "weight"], was[:3])
-
-
-def test_features_of_which_none_is_known_are_refused(before, tmp_path):
-    data = grown(tmp_path / "data", [f"other {index}" for index in range(WIDTH)])
-    with mistake(FitError):
-        begun(tmp_path, *SETTINGS["momentum"], data, before("momentum"))

@@ -3,10 +3,8 @@
 import pytest
 import torch
 
-from tests.mistakes import mistake
-from tests.starts import CATALOGUES, begun, grown, made, rows
+from tests.starts import begun, made, rows
 from tests.trainings import SETTINGS, UNTIED, books
-from widenet.errors import CheckpointError
 from widenet.runs import Model
 from widenet.training.run_directory import RunDirectory
 
@@ -16,28 +14,6 @@ def taste(**more):
 
 
 DEEPER = {"layers": [*UNTIED["layers"][:2], {"name": "deep", "units": 6}, UNTIED["layers"][2]]}
-REFUSED = {
-    "units": taste(units=7),
-    "names": {
-        "layers": [
-            UNTIED["layers"][0],
-            {"name": "other", "units": 6},
-            {**UNTIED["layers"][2], "name": "last"},
-        ]
-    },
-}
-
-
-@pytest.mark.parametrize("refused", REFUSED)
-def test_a_run_of_other_layers_is_refused_and_says_which_weights_differ(refused, before, tmp_path):
-    with mistake(CheckpointError, place=before("momentum")):
-        begun(
-            tmp_path,
-            REFUSED[refused],
-            SETTINGS["momentum"][1],
-            grown(tmp_path / "data", CATALOGUES["grown"]),
-            before("momentum"),
-        )
 
 
 LABEL = {"name": "label", "kind": "output", "field": "label", "source": "taste"}

@@ -8,8 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.mistakes import mistake
-from widenet.errors import CapacityError, CheckpointError
+from widenet.errors import CapacityError
 from widenet.model.storage import Scratch, put_rows
 from widenet.plan import tiles
 from widenet.training.checkpoint import Checkpoint, write
@@ -61,26 +60,6 @@ def test_what_the_library_writes_is_read(tmp_path):
     found = blank(TENSORS)
     read_into(tmp_path, found)
     assert_equal(found, TENSORS)
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [{"other": torch.zeros(1)}, {"weight": torch.zeros(5, 37)}, {"moved": torch.zeros(7)}],
-    ids=["absent", "shape", "type"],
-)
-def test_a_tensor_that_the_file_does_not_hold_is_named_and_left_alone(wanted, tmp_path):
-    write(tmp_path / "file", TENSORS)
-    with mistake(CheckpointError) as caught:
-        read_into(tmp_path, wanted)
-    assert f"does not hold {next(iter(wanted))} " in caught.value.rule
-    assert not next(iter(wanted.values())).any()
-
-
-def test_a_file_is_never_overwritten(tmp_path):
-    (tmp_path / "file").write_bytes(b"kept")
-    with pytest.raises(FileExistsError):
-        write(tmp_path / "file", TENSORS)
-    assert (tmp_path / "file").read_bytes() == b"kept"
 
 
 def test_no_checkpoint_holds_rows_that_the_disk_did_not_take(tmp_path, monkeypatch):
