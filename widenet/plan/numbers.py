@@ -2,14 +2,11 @@
 
 import re
 
-from pydantic import ByteSize, TypeAdapter, ValidationError
-
 from widenet.errors import OptionError
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _LEAST_SECONDS = 0.1
 _LEAST_WITHOUT_UNIT = 1_000_000
-_BYTES = TypeAdapter(ByteSize)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -38,16 +35,18 @@ def duration(seconds: float) -> str:
 
 
 def bytes_of(text: str, option: str) -> int:
-    """Return the bytes of "141GB" or "80 GiB".
+    """Return the bytes of "141GB", "80 GiB" or "24e9".
 
     Raises:
         OptionError: The text is no amount, or a number so small that its unit was probably forgotten.
     """
-    try:
-        number = _BYTES.validate_python(text.strip())
-    except (ValidationError, OverflowError):
-        number = ByteSize(0)
-    rule = "must be an amount of bytes above 0 with its unit, such as 141GB"
-    is_amount = 1 <= number < 2**63 and (number >= _LEAST_WITHOUT_UNIT or not text.strip()[-1].isdecimal())
-    OptionError.require(is_amount, rule, option=option, value=text)
-    return number
+    form = r"\s*([0-9]*\.?[0-9]+(?:e[0-9]+)?)\s*(?:([KMGTPE])(i?))?(B?)\s*"
+    match = re.fullmatch(form, text, re.IGNORECASE)
+    digits, prefix, binary, unit = ("0", "", "", "") if match is None else match.groups("")
+    power = "".join(_PREFIXES).upper().index(prefix.upper()) + 1 if prefix else 0
+    number = float(digits) * (1024.0 if binary else 1000.0) ** power
+    if not 1 <= number < 2**63:
+        raise OptionError("must be an amount of bytes above 0, such as 141GB", option=option, value=text)
+    if not (prefix or unit) and number < _LEAST_WITHOUT_UNIT:
+        raise OptionError(f"must have a unit, such as {text.strip()}GB", option=option, value=text)
+    return int(number)

@@ -133,6 +133,7 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
 
 def check_results(path: Path, file_format: str | None, overwrite: bool) -> str:
     """Return the format of a file of recommendations to write; raises OptionError as `open_results`."""
+    OptionError.require(path != Path("-"), "recommendations go to a file, not to standard output")
     check_choice("file_format", file_format, FORMATS)
     chosen = file_format or path.suffix.lower().removeprefix(".")
     if chosen not in FORMATS:
