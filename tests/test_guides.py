@@ -86,17 +86,11 @@ def changed(text, diff):
 
 
 ADDING = {
-    "adding-a-loss.md": (
-        ["widenet/spec/losses.py", "widenet/model/losses.py"],
-        "linear or softmax",
-    ),
+    "adding-an-activation.md": (["widenet/spec/activations.py", "widenet/model/activations.py"], ""),
+    "adding-a-loss.md": (["widenet/spec/losses.py", "widenet/model/losses.py"], "linear or softmax"),
+    "adding-an-optimizer.md": (["widenet/spec/optimizers.py", "widenet/kernels/steps.py"], ""),
     "adding-a-layer.md": (
-        [
-            "widenet/spec/gated.py",
-            "widenet/spec/layers.py",
-            "widenet/model/layers/gated.py",
-            "widenet/model/layers/__init__.py",
-        ],
+        ["widenet/spec/layers.py", "widenet/model/layers/gated.py", "widenet/model/layers/__init__.py"],
         "",
     ),
 }
