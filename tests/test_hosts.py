@@ -1,31 +1,26 @@
-"""Trainings on several hosts: two network namespaces with a cable between them, and four agents of
-torchrun of which one is lost.
-"""
+"""A training on two hosts: network namespaces with a cable between them."""
 
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.parallel.test_heartbeat import NETWORK
-from widenet.data.lists import dataset_from_lists
+from tests.trainings import UNTIED, books
 from widenet.runs import train
 
 ROOT = Path(__file__).parent.parent
-WIDTH, EXAMPLES = 60, 12
 TRAINING = {
     "epochs": 30,
     "batch_size": 4,
     "shards": 12,
     "optimizer": "momentum",
+    "evaluation": None,
     "checkpoints": {"min_seconds": 0, "every_epochs": 2},
 }
 ADDRESSES, PORT = ("10.231.7.1", "10.231.7.2"), 29517
@@ -37,11 +32,8 @@ LOST = r"process {} of 2 \(host {}\) was lost at epoch \d+, step \d+, .*: no sig
 def folder(tmp_path_factory):
     """A folder with documents and a dataset."""
     path = tmp_path_factory.mktemp("hosts")
-    rows = [
-        sorted({(example * 37 + step * step * 5) % WIDTH for step in range(5)}) for example in range(EXAMPLES)
-    ]
-    dataset_from_lists(path / "data", rows, width=WIDTH)
-    (path / "network.json").write_text(json.dumps(NETWORK))
+    books(path / "data", num_examples=12)
+    (path / "network.json").write_text(json.dumps(UNTIED))
     (path / "training.json").write_text(json.dumps(TRAINING))
     return path
 
@@ -70,20 +62,8 @@ class Hosts:
     def build(self):
         for name in self.names:
             ip("netns", "add", name)
-        ip(
-            "link",
-            "add",
-            "cable0",
-            "netns",
-            self.names[0],
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "cable1",
-            "netns",
-            self.names[1],
-        )
+        ends = ["cable0", "netns", self.names[0], "type", "veth", "peer", "name", "cable1"]
+        ip("link", "add", *ends, "netns", self.names[1])
         for host, name in enumerate(self.names):
             ip("-n", name, "address", "add", f"{ADDRESSES[host]}/24", "dev", f"cable{host}")
             for link in ("lo", f"cable{host}"):
@@ -114,28 +94,15 @@ def hosts():
 @contextmanager
 def started(commands, folder, environments):
     """Commands that run side by side, each with what it says in a file; none is left running."""
-    running = []
-    try:
+    with ExitStack() as stack:
+        running = []
         for number, (command, environment) in enumerate(zip(commands, environments, strict=True)):
-            said = (folder / f"said-{number}").open("w")
-            everything = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-            running.append(
-                subprocess.Popen(
-                    command, cwd=folder, env=everything, stdout=said, stderr=said, start_new_session=True
-                )
-            )
-            said.close()
+            said = stack.enter_context((folder / f"said-{number}").open("w"))
+            own = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+            running.append(subprocess.Popen(command, cwd=folder, env=own, stdout=said, stderr=said))
+            stack.callback(running[-1].wait)
+            stack.callback(running[-1].kill)
         yield running
-    finally:
-        for process in running:
-            for pid in [*children(process.pid), process.pid]:
-                os.kill(pid, signal.SIGKILL) if process.poll() is None else None
-            process.wait()
-
-
-def children(pid):
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
 def said(folder, number):
@@ -152,33 +119,15 @@ def comes_true(condition, folder):
 
 
 def words(out, timeout):
-    return [
-        "widenet",
-        "train",
-        "network.json",
-        "training.json",
-        "--data",
-        "data",
-        "--out",
-        out,
-        "--timeout",
-        str(timeout),
-    ]
+    documents = ["network.json", "training.json", "--data", "data"]
+    return ["widenet", "train", *documents, "--out", out, "--timeout", str(timeout)]
 
 
 @pytest.mark.slow
 def test_processes_on_two_hosts_name_each_other_when_the_cable_is_cut(hosts, folder, undisturbed):
     out = folder / "cut"
-    environments = [
-        {
-            "RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "LOCAL_RANK": "0",
-            "MASTER_ADDR": ADDRESSES[0],
-            "MASTER_PORT": str(PORT),
-        }
-        for rank in (0, 1)
-    ]
+    where = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": str(PORT)}
+    environments = [where | {"RANK": str(rank)} for rank in (0, 1)]
     commands = [hosts.command(rank, [sys.executable, "-m", *words("cut", 5)]) for rank in (0, 1)]
     with started(commands, folder, environments) as processes:
         comes_true((out / "checkpoints" / "latest").exists, folder)
@@ -187,41 +136,3 @@ def test_processes_on_two_hosts_name_each_other_when_the_cable_is_cut(hosts, fol
     for rank in (0, 1):
         assert re.search(LOST.format(1 - rank, f"node-{1 - rank}"), said(folder, rank)), said(folder, rank)
     assert train(None, None, folder / "data", out, resume=True).fingerprint() == undisturbed
-
-
-def agent(nodes, host, endpoint, first, out):
-    """One agent of torchrun, which starts one process. first: it holds the store of the rendezvous."""
-    quick = (
-        "join_timeout=300,last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3,read_timeout=120"
-    )
-    how = {
-        "--nnodes": nodes,
-        "--nproc-per-node": "1",
-        "--max-restarts": "3",
-        "--rdzv-backend": "c10d",
-        "--rdzv-endpoint": endpoint,
-        "--rdzv-id": out,
-        "--local-addr": host,
-        "--rdzv-conf": f"{quick},is_host={first}",
-    }
-    options = [word for pair in how.items() for word in pair]
-    return [sys.executable, "-m", "torch.distributed.run", *options, "-m", *words(out, 12)]
-
-
-ELASTIC = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
-
-
-@pytest.mark.faults
-def test_when_one_of_four_nodes_is_lost_three_go_on(folder, undisturbed):
-    out, lost = folder / "three", 2
-    commands = [agent("1:4", "127.0.0.1", f"127.0.0.1:{PORT + 1}", node == 0, "three") for node in range(4)]
-    with started(commands, folder, [ELASTIC] * 4) as agents:
-        comes_true((out / "checkpoints" / "latest").exists, folder)
-        for pid in [agents[lost].pid, *children(agents[lost].pid)]:
-            os.kill(pid, signal.SIGKILL)
-        assert [agents[node].wait(HANG_SECONDS) for node in range(4) if node != lost] == [0, 0, 0]
-    everything = "".join(said(folder, node) for node in range(4))
-    assert "torchrun has restarted this training; it resumes from its newest checkpoint." in everything
-    assert f"Fingerprint {undisturbed}\n" in everything
-    assert json.loads((out / "machine.json").read_text())["processes"] == 3
-    shutil.rmtree(out)

@@ -1,9 +1,10 @@
-"""Cases that together hold every pair of settings of a network and its training, and what each gives."""
+"""Cases that together hold every setting of a network and its training, and what each gives."""
+
+import random
 
 import numpy as np
 import torch
 
-from tests.parallel.covering import covering
 from widenet.baselines.evaluate import evaluate
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
@@ -155,7 +156,14 @@ BY_ROWS = {
     "data": "values",
 }
 
-EVERY_VALUE, EVERY_PAIR = [LINEAR, *STANDING, *covering(SETTINGS, 1), BY_ROWS], covering(SETTINGS, 2)
+CHANCE = random.Random(0)
+ORDERS = {name: CHANCE.sample(values, len(values)) for name, values in SETTINGS.items()}
+IN_TURN = [
+    {name: values[number % len(values)] for name, values in ORDERS.items()}
+    for number in range(max(map(len, ORDERS.values())))
+]
+EVERY_VALUE = [LINEAR, *STANDING, *IN_TURN, BY_ROWS]
+DRAWN = [{name: CHANCE.choice(values) for name, values in SETTINGS.items()} for _ in range(100)]
 SOME_VALUES = [STANDING[0], BY_ROWS, *EVERY_VALUE[::3]]
 FEW_VALUES = [LINEAR, STANDING[1], BY_ROWS, *EVERY_VALUE[5::6]]
 
@@ -163,75 +171,54 @@ FEW_VALUES = [LINEAR, STANDING[1], BY_ROWS, *EVERY_VALUE[5::6]]
 COSINE = {"temperature": 1, "prediction_temperature": 1.5}
 
 
+def given(**settings):
+    """Settings without those that are None."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
 def documents(case):
     """The network and the training of a case."""
-    weight_limit = {"weight_norm": case["limits"]["weight"]} if "weight" in case["limits"] else {}
-    entry = {"scale": "rsqrt", "popularity_damping": 0.5} | (
-        {"denoise": 0.4} if case["noise"] in ("denoise", "hidden asked for") else {}
+    noise, weight, delta = case["noise"], case["limits"].get("weight"), case["limits"].get("delta")
+    sample = case["sample"] if may_be_sampled(case) else None
+    denoise = 0.4 if noise in ("denoise", "hidden asked for") else None
+    history = {"name": "in", "kind": "input", "field": "items", "scale": "rsqrt", "popularity_damping": 0.5}
+    history |= given(denoise=denoise)
+    is_sparse = case["hidden"] == "sparseness"
+    activation = "sigmoid" if is_sparse else case["hidden"]
+    rests = noise == "dropout to rest" and activation in RESTING
+    h = {"name": "h", "units": 6, "source": "in", "activation": activation} | given(
+        sparseness={} if is_sparse else None,
+        dropout=0.3 if noise.startswith("dropout") else None,
+        dropout_form="rest" if rests else None,
+        weight_norm=weight,
+        delta_norm=delta,
     )
-    hidden = (
-        {"activation": "sigmoid", "sparseness": {}}
-        if case["hidden"] == "sparseness"
-        else {"activation": case["hidden"]}
+    out = {"name": "out", "kind": "output", "field": "items", "source": "h", **case["output"]} | given(
+        cosine=COSINE if case["cosine"] else None,
+        predict="hidden" if noise == "hidden asked for" else None,
+        sample=sample,
+        weight_norm=weight if sample is None else None,
+        delta_norm=delta if sample is None else None,
+        delta_boost=None if delta is None else {"target": 2.0, "other": 0.5},
     )
-    hidden |= {"dropout": 0.3} if case["noise"].startswith("dropout") else {}
-    kind = hidden["activation"]["kind"] if isinstance(hidden["activation"], dict) else hidden["activation"]
-    hidden |= {"dropout_form": "rest"} if case["noise"] == "dropout to rest" and kind in RESTING else {}
-    delta_limit = {"delta_norm": case["limits"]["delta"]} if "delta" in case["limits"] else {}
-    output = case["output"] | ({"cosine": COSINE} if case["cosine"] else {})
-    output |= {"predict": "hidden"} if case["noise"] == "hidden asked for" else {}
-    sampled = case["sample"] is not None and may_be_sampled(case)
-    output |= {"sample": case["sample"]} if sampled else {}
-    history = {"name": "in", "kind": "input", "field": "items", **entry}
-    h = {"name": "h", "units": 6, "source": "in", **hidden, **weight_limit, **delta_limit}
-    out = {
-        "name": "out",
-        "kind": "output",
-        "field": "items",
-        "source": "h",
-        **output,
-        **({} if sampled else weight_limit),
-    }
-    out |= (
-        {"delta_boost": {"target": 2.0, "other": 0.5}} | ({} if sampled else delta_limit)
-        if delta_limit
-        else {}
-    )
+    of_out, of_h = ({"layer": name, "transposed": True} for name in ("out", "h"))
+    mid = {"name": "mid", "units": 5, "activation": "gelu", **given(weight_norm=weight)}
+    mix = {"name": "mix", "units": 5, "source": ["h", "age", "in"], "activation": "silu"}
+    label = {"name": "label", "kind": "output", "field": "label", "activation": "sigmoid", "bias": False}
+    guess = {"name": "guess", "kind": "output", "field": "age", "activation": "softmax", "loss": "l2"}
+    want = {"name": "want", "kind": "output", "field": "wishes", "activation": "sigmoid"}
     layers = {
-        "tied": [history, h, _without_limit(out) | {"weights": {"layer": "h", "transposed": True}}],
-        "tied, by rows": [
-            history,
-            _without_limit(h) | {"weights": {"layer": "out", "transposed": True}},
-            out,
-        ],
-        "deep": [
-            history,
-            h,
-            {"name": "mid", "units": 5, "activation": "gelu", **weight_limit},
-            out | {"source": "mid"},
-        ],
+        "tied": [history, h, out | {"weight_norm": None, "weights": of_h}],
+        "tied, by rows": [history, h | {"weight_norm": None, "weights": of_out}, out],
+        "deep": [history, h, mid, out | {"source": "mid"}],
         "towers": [
             history,
             {"name": "age", "kind": "input", "field": "age", "dropout": 0.2},
             h,
-            {"name": "mix", "units": 5, "source": ["h", "age", "in"], "activation": "silu", **weight_limit},
+            mix | given(weight_norm=weight),
             out | {"source": ["mix", "h", "age"], "loss_weight": 0.7},
-            {
-                "name": "label",
-                "kind": "output",
-                "field": "label",
-                "source": "mix",
-                "activation": "sigmoid",
-                "bias": False,
-            },
-            {
-                "name": "guess",
-                "kind": "output",
-                "field": "age",
-                "source": "mix",
-                "activation": "softmax",
-                "loss": "l2",
-            },
+            label | {"source": "mix"},
+            guess | {"source": "mix"},
         ],
         "two inputs": [
             history,
@@ -240,25 +227,8 @@ def documents(case):
             {"name": "g", "units": 6, "source": "wish", "activation": "relu", "weights": {"layer": "h"}},
             out | {"source": ["h", "g"]},
         ],
-        "on the input": [
-            history,
-            out | {"source": "in"},
-            h,
-            {"name": "label", "kind": "output", "field": "label", "source": "h"},
-        ],
-        "two outputs": [
-            history,
-            h,
-            out,
-            {
-                "name": "want",
-                "kind": "output",
-                "field": "wishes",
-                "source": "h",
-                "activation": "sigmoid",
-                "weights": {"layer": "out"},
-            },
-        ],
+        "on the input": [history, out | {"source": "in"}, h, label | {"source": "h"}],
+        "two outputs": [history, h, out, want | {"source": "h", "weights": {"layer": "out"}}],
     }[case["shape"]]
     training = {
         "epochs": 1,
@@ -279,10 +249,6 @@ def may_be_sampled(case):
     return activation not in ("softmax", "relu_max", "linear_max") or loss not in ("l1", "l2")
 
 
-def _without_limit(layer):
-    return {name: value for name, value in layer.items() if name != "weight_norm"}
-
-
 def write_data(folder):
     """Datasets of every kind that SETTINGS names, each in a folder of that name."""
     for name, width in WIDTHS.items():
@@ -300,20 +266,15 @@ def _dataset(path, name, width, examples, picture=1):
         for _ in range(examples)
     ]
     wishes = [chance.choice(width, size=2, replace=False).tolist() for _ in rows[1:]]
+    kept = [[] if example == 3 else row[:-1] for example, row in enumerate(rows)]
+    has_values, has_weights = name in ("values", "wide"), name in ("narrow", "values", "wide")
     dataset_from_lists(
         path,
-        [[] if example == 3 else row[:-1] for example, row in enumerate(rows)],
+        kept,
         heldout=[row[-1:] for row in rows],
         width=width,
-        values=(
-            [
-                [] if example == 3 else (0.2 + 0.8 * chance.random(len(row) - 1)).tolist()
-                for example, row in enumerate(rows)
-            ]
-            if name in ("values", "wide")
-            else None
-        ),
-        weights=(0.5 + chance.random(examples)).tolist() if name in ("narrow", "values", "wide") else None,
+        values=[(0.2 + 0.8 * chance.random(len(row))).tolist() for row in kept] if has_values else None,
+        weights=(0.5 + chance.random(examples)).tolist() if has_weights else None,
         sparse={"wishes": [[width - 1], *wishes], "label": [[example % 4] for example in range(examples)]},
         dense={
             "age": (chance.random((examples, 3)) * (name == "dense")).tolist(),
@@ -327,13 +288,6 @@ def outcome(case, folder, exchange):
     their scores, metrics, and the norms of every step.
     """
     return outcome_in(*documents(case), Dataset.open(folder / case["data"]), exchange)
-
-
-def outcome_of(name, folder, exchange, precision):
-    """As `outcome`, of DEEP or PICTURES in a precision."""
-    layers, training = {"deep": DEEP, "pictures": PICTURES}[name]
-    spec = TrainingSpec.of(training | {"precision": precision})
-    return outcome_in(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / name), exchange)
 
 
 def outcome_in(spec, training, data, exchange, elsewhere=None):

@@ -14,9 +14,8 @@ import torch
 from torch import distributed
 from torch.distributed import HashStore, PrefixStore
 
-from tests.parallel.workers import Group, exchange
-from tests.trainings import Heard, log
-from widenet.data.lists import dataset_from_lists
+from tests.parallel.workers import Group
+from tests.trainings import TIED, UNTIED, After, Heard, books, document, log
 from widenet.errors import CheckpointError, GroupError, OptionError
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import (
@@ -24,68 +23,38 @@ from widenet.parallel.group import (
     join,
     store_of_this_launch,
 )
-from widenet.parallel.launch import line
+from widenet.parallel.launch import launch_name, line
 from widenet.runs import Model, train
 
-WIDTH, EXAMPLES, STEPS = 19, 16, 4
-NETWORK = {
-    "layers": [
-        {"name": "history", "kind": "input", "field": "items", "denoise": 0.3, "popularity_damping": 0.5},
-        {"name": "taste", "units": 5, "activation": "tanh", "dropout": 0.3},
-        {"name": "next", "kind": "output", "field": "items"},
-    ]
-}
-TIED = {
-    "layers": [
-        *NETWORK["layers"][:2],
-        {**NETWORK["layers"][2], "cosine": {}, "weights": {"layer": "taste", "transposed": True}},
-    ]
-}
+EXAMPLES, STEPS = 16, 4
 DIVIDED = {
     "layers": [
-        *NETWORK["layers"][:1],
+        UNTIED["layers"][0],
         {"name": "picture", "kind": "input", "field": "picture", "shape": [3, 6, 6]},
         {"name": "edges", "kind": "convolution", "filters": 16, "kernel": 3, "split": True},
         {"name": "parts", "kind": "convolution", "filters": 11, "kernel": 3},
         {"name": "taste", "units": 5, "source": ["history", "parts"], "activation": "tanh", "split": True},
-        {"name": "next", "kind": "output", "field": "items"},
+        UNTIED["layers"][2],
     ]
 }
-TRAINING = {
-    "epochs": 3,
-    "batch_size": EXAMPLES // STEPS,
-    "evaluation": {"metric": "ndcg@5"},
-    "keep": "best",
-    "checkpoints": {"min_seconds": 0},
-}
+
+
+def plan(optimizer, **more):
+    return document(optimizer, **{"batch_size": EXAMPLES // STEPS, "shards": 8, "keep": "best", **more})
+
+
 SETTINGS = {
-    "momentum": (NETWORK, {**TRAINING, "optimizer": {"kind": "momentum", "learning_rate": 0.3}}),
-    "adam, tied, gradient limit": (
-        TIED,
-        {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5, "keep": "last"},
-    ),
-    "adam, divided by examples, gradient limit": (
-        DIVIDED,
-        {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5},
-    ),
+    "momentum": (UNTIED, plan({"kind": "momentum", "learning_rate": 0.3})),
+    "adam, tied, gradient limit": (TIED, plan("adam", gradient_norm_limit=0.5, keep="last")),
+    "adam, divided by examples, gradient limit": (DIVIDED, plan("adam", gradient_norm_limit=0.5)),
 }
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    rows = [
-        [(example * 5 + step * step) % WIDTH for step in range(2 + example % 4)]
-        for example in range(EXAMPLES)
-    ]
+    pictures = np.random.default_rng(0).random((EXAMPLES, 3 * 6 * 6)).tolist()
     path = tmp_path_factory.mktemp("group") / "data"
-    dataset_from_lists(
-        path,
-        [sorted(set(row)) for row in rows],
-        validation=[[example % WIDTH] for example in range(EXAMPLES)],
-        width=WIDTH,
-        dense={"picture": np.random.default_rng(0).random((EXAMPLES, 3 * 6 * 6)).tolist()},
-    )
-    return path
+    return books(path, num_examples=EXAMPLES, dense={"picture": pictures}).path
 
 
 @pytest.fixture(scope="module")
@@ -93,23 +62,12 @@ def undisturbed(data, tmp_path_factory):
     return {name: trained(name, data, tmp_path_factory.mktemp("undisturbed") / "run") for name in SETTINGS}
 
 
-class Counted:
-    """Interrupts one process after some steps; the others know nothing of it."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def __call__(self):
-        self.left -= 1
-        return self.left == 0
-
-
 def trained(name, data, out, resume=False, stop=0):
     """The fingerprint and the logs of a training that ended, or None where it was interrupted; the last
-    process is told to stop.
+    process alone is told to stop, after some steps.
     """
     told = not distributed.is_initialized() or distributed.get_rank() == distributed.get_world_size() - 1
-    interrupted = Counted(stop if told else 0)
+    interrupted = After(stop) if stop and told else lambda: False
     try:
         model = train(*SETTINGS[name], data, out, resume=resume, interrupted=interrupted)
     except KeyboardInterrupt:
@@ -140,7 +98,7 @@ def used(out, data):
 
 def test_a_run_is_used_by_at_most_as_many_processes_as_it_has_shards(data, groups, tmp_path):
     out = tmp_path / "run"
-    train(NETWORK, {**SETTINGS["momentum"][1], "shards": 3}, data, out)
+    train(UNTIED, plan("momentum", shards=3), data, out)
     for size in (2, 3):
         assert groups(size)(used, out, data) == [used(out, data)] * size
     groups(4).start(used, out, data)
@@ -180,7 +138,6 @@ def predicted(data, out):
 
 PLACES = [
     ("epoch 2, step 3", 'output "next"', trained),
-    ("evaluation", 'layer "taste"', trained),
     ("users 0 to 15", 'output "next"', predicted),
 ]
 
@@ -196,17 +153,6 @@ def test_the_others_say_in_which_step_and_layer_a_process_was_missed(place, wher
     assert type(deserter) is EOFError
     assert "\n" not in str(other)
     assert (type(other), other.place) == (GroupError, f"process 0 of 2, {place}, {where}")
-
-
-def waiting():
-    return exchange().start_any([lambda: False], "interruption")()
-
-
-def test_a_process_does_not_wait_for_ever(tmp_path):
-    with Group(2, tmp_path, timeout=timedelta(seconds=1)) as group:
-        group.start(waiting, ranks=[1])
-        (error,) = group.outcomes(ranks=[1])
-    assert (type(error), error.place) == (GroupError, "process 1 of 2, start, interruption")
 
 
 @pytest.mark.parametrize("launcher", ["WIDENET_LAUNCHER", "TORCHELASTIC_USE_AGENT_STORE"])
@@ -250,6 +196,13 @@ def attempt(store, order):
         return list(pool.map(process, order))
 
 
+def test_every_attempt_has_a_part_for_itself_and_waits_for_nobody_who_was_killed(store):
+    for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
+        assert attempt(store, order) == [[0, 1, 2]] * ATTEMPTED
+    store.set("widenet/asks/1", "somebody who was killed while it asked")
+    assert attempt(store, (0, 2, 1)) == [[0, 1, 2]] * ATTEMPTED
+
+
 @pytest.fixture
 def launched(tmp_path, monkeypatch):
     """Gives a function that sets the identity of the launcher."""
@@ -287,11 +240,12 @@ def trained_again(name, data, out, launch="this launch"):
 
 def a_run(out, data, steps=0, launch="this launch", **more):
     """A run that was cut short after some steps, or by the first one; then it was never saved."""
-    plan, interrupted = {**SETTINGS["momentum"][1], **more}, Counted(steps) if steps else lambda: 1 / 0
+    network, training = SETTINGS["momentum"]
+    interrupted = After(steps) if steps else lambda: 1 / 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHELASTIC_RUN_ID", launch)
         with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
-            train(NETWORK, plan, data, out, interrupted=interrupted)
+            train(network, {**training, **more}, data, out, interrupted=interrupted)
 
 
 def a_run_of_which_the_best_alone_was_saved(out, data):
@@ -299,15 +253,14 @@ def a_run_of_which_the_best_alone_was_saved(out, data):
     shutil.rmtree(out / "checkpoints")
 
 
+def a_run_half_made(out, _):
+    (out.with_name(".run.unfinished") / "vocabulary").mkdir(parents=True)
+
+
 ANEW, ON = "starts over", "resumes"
-
-
 LEFT = {
     "nothing": (lambda *_: None, ANEW),
-    "a run half made": (
-        lambda out, _: (out.with_name(".run.unfinished") / "vocabulary").mkdir(parents=True),
-        ANEW,
-    ),
+    "a run half made": (a_run_half_made, ANEW),
     "another run without work": (lambda out, data: a_run(out, data, seed=7), ANEW),
     "the best weights": (a_run_of_which_the_best_alone_was_saved, ANEW),
     "a checkpoint": (lambda out, data: a_run(out, data, steps=STEPS + 1), ON),
@@ -326,9 +279,26 @@ def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize("launch", ["", "an earlier launch"])
-def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data, groups, tmp_path):
-    a_run(tmp_path / "run", data, steps=STEPS + 1, launch=launch)
+@pytest.mark.parametrize("left", [{"launch": ""}, {"launch": "an earlier launch"}, {"seed": 7}], ids=str)
+def test_a_run_of_another_launch_or_of_other_documents_is_not_gone_on_with(left, data, groups, tmp_path):
+    a_run(tmp_path / "run", data, steps=STEPS + 1, **left)
     groups(2).start(trained_again, "momentum", data, tmp_path / "run")
-    found = groups(2).outcomes()
-    assert [type(error) for error in found] == [CheckpointError] * 2
+    assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2
+
+
+def name_without_an_id():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHELASTIC_RUN_ID", "none")
+        return launch_name()
+
+
+def test_launches_without_an_id_differ_by_their_agents(data, undisturbed, groups, tmp_path):
+    """torchrun calls them all "none"."""
+    out, note = tmp_path / "run", tmp_path / "run" / ".torchrun"
+    a_run(out, data, steps=STEPS + 1, launch="none")
+    note.write_text("none of another agent")
+    groups(2).start(trained_again, "momentum", data, out, "none")
+    assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2
+    note.write_text(f"a name\n{groups(2)(name_without_an_id)[1]}")
+    leader, other = groups(2)(trained_again, "momentum", data, out, "none")
+    assert leader[0] == other[0] == undisturbed["momentum"]

@@ -3,8 +3,10 @@ alone with a failure.
 """
 
 import signal
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from threading import Barrier, current_thread, main_thread
 
 import pytest
 import torch
@@ -43,17 +45,17 @@ def test_a_forked_process_has_threads_of_its_own():
         assert pool.submit(add_in_threads, [4, 5, 6]).result() == [5, 6, 7]
 
 
-def test_a_failure_is_told_when_all_that_had_begun_is_done():
-    done = []
+@pytest.mark.parametrize("with_gradients", [True, False])
+def test_a_failure_is_told_when_others_are_done_which_record_gradients_as_the_caller_does(with_gradients):
+    both_at_work, done = Barrier(2), []
 
-    def work(shard):
-        if shard == 1:
-            raise ValueError("shard 1")
-        done.append(shard)
+    def work(_):
+        both_at_work.wait()
+        if current_thread() is main_thread():
+            raise ValueError("of the calling thread")
+        time.sleep(0.2)
+        done.append(torch.is_grad_enabled())
 
-    with pytest.raises(ValueError, match="shard 1"):
-        Workers(2).run(work, range(1000))
-    told = len(done)
-    assert 0 in done
-    assert Workers(2).run(lambda shard: shard, range(2)) == [0, 1]
-    assert len(done) == told
+    with torch.set_grad_enabled(with_gradients), pytest.raises(ValueError, match="calling"):
+        Workers(2).run(work, range(2))
+    assert done == [with_gradients]
