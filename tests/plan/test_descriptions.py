@@ -36,11 +36,10 @@ def test_any_number_of_processes_trains_and_reads_the_same_model(tied, runs, dat
     assert groups(size)(trained, network(tied), data.path, tmp_path / "run") == [alone] * size
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_resumed_training_ends_with_the_same_bits(tied, runs, data, tmp_path):
-    interrupt(network(tied), data, tmp_path / "run")
-    train(network(tied), INTERRUPTED, data, tmp_path / "run", resume=True)
-    assert Model.load(tmp_path / "run").fingerprint() == runs[tied].fingerprint()
+def test_a_resumed_training_ends_with_the_same_bits(runs, data, tmp_path):
+    interrupt(network(), data, tmp_path / "run")
+    train(network(), INTERRUPTED, data, tmp_path / "run", resume=True)
+    assert Model.load(tmp_path / "run").fingerprint() == runs[True].fingerprint()
 
 
 def test_items_that_nobody_had_are_recommended_by_what_they_are(runs):
@@ -51,13 +50,3 @@ def test_items_that_nobody_had_are_recommended_by_what_they_are(runs):
         found = model.recommend(poems[:3], k=2, only=cold)
         assert sorted(each.item for each in found) == ["i18", "i21"]
         assert model.attributes_of([found[0].item], ["genre"]) == [{"genre": "poem"}]
-
-
-def test_a_run_needs_neither_attributes_nor_data_to_recommend(runs, data, tmp_path):
-    model = runs[True]
-    expected = model.recommend(["i0", "i3"], k=4)
-    away = data.path.rename(tmp_path / "away")
-    try:
-        assert Model.load(model.run.path).recommend(["i0", "i3"], k=4) == expected
-    finally:
-        away.rename(data.path)

@@ -1,44 +1,42 @@
-"""What the machine has: processors shared among processes, memory by the machine and by the container."""
+"""What the machine has: processors shared among processes, memory by the machine and by the container; and
+amounts, as people write them.
+"""
 
 import os
 
 import pytest
 
 from widenet.plan.machine import available_memory, available_threads
+from widenet.plan.numbers import bytes_of
 
 
 @pytest.mark.parametrize(
-    ("environment", "threads"),
+    ("environment", "bound", "threads"),
     [
-        ({}, 7),
-        ({"LOCAL_WORLD_SIZE": "2"}, 3),
-        ({"LOCAL_WORLD_SIZE": "8"}, 1),
-        ({"WIDENET_THREADS": "5", "LOCAL_WORLD_SIZE": "2"}, 5),
-        ({"WIDENET_THREADS": ""}, 7),
+        ({}, 7, 7),
+        ({"LOCAL_WORLD_SIZE": "2"}, 7, 3),
+        ({"LOCAL_WORLD_SIZE": "8"}, 7, 1),
+        ({"WIDENET_THREADS": "5", "LOCAL_WORLD_SIZE": "2"}, 7, 5),
+        ({"WIDENET_THREADS": ""}, 7, 7),
+        # mpirun has bound the process to some of the launcher's 16.
+        ({"LOCAL_WORLD_SIZE": "2"}, 1, 1),
+        ({"LOCAL_WORLD_SIZE": "4"}, 4, 4),
+        ({"LOCAL_WORLD_SIZE": "4"}, 8, 4),
+        ({"LOCAL_WORLD_SIZE": "4"}, 16, 4),
+        ({"LOCAL_WORLD_SIZE": "32"}, 16, 1),
     ],
     ids=str,
 )
 def test_processes_of_one_machine_share_its_processors_unless_told_otherwise(
-    environment, threads, monkeypatch
+    environment, bound, threads, monkeypatch
 ):
     for name in ("WIDENET_THREADS", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(7))
-    assert available_threads() == threads
-
-
-@pytest.mark.parametrize(
-    ("bound", "sharing", "threads"), [(1, 2, 1), (4, 4, 4), (8, 4, 4), (16, 4, 4), (16, 32, 1)], ids=str
-)
-def test_a_process_that_mpirun_has_bound_to_processors_shares_those_of_its_launcher(
-    bound, sharing, threads, monkeypatch
-):
-    monkeypatch.delenv("WIDENET_THREADS", raising=False)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(sharing))
+    launchers = 7 if bound == 7 else 16
     monkeypatch.setattr(
-        os, "sched_getaffinity", lambda process: range(16 if process == os.getppid() else bound)
+        os, "sched_getaffinity", lambda process: range(launchers if process == os.getppid() else bound)
     )
     assert available_threads() == threads
 
@@ -80,3 +78,33 @@ LIMITED = {
 )
 def test_memory_is_what_both_the_machine_and_the_container_leave(available, cgroup, expected, machine):
     assert available_memory(*machine(available, **cgroup)) == expected
+
+
+@pytest.mark.parametrize(
+    ("groups", "folder", "names"),
+    [
+        ("0::/job/step\n", "job", ("memory.max", "memory.current", "inactive_file")),
+        (
+            "3:cpu:/\n7:memory:/job\n",
+            "memory/job",
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_the_limit_of_a_group_around_this_process_counts(groups, folder, names, machine, tmp_path):
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text(groups)
+    (tmp_path / folder).mkdir(parents=True)
+    texts = {names[0]: "1000000", names[1]: "700000", "memory.stat": f"{names[2]} 150000\n"}
+    for name, text in texts.items():
+        (tmp_path / folder / name).write_text(text)
+    assert available_memory(*machine(3000)) == 450_000
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("141GB", 141 * 10**9), (" 80 gib ", 80 * 2**30), ("1.5tb", 15 * 10**11), ("1000000", 10**6)],
+)
+def test_amounts_are_read(text, number):
+    assert bytes_of(text, "memory") == number

@@ -2,11 +2,25 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from tests.mistakes import mistake
+from tests.plan.test_layout import (
+    ABOVE,
+    LINEAR,
+    PICTURE,
+    PICTURES,
+    SEQUENCES,
+    SETS,
+    SHARED,
+    TAGS,
+    bound,
+    convolution,
+    layers,
+    pictured,
+    pooling,
+)
 from tests.sequences import EMBEDDED, HISTORY, NEXT, attention, gru
 from widenet.errors import CapacityError, DocumentError, FitError, OptionError
 from widenet.plan.binding import bind, check_evaluation
@@ -17,66 +31,17 @@ from widenet.plan.numbers import bytes_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
-
-def field(kind, width, low=1.0, high=1.0, **more):
-    return SimpleNamespace(kind=kind, width=width, min_value=low, max_value=high, **more)
-
-
-SETS = {
-    "items": field("sparse", 30, described={"genre": 3}),
-    "tags": field("sparse", 7),
-    "rated": field("sparse", 30, low=-1, high=5),
-    "age": field("dense", 3, low=-2, high=2),
-}
-SEQUENCES = {
-    "items": Width(40, "sequence"),
-    "other": Width(30, "sequence"),
-    "tags": Width(7),
-    "age": Width(3, "dense"),
-}
-PICTURES = {"pixels": Width(84, kind="dense"), "items": Width(29), "label": Width(4)}
-TAGS = {"name": "tags", "kind": "input", "field": "tags"}
-ABOVE = {"name": "above", "units": 5}
-PICTURE = {"name": "in", "kind": "input", "field": "pixels", "shape": [2, 7, 6]}
 ITEMS = {"name": "items", "kind": "input", "field": "items"}
-LINEAR = {"activation": "linear", "loss": "l2"}
-TIED = {"weights": {"layer": "mid", "transposed": True}}
-
-
-def layers(source=None, middle=None, out=None, more=()):
-    """An input, a hidden layer and an output, with changes."""
-    return [
-        {"name": "in", "kind": "input", "field": "items", **(source or {})},
-        {"name": "mid", "units": 5, **(middle or {})},
-        *more,
-        {"name": "out", "kind": "output", "field": "items", **(out or {})},
-    ]
-
-
-def pictured(*some):
-    return [*some, {"name": "out", "kind": "output", "field": "label"}]
-
-
-def convolution(name, **settings):
-    return {"name": name, "kind": "convolution", "filters": 3, "kernel": 3, **settings}
-
-
-def pooling(function, **settings):
-    return {"name": "p", "kind": "pooling", "function": function, **settings}
-
-
 OF_SETS = [
     (layers({"field": "item"}), 'layers[0].field ("in")'),
-    (layers(out={"field": "x"}), 'layers[2].field ("out")'),
     (layers({"units": 29}), 'layers[0].units ("in")'),
-    (layers(out={"units": 1}), 'layers[2].units ("out")'),
     (layers({"field": "age", "units": 4}), 'layers[0].units ("in")'),
     (layers({"field": "age", "denoise": 0.5}), 'layers[0].denoise ("in")'),
     (layers({"field": "age", "popularity_damping": 1}), 'layers[0].popularity_damping ("in")'),
     (layers({"dropout": 0.5}), 'layers[0].dropout ("in")'),
     (layers(out={"field": "rated", "activation": "sigmoid"}), 'layers[2].loss ("out")'),
+    (layers(out={"field": "shares", "activation": "sigmoid"}), 'layers[2].loss ("out")'),
     (layers(out={"field": "age", "activation": "sigmoid"}), 'layers[2].loss ("out")'),
-    (layers(out={"field": "rated"}), 'layers[2].loss ("out")'),
     (layers(out={"field": "age", **LINEAR, "sample": "uniform"}), 'layers[2].sample ("out")'),
     (layers(out={"sample": {"kind": "popularity", "units": 31}}), 'layers[2].sample.units ("out")'),
     (layers(out={"source": ["in", "mid"]}), 'layers[2].source ("out")'),
@@ -96,7 +61,7 @@ OF_SETS = [
         ],
         'layers[1].source ("a")',
     ),
-    (layers(out={**TIED, "field": "tags"}), 'layers[2].weights ("out")'),
+    (layers(out={**SHARED, "field": "tags"}), 'layers[2].weights ("out")'),
     (layers(out={"weights": {"layer": "mid"}}), 'layers[2].weights ("out")'),
     (
         layers(
@@ -106,10 +71,6 @@ OF_SETS = [
             [{"name": "deep", "units": 7}],
         ),
         'layers[3].weights ("out")',
-    ),
-    (
-        layers({"field": "tags"}, {"units": 7}, {"field": "tags", "weights": {"layer": "mid"}}),
-        'layers[2].weights ("out")',
     ),
     (layers({}, {"split": True}), 'layers[1].split ("mid")'),
     (
@@ -129,12 +90,10 @@ OF_SEQUENCES = [
     ([TAGS, gru(), {**NEXT, "field": "tags", "predict": "all"}], 'layers[1].source ("state")'),
     ([HISTORY, TAGS, gru(source=["history", "tags"]), NEXT], 'layers[2].source ("state")'),
     ([HISTORY, gru(), {**NEXT, "predict": "all"}], 'layers[2].predict ("out")'),
-    ([HISTORY, gru(), {**NEXT, "field": "tags"}], 'layers[2].predict ("out")'),
     ([HISTORY, gru(), {**NEXT, "field": "other"}], 'layers[2].predict ("out")'),
     ([TAGS, ABOVE, NEXT], 'layers[2].predict ("out")'),
     ([HISTORY, NEXT], 'layers[1].source ("out")'),
     ([{**HISTORY, "denoise": 0.5}, gru(), NEXT], 'layers[0].denoise ("history")'),
-    ([{**HISTORY, "scale": "mean"}, gru(), NEXT], 'layers[0].scale ("history")'),
     ([{**HISTORY, "shape": [1, 40]}, gru(), NEXT], 'layers[0].shape ("history")'),
     (
         [{**TAGS, "last": 5}, ABOVE, {**NEXT, "field": "tags", "predict": "all"}],
@@ -185,7 +144,6 @@ OF_PICTURES = [
     ),
     (pictured(PICTURE | {"shape": None}, convolution("c")), 'layers[1].source ("c")'),
     (pictured(PICTURE, convolution("c", kernel=[3])), 'layers[1].kernel ("c")'),
-    (pictured(PICTURE, convolution("c", stride=[1, 1, 1])), 'layers[1].stride ("c")'),
     (pictured(PICTURE, convolution("c", padding=[1])), 'layers[1].padding ("c")'),
     (pictured(PICTURE, convolution("c", kernel=8, padding="valid")), 'layers[1].kernel ("c")'),
 ]
@@ -202,7 +160,7 @@ OF_PICTURES = [
 )
 def test_a_layer_that_does_not_fit_is_named_with_its_setting(fields, document, place):
     with mistake(FitError, place=f"network.json: {place}"):
-        bind(NetworkSpec.of({"layers": document}), TrainingSpec(), fields)
+        bound(document, fields)
 
 
 @pytest.mark.parametrize("settings", [{"l2": 0.5}, {"optimizer": "adamw"}], ids=str)
@@ -236,8 +194,7 @@ def test_an_evaluation_that_cannot_be_is_refused(evaluation, outputs, error, pla
 
 
 def test_a_job_that_no_memory_holds_is_refused():
-    large = [layers()[0], {"name": "mid", "units": 1000}, layers()[2]]
-    job = Job(bind(NetworkSpec.of({"layers": large}), TrainingSpec(), {"items": Width(10**7)}), device="cuda")
+    job = Job(bound(layers(middle={"units": 1000}), {"items": Width(10**7)}), device="cuda")
     for device, place in (("cuda", "memory of a device"), ("cpu", "memory of this machine")):
         with mistake(CapacityError, place=place):
             check_fits(replace(job, device=device), 10**9)
@@ -245,16 +202,13 @@ def test_a_job_that_no_memory_holds_is_refused():
         check_processes(3, 4)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "GB", "-3GB", "0", "0.5", "100i", "12 apples", "1e400", "1e299EB", "nan", "1,5GB", "80", "999999"],
-)
+@pytest.mark.parametrize("text", ["", "GB", "-3GB", "0", "2 apples", "1e299EB", "nan", "1,5GB", "80"])
 def test_what_is_no_amount_or_lacks_its_unit_is_refused(text):
     with mistake(OptionError, option="memory"):
         bytes_of(text, "memory")
 
 
-@pytest.mark.parametrize("asked", ["0", "two", "-1", "1.5", "²"])
+@pytest.mark.parametrize("asked", ["0", "two", "1.5"])
 def test_what_is_no_number_of_threads_is_refused(asked, monkeypatch):
     monkeypatch.setenv("WIDENET_THREADS", asked)
     with mistake(OptionError):
