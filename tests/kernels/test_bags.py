@@ -49,49 +49,44 @@ def close(found, expected, magnitude, rows):
     return found.dtype == torch.float32 and bool(((found.double() - expected).abs() <= error).all())
 
 
-@pytest.mark.parametrize("implementation", [gather_sum, reference.gather_sum], ids=["bags", "reference"])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("columns", [1, 7, 64])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_gather_sum_is_the_dense_product(rows, columns, with_values, dtype, implementation):
+def test_sums_and_row_gradients_are_those_of_dense_products(rows, columns, with_values, dtype):
     batch, weight_FH = batch_of(rows, with_values, dtype), numbers(WIDTH, columns)
-    found = implementation(batch, weight_FH)
-    assert found.shape == (len(rows), columns)
     matrix, magnitudes = dense(rows, batch)
-    assert close(found, matrix @ weight_FH.double(), magnitudes @ weight_FH.double().abs(), rows)
-
-
-def all_rows(batch, gradient_EH):
-    """A gradient's rows, all at once."""
+    for implementation in (gather_sum, reference.gather_sum):
+        found = implementation(batch, weight_FH)
+        assert found.shape == (len(rows), columns)
+        assert close(found, matrix @ weight_FH.double(), magnitudes @ weight_FH.double().abs(), rows)
+    gradient_EH = numbers(len(rows), columns)
     touched = Touched.of(batch).by(gradient_EH)
-    return touched.features_U, touched.rows()
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
-@pytest.mark.parametrize("columns", [1, 7, 64])
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_row_gradient_is_the_touched_rows_of_the_dense_gradient(rows, columns, with_values, dtype):
-    batch, gradient_EH = batch_of(rows, with_values, dtype), numbers(len(rows), columns)
-    features_U, rows_UH = all_rows(batch, gradient_EH)
+    features_U = touched.features_U
     assert features_U.dtype == torch.int64
     assert features_U.tolist() == sorted({unit for row in rows for unit in row})
-    matrix, magnitudes = dense(rows, batch)
     expected, magnitude = matrix.T @ gradient_EH.double(), magnitudes.T @ gradient_EH.double().abs()
-    assert close(rows_UH, expected[features_U], magnitude[features_U], [*rows, rows])
+    assert close(touched.rows(), expected[features_U], magnitude[features_U], [*rows, rows])
 
 
-@pytest.mark.parametrize("second_has_values", [False, True], ids=["ones", "values"])
-@pytest.mark.parametrize("first_has_values", [False, True], ids=["ones", "values"])
-def test_the_sum_of_two_gradients_has_the_rows_of_both(first_has_values, second_has_values):
+@pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_gradients_of_some_rows_are_those_of_all_at_once(rows, with_values):
+    touched = Touched.of(batch_of(rows, with_values, torch.int64)).by(numbers(len(rows), 16))
+    for size in (1, 2, 5):
+        pieces = [
+            touched.rows(start, min(start + size, len(touched))) for start in range(0, len(touched), size)
+        ]
+        assert torch.equal(torch.cat([*pieces, touched.rows(0, 0)]), touched.rows())
+
+
+@pytest.mark.parametrize("have_values", [(False, True), (True, False), (True, True)], ids=str)
+def test_the_sum_of_two_gradients_has_the_rows_of_both(have_values):
     rows = ROWS["a few"], ROWS["duplicates in and across rows"]
-    batches = [
-        batch_of(own, has_values, torch.int64)
-        for own, has_values in zip(rows, (first_has_values, second_has_values), strict=True)
-    ]
-    gradients = [numbers(len(own), 7) + number for number, own in enumerate(rows)]
-    first, second = (Touched.of(batch).by(own) for batch, own in zip(batches, gradients, strict=True))
+    first, second = (
+        Touched.of(batch_of(own, has_values, torch.int64)).by(numbers(len(own), 7) + len(own))
+        for own, has_values in zip(rows, have_values, strict=True)
+    )
     total = first.plus(second)
     assert total.features_U.tolist() == sorted({*first.features_U.tolist(), *second.features_U.tolist()})
     expected = torch.zeros(WIDTH, 7)

@@ -2,6 +2,7 @@
 they cannot be had.
 """
 
+import json
 import os
 import platform
 import subprocess
@@ -15,13 +16,13 @@ from tests.mistakes import mistake
 from tests.trainings import UNTIED, books, document
 from widenet.errors import OptionError
 from widenet.kernels import native
-from widenet.kernels.native import choose_bits
+from widenet.kernels.native import choose_bits, instruction_sets
 from widenet.runs import train
 
 CPU = torch.device("cpu")
 LIMITS = {
-    "WIDENET_CPU": "v3",
     "ATEN_CPU_CAPABILITY": "avx2",
+    "WIDENET_CPU": "v3",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
 }
@@ -91,30 +92,33 @@ def printed(code, **environment):
     ).stdout
 
 
-@pytest.fixture(scope="module")
-def limited():
-    """What a process with the limits of AVX2, also for NumPy, prints of operations, of widenet's own, and of
-    its library.
-    """
-    wide = [name for name in _multiarray_umath.__cpu_dispatch__ if name.startswith(("AVX512", "X86_V4"))]
-    has = " ".join(name for name in wide if _multiarray_umath.__cpu_features__[name])
-    return printed(PORTABLE + COMPUTE + OWN, **LIMITS, NPY_DISABLE_CPU_FEATURES=has).splitlines()
-
-
 @pytest.mark.slow
-def test_operations_powers_and_logarithms_round_alike_on_every_instruction_set(limited):
-    """And a process keeps its bits."""
+def test_operations_powers_and_logarithms_round_alike_on_every_instruction_set():
+    """And a process keeps its bits; one that was started with the settings is never late."""
     whole, own, told = printed(PORTABLE + COMPUTE + OWN + BACK).splitlines()
     assert "{'bits': 'portable'}" in whole
     assert own.count("'") == 2 * 28
-    assert limited[:2] == [whole, own]
+    assert told == "bits"
+    wide = [name for name in _multiarray_umath.__cpu_dispatch__ if name.startswith(("AVX512", "X86_V4"))]
+    has = " ".join(name for name in wide if _multiarray_umath.__cpu_features__[name])
+    assert printed(PORTABLE + COMPUTE + OWN, **LIMITS, NPY_DISABLE_CPU_FEATURES=has).splitlines() == [
+        whole,
+        own,
+    ]
     oldest = {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ATEN_CPU_CAPABILITY": "default"}
     assert printed(PORTABLE + COMPUTE, **oldest).splitlines() == [whole]
-    assert told == "bits"
-
-
-def test_a_process_that_was_started_with_the_settings_is_never_late():
     assert printed(AFTER_A_PRODUCT, **native.SETTINGS) == ""
+
+
+@pytest.mark.slow
+def test_a_limit_shows_in_the_library_that_it_limits():
+    limits = {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+    code = "import json\nprint(json.dumps(instruction_sets()))"
+    unlimited, limited = (json.loads(printed(code, **each)) for each in ({}, limits))
+    assert {name for name in limited if limited[name] != unlimited[name]} == {"mkl", "onednn"}
+    oldest = json.loads(printed(code, ATEN_CPU_CAPABILITY="default", WIDENET_CPU="v2"))
+    assert {name for name in oldest if oldest[name] != unlimited[name]} == {"widenet", "torch"}
+    assert unlimited == instruction_sets()
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,14 @@ def test_the_sum_is_the_true_one_within_the_documented_error_and_has_the_same_bi
     )
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_row_keeps_its_digits_beside_one_of_any_magnitude_or_of_what_is_no_number(bad):
+    term = torch.tensor([[1.0, 2.0**-20], [1e30, -1e30], [1.0, 1.0]])
+    found = exact_sum([term, term.index_put((torch.tensor(2), torch.tensor(0)), torch.tensor(bad))])
+    assert found[:2].tolist() == [[2.0, 2.0**-19], (2 * term[1]).tolist()]
+    assert found[2].isnan().all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_sums_of_groups_are_the_true_ones_in_any_order_and_beside_any_magnitude(dtype):
     random = torch.Generator().manual_seed(3)
@@ -58,7 +66,7 @@ def test_the_sums_of_groups_are_the_true_ones_in_any_order_and_beside_any_magnit
     assert torch.equal(sum_by(values[order], groups[order], 8), found)
 
 
-@pytest.mark.parametrize("num", [0, 1, 2, 500])
+@pytest.mark.parametrize("num", [0, 2, 500])
 def test_zeros_behind_the_values_change_no_bit_where_they_are_not_counted(num):
     random = torch.Generator().manual_seed(3)
     values = torch.randn(num, generator=random, dtype=torch.float64) * 10.0 ** torch.randint(
@@ -76,7 +84,7 @@ def test_zeros_behind_the_values_change_no_bit_where_they_are_not_counted(num):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("width", [0, 1, 5, 200])
-@pytest.mark.parametrize("number", [1, 2, 8, 17])
+@pytest.mark.parametrize("number", [1, 2, 17])
 @pytest.mark.parametrize("is_vector", [False, True])
 def test_a_compiled_sum_has_torchs_bits_also_of_what_is_no_number(
     is_vector, number, width, dtype, monkeypatch

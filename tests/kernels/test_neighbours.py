@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from widenet.kernels import neighbour_means
-from widenet.kernels.neighbour_means import EMPTY, NeighbourLists
+from widenet.kernels.neighbour_means import EMPTY, FRACTION_BITS, NeighbourLists
 from widenet.sparse import SparseBatch
+
+BITS = FRACTION_BITS
 
 
 def rows_of(rng, width, number):

@@ -10,11 +10,13 @@ from widenet.kernels import bags
 
 @pytest.mark.parametrize("is_native", [True, False])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize("most", [1, 2, 4096, 4097, 2**24 + 1, 2**31 - 1])
+@pytest.mark.parametrize("most", [1, 4096, 4097, 2**24 + 1, 2**31 - 1, 2**62])
 @pytest.mark.parametrize("number", [0, 1, 5000])
 def test_equal_keys_stay_in_their_order(number, most, dtype, is_native, monkeypatch):
     if not is_native:
         monkeypatch.setattr(bags, "library_runs", lambda _: False)
+    if most > torch.iinfo(dtype).max:
+        pytest.skip("the type has no such numbers")
     keys_Z = torch.randint(most, (number,), generator=torch.Generator().manual_seed(number), dtype=dtype)
     before_Z = keys_Z.clone()
     sorted_Z, order_Z = bags.stable_sort(keys_Z)
@@ -36,8 +38,3 @@ def test_each_key_is_named_once_with_where_its_entries_stood(number, most, is_na
     assert [indptr[0], indptr[-1]] == [0, number]
     found = [order_Z[start:stop].tolist() for start, stop in pairwise(indptr)]
     assert found == [torch.nonzero(keys_Z == key)[:, 0].tolist() for key in keys_U]
-
-
-def test_keys_of_more_than_32_bits_are_sorted():
-    keys_Z = torch.randint(2**62, (3000,), generator=torch.Generator().manual_seed(0))
-    assert torch.equal(bags.stable_sort(keys_Z)[0], keys_Z.sort().values)

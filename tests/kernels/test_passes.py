@@ -11,12 +11,7 @@ from torch.nn.functional import softplus
 
 from widenet.kernels import native, passes
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.passes import (
-    Gradients,
-    OutputBatch,
-    OutputShard,
-    make_pass,
-)
+from widenet.kernels.passes import Gradients, OutputBatch, OutputShard, make_pass
 
 
 @dataclass
@@ -164,8 +159,8 @@ class Case:
             torch.testing.assert_close(found.double(), expected, rtol=2e-4, atol=5e-6 * max(scale, 0.1))
 
 
-def test_steps_of_seven_hundred_shapes_are_those_of_autograd():
-    for seed in range(1000, 1700):
+def test_steps_of_three_hundred_shapes_are_those_of_autograd():
+    for seed in range(1000, 1300):
         Case.drawn(seed).check()
 
 
@@ -231,8 +226,8 @@ def test_rounding_leaves_the_gradient_of_a_target_that_is_nearly_certain():
     assert float((found - expected).norm() / expected.norm()) < 0.02
 
 
-@pytest.mark.parametrize("units", [1, 7, 64, 338, 512, 70_000])
-@pytest.mark.parametrize("level", [-60.0, -20.0, -9.0, -1.0, 0.0, 1.0, 9.0, 20.0])
+@pytest.mark.parametrize("units", [1, 338, 70_000])
+@pytest.mark.parametrize("level", [-60.0, -9.0, 0.0, 9.0, 20.0])
 def test_the_loss_of_a_sigmoid_is_that_of_softplus(units, level):
     case = Case.drawn(units, "sigmoid", 6, 3, units)
     case.bias_R, case.cosine, none = torch.full((units,), level), False, torch.zeros(0, dtype=torch.int64)

@@ -3,11 +3,7 @@
 import pytest
 import torch
 
-from widenet.kernels.best_units import (
-    dequantized,
-    quantized,
-    quantized_queries,
-)
+from widenet.kernels.best_units import dequantized, quantized, quantized_queries
 
 
 def drawn(rows, columns, seed=0):
@@ -22,11 +18,6 @@ def test_no_number_moves_by_more_than_half_the_scale(size):
     apart = (rows.double() - whole.double() * scale.double()[:, None]).abs()
     assert bool((apart <= scale.double()[:, None] * (0.5 + 1e-6)).all())
     assert bool((whole.abs().amax(dim=1) == 127).all())
-
-
-def test_float32_holds_the_rounded_numbers_exactly():
-    whole, scale = quantized(drawn(500, 20))
-    assert torch.equal(dequantized(whole, scale).double(), whole.double() * scale.double()[:, None])
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-36, 1e-38, 1e-41])

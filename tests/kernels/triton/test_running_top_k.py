@@ -47,12 +47,6 @@ def test_tiles_of_any_size_give_what_the_definition_gives(name, k, tile, device)
     assert torch.equal(found_units, units)
 
 
-def test_what_is_no_number_comes_first(device):
-    found, units = by_tiles(torch.tensor([[1.0, torch.nan, 3.0, torch.inf]]), 3, 2, device)
-    assert units.tolist() == [[1, 3, 2]]
-    assert found[0, 1:].tolist() == [torch.inf, 3.0]
-
-
 def test_shards_that_share_a_floor_lose_none_of_the_best(device):
     logits_EL, k = LOGITS["random"], 4
     floor_E = torch.full((2,), -torch.inf, device=device)
@@ -66,7 +60,3 @@ def test_shards_that_share_a_floor_lose_none_of_the_best(device):
     assert bool((floor_E > -torch.inf).all())
     assert bool((floor_E.cpu() < expected[:, -1]).all())
     assert torch.equal(unpacked(keys_EN)[1], units)
-
-
-def test_a_larger_k_is_left_to_torch(device):
-    assert isinstance(running_top_k(module.LARGEST + 1, torch.zeros(1, device=device)), RunningTopK)

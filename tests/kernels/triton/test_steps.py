@@ -84,24 +84,13 @@ CASES += [("adadelta", "plain", "prime sizes", 131), *(("adadelta", "plain", row
 def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(
     kind, penalties, rows, columns, device, triton
 ):
-    rule, step, batch = (
-        rule_of(kind, **PENALTIES[penalties]),
-        StepNumbers(7, RATES),
-        SparseBatch.from_lists(ROWS[rows]),
-    )
+    rule, step = rule_of(kind, **PENALTIES[penalties]), StepNumbers(7, RATES)
+    batch = SparseBatch.from_lists(ROWS[rows])
     batch = batch.with_values(numbers(batch.num_entries, seed=3)) if columns > 1 else batch
-    weight, gradient, since = (
-        numbers(31, columns),
-        numbers(batch.num_examples, columns, seed=1),
-        (torch.arange(31) % 6).int(),
-    )
-    found = []
-    for dtype, place in (
-        (torch.float32, "cpu"),
-        (torch.float64, "cpu"),
-        (torch.float32, device),
-        (torch.float32, device),
-    ):
+    weight, gradient = numbers(31, columns), numbers(batch.num_examples, columns, seed=1)
+    since, found = (torch.arange(31) % 6).int(), []
+    places = [(torch.float32, "cpu"), (torch.float64, "cpu"), *[(torch.float32, device)] * 2]
+    for dtype, place in places:
         if len(found) == 2:
             triton()
         own = started(rule, weight.to(place, dtype))
@@ -121,19 +110,6 @@ def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(
     others = torch.ones(31, dtype=torch.bool).index_fill(0, batch.indices, False)
     assert torch.equal(ours.cpu()[others], weight[others])
     assert bool(others.all()) or not torch.equal(ours.cpu()[~others], weight[~others])
-
-
-def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, monkeypatch):
-    rule, step, found = rule_of("adam"), StepNumbers(3, RATES), []
-    for use in (lambda: None, triton):
-        use()
-        monkeypatch.setattr(steps, "KINDS", {})
-        found.append(started(rule, numbers(31, 7).to(device)))
-        touched = Touched.of(SparseBatch.from_lists([[3, 1], [1, 8]]).to(device))
-        touched = touched.by(numbers(2, 7, seed=1).to(device))
-        rule.apply_to_rows(found[-1][0], touched, found[-1][1], None, step)
-    assert torch.equal(found[0][0], found[1][0])
-    assert not torch.equal(found[0][0].cpu(), numbers(31, 7))
 
 
 @pytest.mark.parametrize("shape", [(5, 7), (5,)], ids=["weight", "biases"])
