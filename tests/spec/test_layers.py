@@ -36,7 +36,7 @@ def test_hidden_layers_come_after_their_sources_in_whatever_order_they_stand(dat
         assert all(order.index(source) < order.index(layer.name) for source in spec.sources(layer))
 
 
-@pytest.mark.parametrize("length", [1, 2, 5])
+@pytest.mark.parametrize("length", [1, 3])
 def test_a_cycle_of_any_length_is_shown_whole_and_alone(length):
     ring = [
         hidden(f"r{index}", f"r{(index - 1) % length}", *(["in"] if index == 0 else []))
@@ -51,19 +51,3 @@ def test_a_cycle_of_any_length_is_shown_whole_and_alone(length):
         (index + 1) % length == int(other[1:])
         for index, other in ((int(name[1:]), other) for name, other in pairwise(shown))
     )
-
-
-PICTURE = {"name": "in", "kind": "input", "field": "pixels", "shape": [1, 7, 6]}
-OUT = {"name": "out", "kind": "output", "field": "label"}
-
-
-def network(*layers):
-    return {"layers": [PICTURE, *layers, OUT]}
-
-
-def convolution(**settings):
-    return {"name": "c", "kind": "convolution", "filters": 3, "kernel": 3, **settings}
-
-
-def pooling(function="max", **settings):
-    return {"name": "p", "kind": "pooling", "function": function, **settings}

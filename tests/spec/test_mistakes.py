@@ -52,32 +52,19 @@ NETWORK = [
     (5, ""),
     ([], ""),
     ({}, "layers"),
-    ({"layers": []}, "layers"),
-    ({"layers": {}}, "layers"),
     ({"layers": [3]}, "layers[0]"),
-    ({"name": 3, **network()}, "name"),
     ({"epochs": 3}, "epochs"),
-    ({"nam": "x", **network()}, "nam"),
-    (network({"fild": "x"}), "layers[0].fild"),
     (network({}, {}, {"cosine": {"temprature": 1}}), "layers[2].cosine.temprature"),
     (network({}, {"activation": {"kind": "leaky_relu", "slop": 1}}), "layers[1].activation.slop"),
     (network({}, {"kind": "hiden"}), "layers[1]"),
-    (network({}, {"kind": None}), "layers[1].kind"),
     (network({}, {"activation": "tahn"}), "layers[1].activation"),
-    (network({}, {"activation": {"kind": "tahn"}}), "layers[1].activation"),
     (network({}, {"activation": {"slope": 0.1}}), "layers[1].activation.kind"),
-    (network({}, {"activation": 3}), "layers[1].activation"),
     (network({}, {"units": "4"}), "layers[1].units"),
-    (network({}, {"units": True}), "layers[1].units"),
     (network({}, {"units": 100.0}), "layers[1].units"),
-    (network({}, {"units": 0}), "layers[1].units"),
     (network({}, {"units": 2**40}), "layers[1].units"),
     (network({"units": "aut"}), "layers[0].units"),
     (network({"denoise": 1}), "layers[0].denoise"),
-    (network({"values": "used"}), "layers[0].values"),
-    (network({"name": ""}), "layers[0].name"),
     (network({"name": "a/b"}), "layers[0].name"),
-    (network({"name": "a" * 101}), "layers[0].name"),
     (network({"name": "\ud800"}), ""),
     (network({}, {"bias_start": float("nan")}), "layers[1].bias_start"),
     (network({}, {"bias_start": -1e-40}), "layers[1].bias_start"),
@@ -86,14 +73,10 @@ NETWORK = [
         network({}, {"initializer": {"kind": "uniform", "limit": 0.1, "low": 0.2}}),
         "layers[1].initializer",
     ),
-    (network({}, {}, {"weights": {}}), "layers[2].weights.layer"),
     (network({}, {}, {"weights": [{"layr": "h"}]}), "layers[2].weights[0].layr"),
-    (network({}, {}, {"weights": [{"layer": "h"}, {}]}), "layers[2].weights[1].layer"),
-    (network({}, {}, {"weights": "h"}), "layers[2].weights"),
     # Names and sources.
     (network({}, {"source": []}), "layers[1].source"),
     (network({}, {"source": [], "skip": "in", "weight_norm": 1.0}), "layers[1].source"),
-    (network({}, {"source": [3]}), "layers[1].source[0]"),
     (network({}, {"source": "inn"}), "layers[1].source"),
     (network({}, {"source": ["in", "in"]}), "layers[1].source"),
     (network({}, {"source": "out"}), "layers[1].source"),
@@ -127,7 +110,6 @@ NETWORK = [
     (network({}, {}, {"sample": "uniform", "weight_norm": 2.5}), "layers[2].weight_norm"),
     (network({}, {}, {"weightless": True}), "layers[2].bias"),
     (network({}, {}, {"repeats": [1.0]}), "layers[2].repeats"),
-    (network({}, {}, {"repeats": ["1"]}), "layers[2].repeats[0]"),
     (network({"field": "other"}, {}, {"neighbourhood": {}}), "layers[2].neighbourhood"),
     (network({}, {"described_by": ["a", "a"]}), "layers[1].described_by"),
     (network({}, {"described_by": "a", "weight_norm": 1.0}), "layers[1].weight_norm"),
@@ -154,30 +136,12 @@ NETWORK = [
     # Channels and places.
     (convolution(kernel=[3, 0]), "layers[1].kernel[1]"),
     (convolution(kernel=[1, 1, 1, 1]), "layers[1].kernel"),
-    (convolution(padding="sane"), "layers[1].padding"),
     (convolution(kernel=[3, 3], stride=[2]), "layers[1].stride"),
     (convolution(kernel=[3, 1], padding=1), "layers[1].padding"),
     (convolution(weight_norm=1.0), "layers[1].weight_norm"),
     (convolution(skip="out"), "layers[1].skip"),
+    (convolution(skip=["in", "in"]), "layers[1].skip"),
     (convolution(weights={"layer": "h"}), "layers[1].weights.layer"),
-    (
-        {
-            "layers": [
-                PICTURE,
-                {"name": "c", "kind": "convolution", "filters": 3, "kernel": 3},
-                {
-                    "name": "d",
-                    "kind": "convolution",
-                    "filters": 3,
-                    "kernel": 3,
-                    "weights": {"layer": "c", "transposed": True},
-                },
-                OUT,
-            ]
-        },
-        "layers[2].weights.transposed",
-    ),
-    (pooling("most"), "layers[1].function"),
     (pooling(), "layers[1].kernel"),
     (pooling("lrn", kernel=2), "layers[1].kernel"),
     (pooling("cosine"), "layers[1].source"),
@@ -187,27 +151,20 @@ TRAINING = [
     (None, ""),
     (network(), "layers"),
     ({"epochs": "3"}, "epochs"),
-    ({"epoch": 3}, "epoch"),
-    ({"brake": True}, "brake"),
     ({"weight_precision": "bfloat16"}, "weight_precision"),
     ({"optimizer": "adm"}, "optimizer"),
     ({"optimizer": "cosine"}, "optimizer"),
     ({"optimizer": {"kind": "sgd", "momentum": 0.9}}, "optimizer.momentum"),
-    ({"optimizer": {"kind": "momentum", "momentum": 1}}, "optimizer.momentum"),
     ({"optimizer": {"kind": "adam", "learning_rate": 1e39}}, "optimizer.learning_rate"),
     ({"optimizer": {"kind": "sgd", "learning_rate": 1.0}, "l2": 1.0}, "optimizer.learning_rate"),
     ({"seed": 2**63}, "seed"),
-    ({"precision": "float16"}, "precision"),
     ({"keep": "best"}, "keep"),
-    ({"evaluation": []}, "evaluation"),
     ({"evaluation": {"part": "test"}}, "evaluation.part"),
     ({"checkpoints": {"keep": 3}}, "checkpoints.keep"),
 ]
 LAYERS = [IN, {**H, "units": {"from": [4, 8]}}, OUT]
 SPACE = [
     ({"network": {}, "training": {}, "trials": 3}, "trials"),
-    ({"network": {}}, "training"),
-    ({"network": [], "training": {}}, "network"),
     ({"network": {}, "training": {}}, ""),
     ({"layers": LAYERS}, "layers"),
     *(
@@ -243,14 +200,11 @@ def test_a_mistake_names_the_document_and_the_path(model, values, place):
     [
         ("", 1, 1, ""),
         ('{"epochs": 3,\n "seed" 4}', 2, 9, ""),
-        ("{'seed': 4}", 1, 2, ""),
         ('{"seed": 4} {}', 1, 13, ""),
         ('{"epochs": 3, "epochs": 4}', None, None, ""),
-        ('{"l2": NaN}', None, None, ""),
         ('{"l2": 1e999}', None, None, ": l2"),
         ("[" * 100_000, None, None, ""),
         (f'{{"seed": {"1" * 5000}}}', None, None, ""),
-        ("null", None, None, ""),
     ],
     ids=lambda text: str(text)[:20],
 )
@@ -269,17 +223,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         NetworkSpec.read(tmp_path / "net.json")
 
 
-@pytest.mark.parametrize("values", [{"epochs": {1, 2}}, {(1, 2): 3}, {"epochs": object()}, {"name": b"x"}])
+LOOP = {}
+LOOP["epochs"] = LOOP
+
+
+@pytest.mark.parametrize(
+    "values", [{"epochs": {1, 2}}, {(1, 2): 3}, {"name": b"x"}, LOOP], ids=["set", "key", "bytes", "loop"]
+)
 def test_python_values_that_json_does_not_have_are_refused(values):
     with mistake(DocumentError, place="document"):
         TrainingSpec.of(values)
-
-
-def test_a_value_that_contains_itself_is_refused():
-    loop = {}
-    loop["epochs"] = loop
-    with mistake(DocumentError, place="document"):
-        TrainingSpec.of(loop)
 
 
 def test_the_nearest_valid_name_is_suggested():
@@ -291,12 +244,3 @@ def test_the_nearest_valid_name_is_suggested():
         with pytest.raises(DocumentError) as caught:
             NetworkSpec.of(values)
         assert f'"{name}"' in caught.value.rule
-
-
-def test_the_rule_of_a_field_does_not_depend_on_mistakes_of_others():
-    rules = []
-    for values in ({"epochs": "x"}, {"precision": "y", "epochs": "x", "keep": "z"}):
-        with mistake(DocumentError, "epochs") as caught:
-            TrainingSpec.of(values)
-        rules.append(caught.value.rule)
-    assert rules[0] == rules[1]
