@@ -87,7 +87,10 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
         "plan {} training.json --width gl_input=9 --width gl_output=9 --device cpu",
     ),
 }
-TRAININGS = ("train {network} {training} --data data --out out --quiet --device cpu",)
+TRAININGS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("network.json", "training.json"),
+    ("train network.json training.json --data data --out out --quiet --device cpu",),
+)
 LINES = (
     _INGEST.format("likes.csv"),
     "data split data --out out --heldout 0.2 --seed 1",
@@ -141,53 +144,35 @@ def case(number: int, world: Path) -> Case:
     return _KINDS[kind][1](kind, random, world)
 
 
-def _text(kind: str, random: Random, world: Path) -> Case:
-    name = random.choice(list(SOURCES))
-    return _of_file(kind, random, name, SOURCES[name], changed_text(random, (world / name).read_text()))
+def _file(kind: str, random: Random, world: Path) -> Case:
+    """A file with changes, and a command that reads it."""
+    tables: dict[str, dict[str, tuple[str, ...]]] = {
+        "texts": SOURCES,
+        "other files": BINARIES,
+        "documents": DOCUMENTS,
+        "trainings": TRAININGS,
+    }
+    table = tables[kind]
+    name = random.choice(list(table))
+    content = (world / name).read_bytes()
+    if kind == "other files":
+        changed = changed_bytes(random, content)
+    else:
+        changed = (changed_text if kind == "texts" else changed_json)(random, content.decode())
+    return Case(kind, random.choice(table[name]).format(name).split(), {name: changed})
 
 
-def _binary(kind: str, random: Random, world: Path) -> Case:
-    name = random.choice(list(BINARIES))
-    return _of_file(kind, random, name, BINARIES[name], changed_bytes(random, (world / name).read_bytes()))
-
-
-def _document(kind: str, random: Random, world: Path) -> Case:
-    name = random.choice(list(DOCUMENTS))
-    return _of_file(kind, random, name, DOCUMENTS[name], changed_json(random, (world / name).read_text()))
-
-
-def _training(kind: str, random: Random, world: Path) -> Case:
-    name = random.choice(("network", "training"))
-    words = random.choice(TRAININGS).format(network="network.json", training="training.json").split()
-    return Case(kind, words, {f"{name}.json": changed_json(random, (world / f"{name}.json").read_text())})
-
-
-def _of_file(kind: str, random: Random, name: str, lines: Iterable[str], content: bytes) -> Case:
-    return Case(kind, random.choice(list(lines)).format(name).split(), {name: content})
-
-
-def _dataset(kind: str, random: Random, world: Path) -> Case:
-    return _of_folder(kind, random, world, "data", _READERS)
-
-
-def _run(kind: str, random: Random, world: Path) -> Case:
-    return _of_folder(kind, random, world, "run", _RUN_READERS)
-
-
-def _of_folder(kind: str, random: Random, world: Path, folder: str, lines: Iterable[str]) -> Case:
-    """A folder with one file changed, or gone."""
-    path = random.choice(
-        sorted(
-            path for path in (world / folder).rglob("*") if path.is_file() and "tensorboard" not in path.parts
-        )
-    )
+def _folder(kind: str, random: Random, world: Path) -> Case:
+    """A dataset or a run with one file changed."""
+    folder, lines = ("data", _READERS) if kind == "datasets" else ("run", _RUN_READERS)
+    paths = [
+        path for path in (world / folder).rglob("*") if path.is_file() and "tensorboard" not in path.parts
+    ]
+    path = random.choice(sorted(paths))
     content = path.read_bytes()
-    changed = (
-        changed_json(random, content.decode())
-        if path.suffix == ".json" and random.random() < 0.7
-        else changed_bytes(random, content)
-    )
-    return Case(kind, random.choice(list(lines)).split(), {str(path.relative_to(world)): changed})
+    is_document = path.suffix == ".json" and random.random() < 0.7
+    changed = changed_json(random, content.decode()) if is_document else changed_bytes(random, content)
+    return Case(kind, random.choice(lines).split(), {str(path.relative_to(world)): changed})
 
 
 def _words(kind: str, random: Random, world: Path) -> Case:
@@ -206,12 +191,12 @@ def _place(kind: str, random: Random, world: Path) -> Case:
 
 
 _KINDS: dict[str, tuple[int, Callable[[str, Random, Path], Case]]] = {
-    "texts": (30, _text),
-    "other files": (25, _binary),
-    "documents": (12, _document),
-    "trainings": (3, _training),
-    "datasets": (8, _dataset),
-    "runs": (10, _run),
+    "texts": (30, _file),
+    "other files": (25, _file),
+    "documents": (12, _file),
+    "trainings": (3, _file),
+    "datasets": (8, _folder),
+    "runs": (10, _folder),
     "command lines": (12, _words),
     "devices, pipes, folders": (6, _place),
 }

@@ -9,13 +9,13 @@ import pytest
 from tests.fuzz import cases, world
 from tests.fuzz.forks import Forks
 
-CASES, LONG_CASES, PER_TEST, PER_PROCESS = 100, 2_000, 50, 25
+CASES, LONG_CASES, PER_TEST = 100, 2_000, 50
 """Cases that are always run, and those of the long form."""
 
 
 @pytest.fixture(scope="session")
 def forks():
-    running = Forks(PER_PROCESS)
+    running = Forks()
     yield running
     running.close()
 
@@ -42,25 +42,3 @@ def test_a_command_over_changed_files_or_words_succeeds_or_refuses(first, whole,
             wrong[number] = (" ".join(case.words), rules, ended.err[-500:])
         shutil.rmtree(tmp_path / f"case-{number}")
     assert wrong == {}, "`python -m benchmarks fuzz --case NUMBER` runs one again"
-
-
-def test_the_fuzzer_notices_what_it_looks_for(tmp_path):
-    (tmp_path / "half.csv").write_text("")
-    refused = cases.Case("guard", ["data", "ingest"], {})
-    told = "Traceback (most recent call last):\nKeyError: 3"
-    ends = {
-        "hang": cases.Ended(-9, "", "", 99.0, 1.0, hung=True),
-        "crash": cases.Ended(-11, "", "", 1.0, 1.0, hung=False),
-        "slow": cases.Ended(0, "", "", 99.0, 21.0, hung=False),
-        "traceback": cases.Ended(1, "", told, 1.0, 1.0, hung=False),
-        "half-written": cases.Ended(2, "", "widenet: no.", 1.0, 1.0, hung=False),
-        "fine": cases.Ended(0, "", "", 1.0, 1.0, hung=False),
-    }
-    assert {name: list(cases.broken_rules(refused, ended, {}, tmp_path)) for name, ended in ends.items()} == {
-        "hang": ["it hangs"],
-        "crash": ["signal 11"],
-        "slow": ["it takes 21 seconds of the processor"],
-        "traceback": ["'Traceback (most recent call last)' on standard error", "status 1"],
-        "half-written": ["refused, and yet changed: ['half.csv']"],
-        "fine": [],
-    }

@@ -14,6 +14,7 @@ import pyarrow.parquet
 import scipy.sparse
 
 from tests.fuzz.forks import Forks
+from tests.movielens import SAMPLE
 
 USERS, ITEMS = 12, 9
 LIKES = [
@@ -30,34 +31,6 @@ NETWORK = {
     ]
 }
 TRAINING = {"epochs": 1, "batch_size": 4, "shards": 2, "evaluation": {"metric": "recall@3"}, "keep": "best"}
-DSSTNE = {
-    "Name": "x",
-    "Kind": "FeedForward",
-    "ShuffleIndices": False,
-    "Denoising": {"p": 0.2},
-    "ErrorFunction": "ScaledMarginalCrossEntropy",
-    "Layers": [
-        {"Name": "In", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": True},
-        {
-            "Name": "H",
-            "Kind": "Hidden",
-            "Type": "FullyConnected",
-            "N": 4,
-            "Activation": "Sigmoid",
-            "Source": "In",
-            "pDropout": 0.5,
-        },
-        {
-            "Name": "Out",
-            "Kind": "Output",
-            "Type": "FullyConnected",
-            "DataSet": "gl_output",
-            "N": "auto",
-            "Activation": "Sigmoid",
-            "Sparse": True,
-        },
-    ],
-}
 COMMANDS = [
     "data ingest likes.csv --out whole --titles titles.csv",
     "data split whole --out data --heldout 0.25 --validation 0.25",
@@ -124,7 +97,7 @@ def _write_others(folder: Path) -> None:
     """Documents, filters, vectors, and what is no ordinary file."""
     (folder / "network.json").write_text(json.dumps(NETWORK))
     (folder / "training.json").write_text(json.dumps(TRAINING))
-    (folder / "config.json").write_text(json.dumps(DSSTNE))
+    (folder / "config.json").write_text(json.dumps(SAMPLE))
     (folder / "never.txt").write_text("1\n3\n")
     (folder / "never-for.csv").write_text("user,item\nu1,1\nu2,4\n")
     (folder / "weights.csv").write_text("item,weight\n1,0\n2,0.5\n")
