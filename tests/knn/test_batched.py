@@ -3,13 +3,11 @@ no longer.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Condition, Event
 
 import numpy as np
 import pytest
 
 from widenet.errors import DataError, FitError, OptionError
-from widenet.knn import neighbours as module
 from widenet.knn.neighbours import BatchedNeighbours, Neighbours
 
 RANDOM = np.random.default_rng(1)
@@ -46,39 +44,18 @@ def test_a_full_batch_is_answered_at_once(collection):
     assert collection.sizes == [3, 3]
 
 
-def test_queries_that_came_before_the_time_is_over_are_answered_together(collection, monkeypatch):
-    """Time is over when all six have come."""
-    waiting = Event()
-
-    class Clock(Condition):
-        def wait_for(self, is_closed, timeout):
-            assert timeout == 0.25
-            waiting.set()
-            while not is_closed() and len(batched._open.queries) < 6:
-                self.wait(0.01)
-
-    monkeypatch.setattr(module, "Condition", Clock)
-    batched = BatchedNeighbours(collection, 3, size=100, timeout_seconds=0.25)
+def test_a_batch_that_does_not_fill_up_is_answered_after_a_while(collection):
+    batched = BatchedNeighbours(collection, 3, size=100, timeout_seconds=0.05)
     with ThreadPoolExecutor(6) as pool:
-        first = pool.submit(batched.nearest, QUERIES[0])
-        assert waiting.wait(60)
-        others = [pool.submit(batched.nearest, query) for query in QUERIES[1:]]
-        assert_right([first.result(), *(other.result() for other in others)])
-    assert collection.sizes == [6]
-    assert not batched._open.queries
+        assert_right(pool.map(batched.nearest, QUERIES))
+    assert sum(collection.sizes) == 6
 
 
-def test_a_query_that_is_refused_spoils_no_other(collection):
-    batched = BatchedNeighbours(collection, 3, size=1, timeout_seconds=FOREVER)
-    with pytest.raises(FitError):
-        batched.nearest([1, 2])
-    with pytest.raises(DataError):
-        batched.nearest([1, 2, 3, np.nan])
-    assert_right(map(batched.nearest, QUERIES))
-
-
-def test_what_fails_in_the_search_fails_for_all_of_the_batch_and_for_no_other(collection, monkeypatch):
+def test_a_query_that_is_refused_or_fails_spoils_none_of_another_batch(collection, monkeypatch):
     batched = BatchedNeighbours(collection, 3, size=2, timeout_seconds=FOREVER)
+    for query, error in (([1, 2], FitError), ([1, 2, 3, np.nan], DataError)):
+        with pytest.raises(error):
+            batched.nearest(query)
     with ThreadPoolExecutor(2) as pool:
         with monkeypatch.context() as patch:
             patch.setattr(collection, "search", lambda *_: 1 / 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from labs.classifier import examples, first_weights, loss
+from labs.classifier import examples, first_weights
 from labs.evolution.strategy import Settings
 from labs.evolution.workers import evolve_with
 
@@ -14,11 +14,7 @@ def alone():
     return evolve_with(SETTINGS, START, DATA, 4, 1)[0]
 
 
-@pytest.mark.parametrize("number", [1, 2, 4])
+@pytest.mark.parametrize("number", [2, 4])
 def test_weights_are_the_same_bits_for_every_number_of_workers(alone, number):
     found = evolve_with(SETTINGS, START, DATA, 4, number)
     assert {weights.tobytes() for weights in found} == {alone.tobytes()}
-
-
-def test_the_population_learns(alone):
-    assert loss(alone, DATA) < loss(START, DATA)

@@ -31,26 +31,6 @@ def test_sums_of_powers_of_two_are_the_nearest_numbers(bits, sign):
         assert Fraction(2) ** (2 * log - 1) <= power <= Fraction(2) ** (2 * log + 1)
 
 
-def test_numbers_come_back_within_half_a_step():
-    numbers = LogNumbers(5)
-    values = np.array([1.0, -3.7, 1e-6, 0.0, -0.02, 2.0**31])
-    back = numbers.decode(numbers.encode(values))
-    near = np.abs(np.log2(np.abs(back[values != 0] / values[values != 0])))
-    assert (near <= 0.5 / numbers.steps + 1e-12).all()
-    assert (np.sign(back) == np.sign(values)).all()
-
-
-def test_kahan_recovers_what_a_plain_sum_loses():
-    numbers = LogNumbers(6)
-    ones, terms = numbers.encode(np.ones((1, 4000))), numbers.encode(np.full((4000, 1), 0.001))
-    plain, kahan = numbers.encode(np.ones((1, 1))), numbers.encode(np.ones((1, 1)))
-    Sums(numbers).add_product(plain, ones, terms)
-    Sums(numbers).add_product_kahan(kahan, np.full((1, 1), ZERO), ones, terms)
-    exact = 1 + 4000 * numbers.decode(terms)[0, 0]
-    assert numbers.decode(plain)[0, 0] == 1.0
-    assert abs(numbers.decode(kahan)[0, 0] / exact - 1) < 0.03
-
-
 @pytest.mark.parametrize("kahan", [False, True])
 def test_matrix_products_are_those_of_floats(kahan):
     numbers = LogNumbers(12)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from labs.qsgd.quantization import omega_bits, quantize, sparse_bits, variance_bound
+from labs.qsgd.quantization import quantize, variance_bound
 from widenet.randomness import stream
 
 
@@ -21,13 +21,3 @@ def test_the_mean_is_unbiased_and_the_variance_bounded(vector, levels):
         assert abs(projected.mean()) <= 3 * projected.std(ddof=1) / np.sqrt(len(projected))
     share = (errors**2).sum(axis=1).mean() / (vector**2).sum()
     assert 0 < share <= variance_bound(len(vector), levels)
-
-
-def test_omega_codes_have_the_published_lengths():
-    numbers = np.array([1, 2, 3, 4, 7, 8, 15, 16, 100])
-    assert omega_bits(numbers).tolist() == [1, 3, 3, 6, 6, 7, 7, 11, 13]
-
-
-def test_one_level_costs_about_the_square_root_of_the_numbers(vector):
-    bits = sparse_bits(quantize(vector, 1, stream(3, "tests/qsgd")))
-    assert 32 < bits < np.sqrt(len(vector)) * (np.log2(len(vector)) + 4) + 32
