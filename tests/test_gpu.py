@@ -6,7 +6,8 @@ import torch
 from tests import sequences
 from tests.simulated import cases
 from tests.trainings import SETTINGS, books, document, tied_near
-from widenet import Model, Network, Training, dataset_from_lists, fit_neighbourhood, train
+from widenet import Model, dataset_from_lists, fit_neighbourhood
+from widenet.kernels.steps import KINDS
 from widenet.model import triton_step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
@@ -17,39 +18,24 @@ ROWS = [sorted({(7 * e + 3 * i * i) % 211 for i in range(1 + e % 40)}) for e in 
 def trained(folder, name, device, activation="softmax", loss="cross_entropy", **training):
     if not (folder / "data").exists():
         dataset_from_lists(folder / "data", ROWS, width=211)
-    output = {"name": "next", "kind": "output", "field": "items", "activation": activation, "loss": loss}
-    network = {
-        "layers": [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 37}, output]
-    }
-    spec = Training.of({"epochs": 3, "batch_size": 64, **training})
-    return train(Network.of(network), spec, folder / "data", folder / name, device=device)
+    documents = cases.with_loss(activation, loss), {"batch_size": 64, **training}
+    return cases.trained(documents, folder / "data", folder / name, device, epochs=3)
 
 
-def weights(model: Model):
-    return torch.cat(
-        [
-            part.weight.flatten().cpu()
-            for weight in model.network.wide.values()
-            for part in weight.parts.values()
-        ]
-    )
+PRECISIONS = ["float32", "tf32", "bfloat16"]
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
-@pytest.mark.parametrize(
-    "optimizer", ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"]
-)
+@pytest.mark.parametrize("optimizer", KINDS)
 def test_a_training_gives_the_same_bits_twice(optimizer, activation, precision, tmp_path):
     asked = {"activation": activation, "optimizer": optimizer, "precision": precision}
     assert len({trained(tmp_path, name, "cuda", **asked).fingerprint() for name in ("one", "two")}) == 1
 
 
-@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
-def test_a_training_gives_the_same_bits_for_every_number_of_shards_at_once(
-    activation, precision, tmp_path, monkeypatch
-):
+def test_no_bit_depends_on_the_number_of_shards_at_once(activation, precision, tmp_path, monkeypatch):
     found = set()
     for number in (1, 2, 4, 8):
         monkeypatch.setattr(triton_step, "SHARDS_AT_ONCE", number)
@@ -64,10 +50,9 @@ def test_a_training_gives_the_same_bits_for_every_number_of_shards_at_once(
 )
 def test_a_training_is_near_that_of_a_cpu(activation, loss, tmp_path):
     ours, cpus = (
-        weights(trained(tmp_path, device, device, activation=activation, loss=loss))
-        for device in ("cuda", "cpu")
+        trained(tmp_path, place, place, activation=activation, loss=loss) for place in ("cuda", "cpu")
     )
-    assert torch.allclose(ours, cpus, rtol=1e-3, atol=1e-4)
+    assert cases.weights_of(ours) == pytest.approx(cases.weights_of(cpus), rel=1e-3, abs=1e-4)
 
 
 def test_the_best_units_are_those_that_a_cpu_finds(tmp_path):

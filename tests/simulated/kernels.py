@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.cases import CASES, trained, weights_of, with_loss
-from tests.simulated.device import launches, simulated, waits
+from tests.simulated.device import simulated, waits
 from tests.simulated.streams import DEFAULT
 from tests.trainings import SAMPLED, SETTINGS, UNTIED, document
 from widenet.data.dataset import Dataset
@@ -36,27 +36,16 @@ TOGETHER = {
         {},
         {"gradient_norm_limit": 0.1, "optimizer": {"kind": "adagrad", "per_row": True}},
     ),
-    "sigmoid": ({"activation": "sigmoid", "weight_norm": 0.5}, {"precision": "bfloat16"}),
+    "sigmoid": ({"weight_norm": 0.5}, {"precision": "bfloat16"}),
 }
-TILES = "float32", "bfloat16"
-HIDDEN = [{"name": name, "units": 5, "activation": "sigmoid"} for name in "abc"]
-DSSTNE = {
-    "layers": [
-        {"name": "in", "kind": "input", "field": "items"},
-        *HIDDEN,
-        {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid"},
-    ]
-}
-"""DSSTNE's benchmark, with fewer units."""
 
 
 def main(data, folder):
-    """Lines of what came of NEAR, ROOMS, WAITS, TOGETHER, TILES and DSSTNE.
+    """Lines of what came of NEAR, ROOMS, WAITS and TOGETHER.
 
     Numbers of a setting of NEAR; fingerprints with and without room for logits, and with weights in the
     host's memory, of one of ROOMS; for one of WAITS the places where a second step waited for the device; for
-    TOGETHER the fingerprints with 1, 2, 4 and 8 shards in a launch; for one of TILES how much more is
-    launched for a further tile of eight shards; for DSSTNE's network how much a step launches.
+    TOGETHER the fingerprints with 1, 2, 4 and 8 shards in a launch.
     """
     from widenet.kernels.triton import running_top_k
 
@@ -65,78 +54,47 @@ def main(data, folder):
         with simulated():
             print(json.dumps(weights_of(trained(documents, data, folder / name, "cuda", epochs=1))))
     for activation, limit, precision in ROOMS:
-        documents = (
-            with_loss(activation, "cross_entropy"),
-            document(
-                "momentum",
-                evaluation=None,
-                gradient_norm_limit=limit,
-                batch_size=12,
-                precision=precision,
-            ),
-        )
-        print(
-            json.dumps(
-                [
-                    _with_room(documents, data, folder / f"{activation} {limit} {room} {place}", room, place)
-                    for room, place in ((0, "device"), (2**30, "device"), (0, "host"))
-                ]
-            )
-        )
+        training = {
+            "evaluation": None,
+            "batch_size": 12,
+            "precision": precision,
+            "gradient_norm_limit": limit,
+        }
+        documents = with_loss(activation, "cross_entropy"), document("momentum", **training)
+        found = [
+            _with_room(documents, data, folder / f"{activation} {limit} {room} {place}", room, place)
+            for room, place in ((0, "device"), (2**30, "device"), (0, "host"))
+        ]
+        print(json.dumps(found))
     for name, network in WAITS.items():
         print(json.dumps(_waits(network, data, folder / name)))
     print(json.dumps([_together(name, data, folder / name) for name in TOGETHER]))
-    for precision in TILES:
-        one, two = (_launches(precision, units, data, folder / f"{precision} {units}") for units in (9, 2))
-        print(json.dumps(two - one))
-    more = {"optimizer": "rmsprop", "shards": 8, "batch_size": 6}
-    print(json.dumps(sum(_counted(launches, DSSTNE, data, folder / "DSSTNE", more, 2).values())))
 
 
 def _together(name, data, folder):
     """Fingerprints with 1, 2, 4 and 8 shards in a launch, of three tiles a shard."""
     output, training = TOGETHER[name]
-    documents = (
-        with_loss("softmax", "cross_entropy") if "softmax" in name else with_loss("sigmoid", "cross_entropy")
-    )
-    documents["layers"][-1].update(output)
-    found = []
-    for number in (1, 2, 4, 8):
-        own = documents, document("adam", evaluation=None, batch_size=12) | {"shards": 8} | training
-        room = 2**20 * ("room" not in name)
-        found.append(_with_room(own, data, folder / str(number), room, "device", number))
-    return found
+    network = with_loss("softmax" if "softmax" in name else "sigmoid", "cross_entropy", **output)
+    own = network, document("adam", evaluation=None, batch_size=12) | {"shards": 8} | training
+    room = 2**20 * ("room" not in name)
+    numbers = (1, 2, 4, 8)
+    return [_with_room(own, data, folder / str(number), room, "device", number) for number in numbers]
 
 
 def _waits(network, data, out):
-    """Where the host waits, in a step of a training, for the stream that trains."""
-    return {place: number for (_, place), number in _counted(waits, network, data, out, {}).items()}
-
-
-def _launches(precision, units, data, out):
-    """How much a step launches whose shards have one tile, or two of so many units."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(tiles.TILE_CELLS, "cuda", 1)
-        patch.setattr(tiles, "LEAST_UNITS", units)
-        network, more = with_loss("softmax", "cross_entropy"), {"precision": precision, "shards": 8}
-        return sum(_counted(launches, network, data, out, more).values())
-
-
-def _counted(counter, network, data, out, more, number=-1):
-    """What a counter counts in a step of a training for the stream that trains; the last one has norms."""
+    """Where the host waits, in the last step of a training, for the stream that trains."""
     steps = []
     with pytest.MonkeyPatch.context() as patch, simulated():
 
         def counted(*arguments, step=loop.train_step):
-            before = Counter(counter)
+            before = Counter(waits)
             loss = step(*arguments)
-            steps.append({key: own for key, own in (counter - before).items() if key[0] == DEFAULT})
+            steps.append({place: own for (name, place), own in (waits - before).items() if name == DEFAULT})
             return loss
 
         patch.setattr(loop, "train_step", counted)
-        training = document("adam", evaluation=None, batch_size=12) | more
-        trained((network, training), data, out, "cuda")
-    return steps[number]
+        trained((network, document("adam", evaluation=None, batch_size=12)), data, out, "cuda")
+    return steps[-1]
 
 
 def _with_room(documents, data, out, room, place, together=1):
