@@ -13,21 +13,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 tests share.
 """
 
-READ = (
-    "ATEN_",
-    "DNNL_",
-    "GLOO_",
-    "LOCAL_",
-    "MASTER_",
-    "MKL_",
-    "OMP_",
-    "ONEDNN_",
-    "RANK",
-    "WIDENET_",
-    "WORLD_",
-)
-"""Beginnings of the variables by which a test could change what later tests of its process do."""
-
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
@@ -46,17 +31,6 @@ def pytest_collection():
 def pytest_unconfigure():
     """Let the libraries end as they would without the tests."""
     gc.unfreeze()
-
-
-def variables():
-    return {name: value for name, value in os.environ.items() if name.startswith(READ)}
-
-
-@pytest.fixture(autouse=True)
-def environment_is_left_as_it_was():
-    before = variables()
-    yield
-    assert variables() == before
 
 
 @pytest.fixture(scope="session")

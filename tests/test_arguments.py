@@ -5,19 +5,15 @@ argument, rule and value.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 import widenet
 from tests.mistakes import mistake
-from widenet.arguments import IN_STORES, Location, must_be_local, typed
+from widenet.arguments import Location, typed
 from widenet.errors import ArgumentError, DocumentError, OptionError, WidenetError
-
-
-class Data:
-    """Opens a path by itself."""
 
 
 @typed
@@ -41,14 +37,10 @@ def work(
     [
         {"place": 5},
         {"names": "xy"},
-        {"k": "3"},
         {"k": True},
         {"k": 3.0},
-        {"share": "0.5"},
         {"exclude": "no"},
         {"fields": {"a": 3}},
-        {"say": 3},
-        {"kind": 3},
         {"plase": 1},
         {"share": [1] * 99},
     ],
@@ -58,44 +50,26 @@ def test_a_wrong_argument_is_named(given):
         work(**{"place": "x"} | given)
     assert isinstance(caught.value, OptionError)
     assert isinstance(caught.value, TypeError)
-
-
-def test_a_missing_argument_is_named():
     with mistake(ArgumentError, "work", "place"):
         work()
 
 
 @typed
-def moves(
-    source: Path | str,
-    out: Location,
-    several: Sequence[str | Path] = (),
-    data: Data | str | Path | None = None,
-):
-    return source, out, several, data
+def moves(source: Path | str, out: Location, several: Sequence[str | Path] = ()):
+    return source, out, several
 
 
 def test_a_path_must_be_local_unless_its_type_says_more():
-    uris = ["s3://b/secret", "hdfs://secret", Path("gs://b/secret"), "https://secret/x"]
-    for uri in uris:
-        for option, given in {"source": {"source": uri}, "several": {"several": ["a", uri]}}.items():
-            with mistake(OptionError, option=option) as caught:
+    for uri in ["s3://b/secret", Path("gs://b/secret"), "https://secret/x"]:
+        for given in ({"source": uri}, {"several": ["a", uri]}):
+            with mistake(OptionError, option=next(iter(given))) as caught:
                 moves(**{"source": "a", "out": "b"} | given)
             assert "secret" not in str(caught.value)
-    moves("runs/s3/x", "s3://b/x", data="s3://b/x")
-    assert must_be_local(list[Path])
-    assert not must_be_local(Annotated[list[Path], IN_STORES])
-    assert not must_be_local(str | None)
+    moves("runs/s3/x", "s3://b/x")
 
 
 def test_numbers_of_numpy_paths_and_iterables_are_taken():
-    given = {
-        "k": np.int64(4),
-        "share": np.float32(1),
-        "exclude": np.True_,
-        "names": np.array(["x"]),
-        "anything": object(),
-    }
+    given = {"k": np.int64(4), "share": np.float32(1), "exclude": np.True_, "names": np.array(["x"])}
     assert work(Path("x"), **given)[0] == 4
     assert work("x", range(3), share=1, fields={"a": ("b",)}, say=print, kind="a")[0] == 3
     assert work("x", iter(["x"]), kind="another, which is for the function to say")[0] == 3
@@ -128,16 +102,15 @@ def test_every_argument_of_every_public_function_refuses_what_it_does_not_take(t
     data, run, near = tmp_path / "data", tmp_path / "run", widenet.Neighbours.of([[1.0, 2.0]])
     out, log = tmp_path / "out", tmp_path / "log.csv"
     log.write_text("user,item\na,x\n")
+    documents = {"network": run / "network.json", "training": run / "training.json"}
+    others = {"users_out": tmp_path / "others", "users": 0.5}
     calls = [
         (widenet.ingest, {"sources": [log], "out": out}),
         (widenet.split, {"source": data, "out": out, "validation": 0.5}),
-        (widenet.split_users, {"source": data, "out": out, "users_out": tmp_path / "others", "users": 0.5}),
+        (widenet.split_users, {"source": data, "out": out, **others}),
         (widenet.describe, {"folder": data}),
         (widenet.dataset_from_lists, {"path": out, "items": [[0]]}),
-        (
-            widenet.train,
-            {"network": run / "network.json", "training": run / "training.json", "data": data, "out": out},
-        ),
+        (widenet.train, {**documents, "data": data, "out": out}),
         (widenet.write_report, {"runs": run}),
         (widenet.Dataset.open, {"path": data}),
         (widenet.SparseBatch.from_lists, {"rows": [[1]]}),
@@ -146,10 +119,9 @@ def test_every_argument_of_every_public_function_refuses_what_it_does_not_take(t
         (widenet.Network, {"layers": (INPUT, OUTPUT)}),
         (widenet.Model.load, {"run": run}),
         (model.evaluate, {"data": data}),
-        (model.recommend, {"items": ["1"]}),
+        (model.recommend, {"users": "0", "data": data}),
         (model.similar, {"items": "1"}),
         (model.explain, {"item": "1", "items": ["2"]}),
-        (model.recommend, {"users": "0", "data": data}),
         (model.history_of, {"user": "0", "data": data}),
         (model.predict, {"data": data}),
         (widenet.Neighbours.of, {"vectors": [[1.0]]}),
@@ -157,15 +129,10 @@ def test_every_argument_of_every_public_function_refuses_what_it_does_not_take(t
         (near.search, {"queries": [[1.0, 2.0]]}),
         (widenet.BatchedNeighbours, {"neighbours": near}),
     ]
+    documented = {"network", "training", "sources", "heldout", "queries"}
     for function, given in calls:
         for name in [*inspect.signature(function).parameters, "no_argument_at_all"]:
             with pytest.raises(WidenetError) as raised:
                 function(**given | {name: Odd()})
-            assert name in str(raised.value) or name in (
-                "network",
-                "training",
-                "sources",
-                "heldout",
-                "queries",
-            ), raised.value
+            assert name in str(raised.value) or name in documented, raised.value
     assert not out.exists()

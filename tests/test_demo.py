@@ -1,6 +1,7 @@
 """The demonstration: runs on generated and on given data, beats popularity, touches nobody's files."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -9,7 +10,6 @@ import widenet.demo
 from widenet.cli import main
 from widenet.data.invented_books import write_catalogue_csv
 from widenet.demo import Demo
-from widenet.runs import Silence
 
 
 @pytest.fixture
@@ -28,28 +28,6 @@ def small(tmp_path, monkeypatch):
     )
 
 
-def steps(demo):
-    dataset = demo.ingest()
-    model = demo.train(dataset, Silence())
-    return dataset, model
-
-
-@pytest.mark.usefixtures("small")
-def test_it_beats_popularity_and_shows_what_it_recommends(tmp_path):
-    said = []
-    demo = Demo(None, tmp_path / "demo", said.append)
-    dataset, model = steps(demo)
-    found = demo.compare(model, dataset)
-    assert found["widenet"]["recall@20"] > 1.5 * found["popularity"]["recall@20"] > 0
-    examples = demo.examples(model, dataset, 2)
-    assert [(len(liked), len(recommended)) for liked, recommended in examples] == [(3, 5)] * 2
-    assert all(not set(liked) & {one.title for one in recommended} for liked, recommended in examples)
-    assert said == [
-        f"Generated a catalogue: {tmp_path / 'demo' / 'interactions.csv'} and"
-        f" {tmp_path / 'demo' / 'titles.csv'}"
-    ]
-
-
 @pytest.mark.usefixtures("small")
 def test_the_command_runs_twice_with_the_same_outcome(tmp_path, capsys):
     shown = []
@@ -59,7 +37,10 @@ def test_the_command_runs_twice_with_the_same_outcome(tmp_path, capsys):
         assert ended.value.code in (0, None)
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
-    assert "On the held-out items" in shown[0]
+    ours, others = (
+        re.search(rf"^{name} +(\S+)", shown[0], re.MULTILINE)[1] for name in ("widenet", "popularity")
+    )
+    assert float(ours) > 1.5 * float(others) > 0
     assert (tmp_path / "a demo" / "run" / "report.html").is_file()
     assert shown[0].count("To somebody who had, among others: ") == 3
     (_, *words) = shlex.split(shown[0].splitlines()[-1].partition(": ")[2])

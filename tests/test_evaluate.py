@@ -4,19 +4,17 @@ popularity.
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from widenet.baselines.evaluate import evaluate
 from widenet.baselines.methods import evaluate_popularity
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import FitError
+from widenet.errors import FitError, OptionError
 from widenet.model.build import build
 from widenet.parallel.exchange import Exchange
 from widenet.plan.binding import bind
 from widenet.plan.tiles import as_slice
-from widenet.runs import train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -26,24 +24,15 @@ SCORES = [5.0, 4.0, 3.0, 2.0, 1.0]
 """Everybody's scores: unit 0 is the best, unit 4 the last."""
 
 
-def fixed(data, scores, outputs=("out",), fields=None, units="auto"):
+def fixed(data, *scores):
     """A network that gives everybody the same scores: an output's weights are zero, its biases the scores."""
     layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "mid", "units": 2}]
-    for name, field in zip(outputs, fields or ["items"] * len(outputs), strict=True):
-        layers.append(
-            {
-                "name": name,
-                "kind": "output",
-                "field": field,
-                "source": "mid",
-                "units": units,
-                "activation": "linear",
-                "loss": "l2",
-            }
-        )
+    linear = {"kind": "output", "field": "items", "source": "mid", "activation": "linear", "loss": "l2"}
+    outputs = dict(zip(("first", "second"), scores, strict=False))
+    layers += [{"name": name, **linear} for name in outputs]
     training = TrainingSpec.of({"shards": 2})
     network = build(bind(NetworkSpec.of({"layers": layers}), training, data.fields), Exchange(2), counts={})
-    for name, own in zip(outputs, scores if len(outputs) > 1 else [scores], strict=True):
+    for name, own in outputs.items():
         for shard, part in network.wide[f"{name} bias"].parts.items():
             network.wide[name].parts[shard].weight.zero_()
             part.weight.copy_(torch.tensor(own)[as_slice(network.wide[name].shards.units(shard))])
@@ -52,9 +41,7 @@ def fixed(data, scores, outputs=("out",), fields=None, units="auto"):
 
 @pytest.fixture
 def data(tmp_path):
-    return dataset_from_lists(
-        tmp_path / "data", ROWS, heldout=HELDOUT, width=5, dense={"age": [[1.0], [2.0], [3.0], [4.0]]}
-    )
+    return dataset_from_lists(tmp_path / "data", ROWS, heldout=HELDOUT, width=5)
 
 
 def test_metrics_are_those_worked_out_by_hand(data):
@@ -77,14 +64,8 @@ def test_metrics_are_those_worked_out_by_hand(data):
     )
 
 
-def test_seen_units_are_ranked_when_asked(data):
-    # Everybody is shown 0 1: only user 1 has a true one among them.
-    found = evaluate(fixed(data, SCORES), data, ks=[2], exclude_seen=False)
-    assert (found["recall@2"], found["coverage@2"]) == (pytest.approx((0 + 1 / 2 + 0) / 3), 2 / 5)
-
-
 def test_an_output_is_chosen_by_name(data):
-    network = fixed(data, [SCORES, SCORES[::-1]], outputs=("first", "second"))
+    network = fixed(data, SCORES, SCORES[::-1])
     assert evaluate(network, data, ks=[1], output="first") == evaluate(fixed(data, SCORES), data, ks=[1])
     assert evaluate(network, data, ks=[1], output="second")["recall@1"] == pytest.approx((0 + 0 + 1) / 3)
     with pytest.raises(FitError):
@@ -93,12 +74,16 @@ def test_an_output_is_chosen_by_name(data):
         evaluate(network, data, ks=[1], output="third")
 
 
-def test_the_metrics_do_not_depend_on_blocks(data, monkeypatch):
-    whole = evaluate(fixed(data, SCORES), data, ks=[1, 3])
-    monkeypatch.setattr("widenet.predict.restrictions.RANKED_TOGETHER", 1)
-    steps = []
-    assert evaluate(fixed(data, SCORES), data, ks=[1, 3], advance=steps.append) == whole
-    assert steps == [1, 1, 1]
+def test_other_parts_and_lengths_that_are_no_whole_numbers_are_refused(data):
+    network = fixed(data, SCORES)
+    for part in ("test", "train"):
+        with pytest.raises(OptionError):
+            evaluate(network, data, part)
+        with pytest.raises(OptionError):
+            evaluate_popularity(data, "items", part)
+    for ks in ([0], [2, 2], [], 5, ["5"], [2.0]):
+        with pytest.raises(OptionError):
+            evaluate(network, data, ks=ks)
 
 
 def test_what_was_set_aside_is_known_in_the_final_evaluation_and_not_before(tmp_path):
@@ -116,24 +101,3 @@ def test_popularity_recommends_the_most_frequent_unseen_units_ties_to_the_lower(
     assert found["coverage@2"] == 4 / 5
     assert found["popularity@2"] == pytest.approx((1 + 1 + 2 + 1 + 2 + 1) / 12)
     assert evaluate_popularity(data, "items", ks=[100])["recall@100"] == 1.0
-
-
-LIKED = [np.random.default_rng(user).permutation(20)[:12] * 2 + user % 2 for user in range(100)]
-"""A checkerboard: even users like even items, odd users odd ones; of the 20 that each would like, 12 are
-known.
-"""
-
-
-def test_even_users_are_shown_even_items_and_odd_users_odd_ones(tmp_path):
-    layers = [
-        {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
-        {"name": "mid", "units": 8, "activation": "tanh"},
-        {"name": "out", "kind": "output", "field": "items"},
-    ]
-    unseen = [sorted(set(range(user % 2, 40, 2)) - set(known.tolist())) for user, known in enumerate(LIKED)]
-    rows = [known.tolist() for known in LIKED]
-    data = dataset_from_lists(tmp_path / "data", rows, heldout=unseen, width=40)
-    spec = {"epochs": 15, "batch_size": 20, "shards": 3, "optimizer": {"kind": "adam", "learning_rate": 0.02}}
-    found = train({"layers": layers}, spec, data, tmp_path / "run").evaluate(data, ks=[8])
-    assert found["recall@8"] > 0.99
-    assert evaluate_popularity(data, "items", ks=[8])["recall@8"] < 0.6

@@ -1,23 +1,18 @@
 """The commands of examples/movielens-20m run from the download to P@10, on generated files of the layout of
-MovieLens 20M; and the documents of examples/extreme find the labels of generated points.
+MovieLens 20M.
 """
 
 import csv
 import json
-import math
 import shutil
 import zipfile
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import widenet
 from benchmarks.movielens import MOVIES, write_files
 from tests.commands import blocks, commands
 from tests.data.web import served
-from tests.extreme import LABELS, write_points
 from widenet.cli import main
 from widenet.data import published as fetch
 from widenet.data.dataset import Dataset
@@ -77,42 +72,3 @@ def test_the_commands_of_movielens_run_from_the_download_to_precision(folder, ca
     for lines in (lines for name, lines in printed if name == "evaluate"):
         (found,) = (line.split() for line in lines if line.startswith("precision"))
         assert 0 < float(found[1]) < 1
-
-
-def command(*words):
-    """Run a command, which must succeed."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    assert ended.value.code in (0, None)
-
-
-@pytest.mark.parametrize("kind", ["", "linear-"])
-def test_the_presets_of_extreme_classification_find_labels(kind, tmp_path, capsys):
-    """The command line prints the psp@3 that loops over its own recommendations give."""
-    files = [tmp_path / name for name in ("train.txt", "test.txt", "filter.txt")]
-    trained, tested = write_points(files[0], 1500, 0), write_points(files[1], 80, 1)
-    files[2].write_text("0 0\n3 1\n")
-    data, test, run = tmp_path / "data", tmp_path / "test", tmp_path / "run"
-    points = ["data", "extreme", files[0], "--out", data, "--test", files[1]]
-    command(*points, "--test-out", test, "--filter-pairs", files[2])
-    documents = [ROOT / f"examples/extreme/{kind}{name}.json" for name in ("network", "training")]
-    command("train", *documents, "--data", data, "--out", run)
-    capsys.readouterr()
-    command("evaluate", run, "--data", test, "-k", "1", "-k", "3", "--propensity", "0.55,1.5", "--json")
-    found = json.loads(capsys.readouterr().out)
-    lists = {}
-    for block in widenet.Model.load(run).predict(test, 3, part="heldout"):
-        for user, items in zip(block.users, np.split(block.items, np.cumsum(block.counts)[:-1]), strict=True):
-            lists[str(user)] = [int(item) for item in items]
-    truths = [labels for labels, _ in tested]
-    truths[0], truths[3] = (sorted(set(truths[row]) - {label}) for row, label in ((0, 0), (3, 1)))
-    counts = Counter(label for labels, _ in trained for label in labels)
-    scale = (math.log(1500) - 1) * 2.5**0.55
-    inverse = [1 + scale * (counts[label] + 1.5) ** -0.55 for label in range(LABELS)]
-    hits = sum(
-        inverse[item] for row, own in enumerate(truths) for item in lists[f"test-{row}"] if item in own
-    )
-    best = sum(sum(sorted((inverse[label] for label in own), reverse=True)[:3]) for own in truths)
-    assert found["psp@3"] == pytest.approx(hits / best, abs=1e-6)
-    assert 0 not in lists["test-0"]
-    assert found["precision@1"] > 0.5

@@ -54,12 +54,14 @@ def greet(name: str, loud: bool = False) -> None:
 @app.command()
 def fail() -> None:
     """Fail."""
-    raise DataError("stranger.txt: no such file. Check the path.")
+    raise DataError("stranger.txt: no such file.")
 
 
 @app.command()
 def other() -> None:
     """Do nothing."""
+
+
 '''
 DOCUMENTS_FILE = """
 from widenet.extensions import Translated
@@ -125,11 +127,9 @@ def test_its_commands_are_listed_explained_and_called(run):
     listed = " ".join(run("--help").stdout.split())
     assert "greet Greet somebody" in listed
     assert "many Several commands" in listed
-    assert "Greet somebody by name." in run("greet", "--help").stdout
     assert run("greet", "ann", "--loud").stdout == "ANN\n"
     failed = run("many", "fail")
-    assert (failed.returncode, failed.stderr) == (2, "widenet: stranger.txt: no such file. Check the path.\n")
-    assert "No such command 'foo'" in run("many", "foo").stderr
+    assert (failed.returncode, failed.stderr) == (2, "widenet: stranger.txt: no such file.\n")
 
 
 def test_its_documents_are_read_wherever_a_network_is(run, tmp_path):
@@ -151,11 +151,7 @@ def test_a_damaged_extension_leaves_the_others(group, monkeypatch):
         assert loaded(group) == own
 
 
-OWN = {
-    COMMANDS: {"dsstne"},
-    DOCUMENTS: {"dsstne"},
-    NETWORKS: {"caffe", "dsstne", "keras", "onnx"},
-}
+OWN = {COMMANDS: {"dsstne"}, DOCUMENTS: {"dsstne"}, NETWORKS: {"caffe", "dsstne", "keras", "onnx"}}
 
 
 @pytest.mark.parametrize("group", OWN)

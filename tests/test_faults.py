@@ -14,29 +14,19 @@ import pytest
 
 from tests.mistakes import mistake
 from tests.trainings import UNTIED as NETWORK
-from tests.trainings import Heard
-from widenet.data.lists import dataset_from_lists
+from tests.trainings import After, Heard, books, document
 from widenet.errors import CheckpointError
 from widenet.runs import Model, train
 
 ROOT = Path(__file__).parent.parent
-WIDTH, EXAMPLES, STEPS = 400, 12, 3
-TRAINING = {
-    "epochs": 3,
-    "batch_size": EXAMPLES // STEPS,
-    "shards": 2,
-    "optimizer": "momentum",
-    "checkpoints": {"min_seconds": 0, "keep_last": 3},
-}
+STEPS = 5
+TRAINING = document("momentum", shards=2, evaluation=None, checkpoints={"min_seconds": 0, "keep_last": 3})
 SHARD = "wide-01.shard-0001-of-0002.safetensors"
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    rows = [[(example * 37 + step * step * 5) % WIDTH for step in range(5)] for example in range(EXAMPLES)]
-    return dataset_from_lists(
-        tmp_path_factory.mktemp("faults") / "data", [sorted(set(row)) for row in rows], width=WIDTH
-    )
+    return books(tmp_path_factory.mktemp("faults") / "data", width=400)
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +34,10 @@ def undisturbed(data, tmp_path_factory):
     return train(NETWORK, TRAINING, data, tmp_path_factory.mktemp("undisturbed") / "run").fingerprint()
 
 
-class Acting(Heard):
-    """A report that remembers what it was told, and does something after every epoch."""
-
-    def __init__(self, after_epoch):
-        super().__init__()
-        self.after_epoch = after_epoch
-
-    def epoch(self, _):
-        self.after_epoch()
-
-
 def cut_short(data, out, steps):
     """A run that was interrupted after some steps, with a checkpoint of that moment."""
-    left = iter(range(steps - 1, -1, -1))
     with pytest.raises(KeyboardInterrupt):
-        train(NETWORK, TRAINING, data, out, interrupted=lambda: next(left) == 0)
+        train(NETWORK, TRAINING, data, out, interrupted=After(steps))
 
 
 @pytest.fixture
@@ -116,18 +94,10 @@ def on_small_disk(data, tmp_path):
     (tmp_path / "training.json").write_text(json.dumps(TRAINING))
 
     def run(place, size, out, filled=False, resume=False):
-        facts = {
-            "SIZE": str(size),
-            "PLACE": place,
-            "OUT": out,
-            "FILLED": "1" if filled else "",
-            "RESUME": "--resume" if resume else "",
-        }
-        environment = {**os.environ, **facts, "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-        command = ["unshare", "-Urm", "sh", "-c", DISK]
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
+        facts = {"SIZE": str(size), "PLACE": place, "OUT": out, "FILLED": "1" if filled else ""}
+        facts |= {"RESUME": "--resume" if resume else "", "PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+        words, own = ["unshare", "-Urm", "sh", "-c", DISK], {**os.environ, **facts}
+        return subprocess.run(words, cwd=tmp_path, env=own, capture_output=True, text=True, check=False)
 
     return run
 
@@ -138,11 +108,7 @@ def test_a_training_goes_on_where_the_disk_under_tensorboard_is_full(
     cut_short(data, tmp_path / "run", STEPS + 2)
     ended = on_small_disk("run/tensorboard", 16_384, "run", filled=True, resume=True)
     assert ended.returncode == 0, ended.stderr
-    told = (
-        "run/tensorboard cannot be written: No space left on device."
-        " The training continues without TensorBoard."
-    )
-    assert ended.stderr.count("No space left") == ended.stderr.count(told) == 1
+    assert ended.stderr.count("No space left") == ended.stderr.count("run/tensorboard cannot be written") == 1
     assert "Traceback" not in ended.stderr
     assert Model.load(tmp_path / "left").fingerprint() == undisturbed
 
@@ -168,10 +134,10 @@ def test_a_disk_that_fills_up_under_the_run_ends_the_training_and_leaves_the_las
 def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, data, undisturbed, tmp_path):
     refused = []
 
-    def after_epoch():
-        with pytest.raises(CheckpointError) as caught:
+    def again(*_):
+        with pytest.raises(CheckpointError):
             train(NETWORK, TRAINING, data, tmp_path / "run", resume=resume, interrupted=lambda: False)
-        refused.append(caught.value)
+        refused.append(True)
 
-    found = train(NETWORK, TRAINING, data, tmp_path / "run", report=Acting(after_epoch))
+    found = train(NETWORK, TRAINING, data, tmp_path / "run", after_epoch=again)
     assert (len(refused), found.fingerprint()) == (TRAINING["epochs"], undisturbed)

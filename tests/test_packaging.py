@@ -135,65 +135,11 @@ def test_the_source_distribution_holds_the_package_and_what_builds_it(built):
     }
 
 
-@pytest.fixture(scope="module")
-def installed(built, tmp_path_factory):
-    """The wheel, installed into an empty folder."""
-    folder = tmp_path_factory.mktemp("installed")
-    called(
-        [
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-            "--target",
-            str(folder),
-            str(built[".whl"]),
-        ],
-        cwd=folder,
-    )
-    return folder
-
-
-def isolated(folder, lines, cwd):
-    """What command lines of an installed package, each with the libraries that it lacks, print and how
-    they end, without this checkout.
-    """
-    code = WITHOUT.format(
-        folder=str(folder), lines=json.dumps([(missing, line.split()) for missing, line in lines])
-    )
+def isolated(lines, cwd):
+    """What command lines, each with the libraries that it lacks, print and how they end."""
+    given = json.dumps([(missing, line.split()) for missing, line in lines])
+    code = WITHOUT.format(folder=str(ROOT), lines=given)
     return called(["-I", "-W", "error", "-c", code], cwd=cwd, env=dict(os.environ))
-
-
-@pytest.mark.slow
-def test_the_installed_package_works_without_any_extra(installed, tmp_path):
-    network = {
-        "layers": [
-            {"name": "history", "kind": "input", "field": "items"},
-            {"name": "taste", "units": 2},
-            {"name": "next", "kind": "output", "field": "items"},
-        ]
-    }
-    (tmp_path / "likes.csv").write_text("user,item\nu1,a\nu1,b\nu2,b\nu2,c\n")
-    (tmp_path / "network.json").write_text(json.dumps(network))
-    (tmp_path / "training.json").write_text('{"epochs": 1, "shards": 1}')
-    lines = [
-        "--help",
-        "--version",
-        "schema network",
-        "data ingest likes.csv --out data",
-        "train network.json training.json --data data --out run --quiet --device cpu",
-        "recommend run --items a --json --device cpu",
-        "demo --help",
-    ]
-    ended = isolated(installed, [(list(COMMANDS), line) for line in lines], cwd=tmp_path)
-    assert [line for line in ended.stderr.splitlines() if line.startswith("ended")] == ["ended 0"] * len(
-        lines
-    )
-    assert f"widenet {PROJECT['version']}\n" in ended.stdout
-    assert "\n  dsstne " in ended.stdout, "the installed package has no entry points"
-    assert '"$schema"' in ended.stdout
 
 
 @pytest.fixture
@@ -211,7 +157,7 @@ def folder(tmp_path):
 def test_a_missing_library_is_one_sentence_with_its_extra(folder):
     before = sorted(folder.rglob("*"))
     asked = [([library], line.replace("OUT", "out")) for library, lines in COMMANDS.items() for line in lines]
-    ended = isolated(ROOT, asked, cwd=folder).stderr.splitlines()
+    ended = isolated(asked, cwd=folder).stderr.splitlines()
     assert ended[1::2] == ["ended 2"] * len(asked)
     for ((library,), line), said in zip(asked, ended[::2], strict=True):
         extra, name = EXTRAS[library]

@@ -28,40 +28,9 @@ def test_any_change_of_seed_purpose_or_position_gives_an_independent_stream():
         assert abs(np.corrcoef(first, stream(*other).random(10_000))[0, 1]) < 0.04
 
 
-@pytest.mark.parametrize("purpose", [f"dropout/h{index}" for index in range(8)])
-def test_large_seeds_that_differ_by_one_give_different_streams(purpose):
-    found = {
-        seed: stream(seed, purpose).integers(0, 2**63, 2).tolist()
-        for seed in (2**53, 2**53 + 1, 2**62, 2**62 + 1, 2**63 - 2, 2**63 - 1)
-    }
-    assert len({tuple(numbers) for numbers in found.values()}) == 6
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 64, 65, 1000, 4097])
-def test_a_shuffle_is_a_permutation(size):
-    assert sorted(shuffled(5, "train", 2, size, np.arange(size)).tolist()) == list(range(size))
-
-
-@pytest.mark.parametrize("size", [17, 1000, 4096])
+@pytest.mark.parametrize("size", [4, 17, 1000, 4097])
 def test_any_part_of_an_order_is_that_part_of_the_whole_order(size):
     whole = shuffled(5, "train", 2, size, np.arange(size))
+    assert sorted(whole.tolist()) == list(range(size))
     for positions in (np.array([size - 1]), np.arange(size // 3, size // 2), np.array([3, 1, 3])):
         assert shuffled(5, "train", 2, size, positions).tolist() == whole[positions].tolist()
-
-
-def test_orders_differ_by_seed_purpose_and_epoch():
-    orders = [
-        shuffled(seed, purpose, epoch, 1000, np.arange(1000))
-        for seed, purpose, epoch in ((1, "a", 0), (2, "a", 0), (1, "b", 0), (1, "a", 1))
-    ]
-    for index, one in enumerate(orders):
-        for other in orders[index + 1 :]:
-            assert (one == other).mean() < 0.02
-
-
-def test_every_example_is_as_likely_at_every_place():
-    size, epochs = 12, 6000
-    places = np.stack([shuffled(9, "train", epoch, size, np.arange(size)) for epoch in range(epochs)])
-    for place in range(size):
-        counts = np.bincount(places[:, place], minlength=size)
-        assert abs(counts - epochs / size).max() < 5.5 * np.sqrt(epochs / size)

@@ -1,30 +1,18 @@
-"""The links of the README are true, and its commands exist and do what it shows."""
+"""The commands of the README do what it shows."""
 
 import json
 import random
-import shlex
 from pathlib import Path
 
 import pytest
 
 import widenet
-from tests.commands import blocks, commands, complaint, relative_links
+from tests.commands import blocks, commands
 from tests.serve.conftest import service
 from widenet.cli.app import main
 from widenet.spec.training import TrainingSpec
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text("utf-8")
-
-
-def test_every_relative_link_leads_somewhere():
-    assert [target for target in relative_links(README) if not (ROOT / target).exists()] == []
-
-
-def test_every_command_and_option_exists():
-    shown = [words for block in blocks(README, "bash") for words in commands(block)]
-    assert shown, "the README shows at least one command"
-    assert {shlex.join(words): complaint(words) for words in shown if complaint(words)} == {}
+README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
 
 
 @pytest.fixture

@@ -11,16 +11,10 @@ from widenet.errors import DataError, DocumentError
 from widenet.regular_files import bounded_lines, check_regular
 
 
-@pytest.fixture
-def pipe(tmp_path):
-    """A named pipe without a writer: opening it would wait forever."""
-    os.mkfifo(tmp_path / "pipe")
-    return tmp_path / "pipe"
-
-
-def test_pipes_and_devices_are_refused_unopened(pipe):
+def test_pipes_and_devices_are_refused_unopened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")  # without a writer: opening it would wait forever
     with pytest.raises(DataError):
-        check_regular(pipe)
+        check_regular(tmp_path / "pipe")
     with pytest.raises(DocumentError):
         check_regular(Path("/dev/zero"), DocumentError)
 
