@@ -165,25 +165,24 @@ def test_grown_items_have_the_attributes_that_were_kept_aside(tmp_path, source, 
     assert other.attributes("items").of([0, 3]) == [{}, {"color": "red"}]
 
 
-def test_cells_may_hold_several_texts_and_booleans_and_decimal_commas(tmp_path, source, log):
+def test_cells_may_hold_several_texts_and_decimal_commas(tmp_path, source, log):
     text = (
-        "item;title;genres;cover;price;used;new\n"
-        "1;One|Uno;Action|Comedy;a.png;1,50;1;yes\n"
-        "2;Two;Drama;b.png;-2;0;No\n"
-        "3;Three;;;;;\n"
+        "item;title;genres;cover;price\n"
+        "1;One|Uno;Action|Comedy;a.png;1,50\n"
+        "2;Two;Drama;b.png;-2\n"
+        "3;Three;;;\n"
     )
-    forms = {"items_separator": "|", "items_booleans": ["used", "new"], "items_decimal": ","}
+    forms = {"items_separator": "|", "decimal": ","}
+    log = source("log.csv", log.read_text().replace(",", ";"))
     dataset = ingest(log, tmp_path / "ds", items=source("items.csv", text), **forms)
     attributes = dataset.attributes("items")
     assert attributes.kinds == {
         "genres": "list",
         "cover": "text",
         "price": "number",
-        "used": "boolean",
-        "new": "boolean",
     }
-    one = {"genres": ["Action", "Comedy"], "cover": "a.png", "price": 1.5, "used": True, "new": True}
-    two = {"genres": ["Drama"], "cover": "b.png", "price": -2.0, "used": False, "new": False}
+    one = {"genres": ["Action", "Comedy"], "cover": "a.png", "price": 1.5}
+    two = {"genres": ["Drama"], "cover": "b.png", "price": -2.0}
     assert attributes.of([0, 1, 2]) == [one, two, {}]
     assert dataset.vocabulary("items").titles([0]) == ["One|Uno"]
 

@@ -27,9 +27,7 @@ def titles_of(folder):
         ("t.dat", "1::One::x\n2::Two::y\n", {"titles_columns": ["id", "title", "kind"]}),
         ("t.txt", gzip.compress(b"id|title\n1|One\n2|Two\n", mtime=0), {}),
         ("t.dat", "what|called\n1|One\n2|Two\n", {"title_id": "what", "title": "called"}),
-        ("t.dat", "1~One\n2~Two\n", {"titles_delimiter": "~", "titles_columns": ["id", "title"]}),
         ("t.csv", "0,One,1\n0,Two,2\n", {"titles_columns": ["kind", "title", "id"]}),
-        ("t.csv", "title,id\n1,One\n2,Two\n", {"titles_header": False, "title": "2", "title_id": "1"}),
         ("t.jsonl", '{"id": "1", "title": "One"}\n{"id": "2", "title": "Two"}\n', {}),
     ],
 )

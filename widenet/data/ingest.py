@@ -127,7 +127,6 @@ _NEEDING = {
         "items_id",
         "items_title",
         "items_separator",
-        "items_booleans",
         "items_sparse",
         "items_dense",
     ),
@@ -174,17 +173,20 @@ class Options(IngestArguments):
             roles: The options of the columns that a header names.
             named: Further columns that options name.
         """
-        names = ("format", "delimiter", "header", "columns", "decimal", "quote", "escape", "comment")
-        given: dict[str, Any] = {name: getattr(self, f"{prefix}{name}", None) for name in names}
-        given["delimiter"] = _DELIMITER_WORDS.get(given["delimiter"] or "", given["delimiter"])
-        given["columns"] = None if given["columns"] is None else tuple(given["columns"])
+        names = () if prefix else ("format", "header", "quote", "comment")
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if not prefix:
+            given["delimiter"] = _DELIMITER_WORDS.get(self.delimiter or "", self.delimiter)
+        columns_given = getattr(self, f"{prefix}columns")
+        given["columns"] = None if columns_given is None else tuple(columns_given)
+        given["decimal"] = self.decimal
         columns = {role: getattr(self, role) for role in roles}
         return Reading(prefix=prefix, roles=columns, named=frozenset(filter(None, named)), **given)
 
     @cached_property
     def forms(self) -> Forms:
         """How the cells of items are written."""
-        return Forms(self.items_decimal or ".", self.items_separator, tuple(self.items_booleans or ()))
+        return Forms(self.decimal or ".", self.items_separator)
 
     @cached_property
     def descriptions(self) -> Descriptions:

@@ -48,12 +48,9 @@ class IngestArguments:
     ] = False
     users: Annotated[Any, Argument("File of users, for `sparse`, `dense` and `weight`.")] = None
     users_id: Annotated[str | None, Argument("Column of `users` with the user's id.")] = None
-    users_delimiter: Annotated[str | None, Argument("Column delimiter of `users`; see `delimiter`.")] = None
-    users_header: Annotated[bool | None, Argument("Whether line 1 of `users` names the columns.")] = None
     users_columns: Annotated[Sequence[str] | None, Argument("Column names for `users`; see `columns`.")] = (
         None
     )
-    users_decimal: Annotated[str | None, Argument("Decimal separator of `users`; see `decimal`.")] = None
     sparse: Annotated[
         Mapping[str, str] | None,
         Argument(
@@ -71,22 +68,12 @@ class IngestArguments:
     ] = None
     items_id: Annotated[str | None, Argument("Column of `items` with the item's id.")] = None
     items_title: Annotated[str | None, Argument("Column of `items` with the title.")] = None
-    items_delimiter: Annotated[str | None, Argument("Column delimiter of `items`; see `delimiter`.")] = None
-    items_header: Annotated[bool | None, Argument("Whether line 1 of `items` names the columns.")] = None
     items_columns: Annotated[Sequence[str] | None, Argument("Column names for `items`; see `columns`.")] = (
         None
     )
-    items_decimal: Annotated[str | None, Argument("Decimal separator of `items`; see `decimal`.")] = None
     items_separator: Annotated[
         str | None,
         Argument("Separator of several texts in a cell of `items`, such as | in Action|Comedy."),
-    ] = None
-    items_booleans: Annotated[
-        Sequence[str] | None,
-        Argument(
-            "Columns of `items` that are true or false, as 1 or 0, or yes or no.",
-            form="COLUMN,...",
-        ),
     ] = None
     items_sparse: Annotated[
         Mapping[str, str] | None,
@@ -107,8 +94,6 @@ class IngestArguments:
     titles: Annotated[Any, Argument("File with the titles of the items.")] = None
     title_id: Annotated[str | None, Argument("Column of `titles` with the item's id.")] = None
     title: Annotated[str | None, Argument("Column of `titles` with the title.")] = None
-    titles_delimiter: Annotated[str | None, Argument("Column delimiter of `titles`; see `delimiter`.")] = None
-    titles_header: Annotated[bool | None, Argument("Whether line 1 of `titles` names the columns.")] = None
     titles_columns: Annotated[Sequence[str] | None, Argument("Column names for `titles`; see `columns`.")] = (
         None
     )
@@ -204,12 +189,6 @@ class IngestArguments:
         Argument(
             'Character that quotes cells of a table. Default: ". An empty text switches quotes off.',
             form="CHARACTER",
-        ),
-    ] = None
-    escape: Annotated[
-        str | None,
-        Argument(
-            "Character before a quote within a quoted cell. Default: the quote itself.", form="CHARACTER"
         ),
     ] = None
     comment: Annotated[

@@ -81,8 +81,6 @@ _STORED: tuple[tuple[str, pa.DataType, str], ...] = (
 )
 """The types of columns that attributes can have, each with the Arrow type and the SQL of the value."""
 _LARGE = re.compile(r"UBIGINT|U?HUGEINT")
-_TRUE, _FALSE = ("1", "yes", "true", "y", "t"), ("0", "no", "false", "n", "f")
-"""Words of booleans, in lower case."""
 _WHOLE_TEXT = "-?(0|[1-9][0-9]*)"
 _NUMBER_TEXT = r"-?(0|[1-9][0-9]*)([{}][0-9]+)?([eE][-+]?[0-9]+)?"
 _DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -108,7 +106,6 @@ class Forms:
     Attributes:
         decimal: Decimal separator of numbers in CSV.
         separator: Separates the texts of a list in a cell; None if no cell holds several.
-        booleans: Columns of 1 and 0, or yes and no.
 
     Raises:
         OptionError: The separator is empty.
@@ -116,7 +113,6 @@ class Forms:
 
     decimal: str = "."
     separator: str | None = None
-    booleans: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         OptionError.require(self.separator != "", "must not be empty", option="items_separator")
@@ -143,10 +139,6 @@ def columns_of(
     """
     described = connection.execute(f"DESCRIBE SELECT * FROM {source.typed_rows(connection)}").fetchall()
     types = {str(name): str(kind) for name, kind, *_ in described if name not in without}
-    unknown = next((name for name in forms.booleans if name not in types), None)
-    if unknown is not None:
-        rule = f'must name columns of attributes; "{unknown}" is none.{did_you_mean(unknown, types)}'
-        raise OptionError(rule, place=source.name, option="items_booleans")
     texts = {
         name: kind
         for name, kind in types.items()
@@ -154,7 +146,6 @@ def columns_of(
     }
     columns = {name: _typed(source, name, kind, connection) for name, kind in types.items()}
     columns |= _narrowest(source, texts, forms.decimal, connection)
-    columns |= {name: _boolean(source, name, types[name], connection) for name in forms.booleans}
     found = []
     for name, column in columns.items():
         if column is None:
@@ -162,16 +153,6 @@ def columns_of(
             raise DataError(rule, place=source.name, column=name)
         found.append(_parted(source, column, forms.separator, connection))
     return found
-
-
-def _boolean(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn:
-    """The attribute of a column of words for true and for false; raises DataError for other words."""
-    text = f"lower(CAST({_text(name, kind)} AS VARCHAR))"
-    true, known = (", ".join(map(literal, words)) for words in (_TRUE, (*_TRUE, *_FALSE, "")))
-    if wrong := _first(connection, source, f"min({text}) FILTER (WHERE {text} NOT IN ({known}))"):
-        rule = f"must hold words for true ({', '.join(_TRUE)}) and false ({', '.join(_FALSE)})"
-        raise DataError(rule, place=source.name, column=name, option="items_booleans", value=wrong)
-    return ItemColumn(name, pa.bool_(), f"nullif({text}, '') IN ({true})")
 
 
 def _parted(

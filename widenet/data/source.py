@@ -43,11 +43,11 @@ class Reading:
         columns: Names of the columns of a table.
         decimal: Decimal separator of a table's numbers.
         quote: Quotes cells of a table; "" if none does.
-        escape: Escapes a quote in a quoted cell; by default the quote itself.
         comment: Begins lines to leave out; "" if none does.
         roles: The options of the columns that a header names, each with the name that was given.
         named: Further columns that options name.
-        prefix: Prefix of these options: "" for interactions, "users_", "items_" or "titles_".
+        prefix: "" for interactions; "users_", "items_" or "titles_" for tables beside them, of which alone
+            `columns` and `decimal` are given.
         first_line: Number of the first line of sessions, which is the user's id.
 
     Raises:
@@ -60,7 +60,6 @@ class Reading:
     columns: tuple[str, ...] | None = None
     decimal: str | None = None
     quote: str | None = None
-    escape: str | None = None
     comment: str | None = None
     roles: Mapping[str, str | None] = field(default_factory=lambda: {"user": None, "item": None})
     named: frozenset[str] = frozenset()
@@ -69,29 +68,27 @@ class Reading:
 
     def __post_init__(self) -> None:
         size = len(("," if self.delimiter is None else self.delimiter).encode())
-        check_choice(self.option("format"), self.format, FORMATS)
-        check_choice(self.option("decimal"), self.decimal, (".", ","))
+        check_choice("format", self.format, FORMATS)
+        check_choice("decimal", self.decimal, (".", ","))
         OptionError.require(
             self.delimiter is None
             or self.delimiter == SPACES
             or (1 <= size <= 4 and (not set(self.delimiter) & set('"\r\n'))),
             "must be 1 to 4 bytes without quotes and line ends, or tab or space",
-            option=self.option("delimiter"),
+            option="delimiter",
             value=self.delimiter,
         )
-        for option in ("quote", "escape"):
-            value = getattr(self, option)
-            OptionError.require(
-                not (value and (len(value.encode()) > 1 or value in "\r\n")),
-                "must be one character of ASCII",
-                option=self.option(option),
-                value=value,
-            )
+        OptionError.require(
+            not (self.quote and (len(self.quote.encode()) > 1 or self.quote in "\r\n")),
+            "must be one character of ASCII",
+            option="quote",
+            value=self.quote,
+        )
 
     @property
     def given_for_tables(self) -> list[str]:
         """The options that were given and are for tables alone."""
-        names = ("delimiter", "header", "columns", "decimal", "quote", "escape")
+        names = ("columns",) if self.prefix else ("delimiter", "header", "columns", "decimal", "quote")
         return [self.option(name) for name in names if getattr(self, name) is not None]
 
     def option(self, name: str) -> str:

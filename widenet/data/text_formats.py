@@ -173,8 +173,6 @@ def _records(lines: Iterable[str], delimiter: str, reading: Reading) -> Iterator
         delimiter=delimiter,
         quotechar=quote or None,
         quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-        escapechar=reading.escape or None,
-        doublequote=not reading.escape,
     )
     try:
         for cells in reader:
@@ -219,7 +217,8 @@ def _delimiter_of(name: str, sample: Sequence[str], reading: Reading) -> str:
     if "\t" in fitting and name.removesuffix(".gz").removesuffix(".zst").endswith(".tsv"):
         return "\t"
     rule = f"must be given: {len(fitting)} of the usual ones cut the first lines into columns"
-    raise DataError(rule, place=name, option=reading.option("delimiter"), value=sample[0].rstrip("\r\n"))
+    option = reading.option("columns") if reading.prefix else "delimiter"
+    raise DataError(rule, place=name, option=option, value=sample[0].rstrip("\r\n"))
 
 
 def _names_columns(cells: Sequence[str], reading: Reading) -> bool:
@@ -234,15 +233,18 @@ def _header_of(name: str, first: Sequence[str], reading: Reading) -> bool:
         return reading.header
     is_known = _names_columns(first, reading)
     numbers = {named for named in reading.roles.values() if named and named[0].isdigit()}
-    option, rule = "columns", f"must name the columns, or `{reading.option('header')}` say that line 1 does"
-    if is_known and (reading.columns is not None or numbers & set(first)):
-        option, rule = "header", "must say whether line 1 is a header"
-    elif is_known or reading.columns is not None:
+    if is_known != (reading.columns is not None) and not (is_known and numbers & set(first)):
         return is_known
+    option, rule = (
+        reading.option("columns"),
+        "must name the columns of a file without a header, and no other's",
+    )
+    if is_known and not reading.prefix:
+        option, rule = "header", "must say whether line 1 is a header"
     elif not reading.prefix and any(find_column(first, *role) is not None for role in reading.roles.items()):
         option = next(each for each in reading.roles.items() if find_column(first, *each) is None)[0]
         rule = "must name a column of line 1, or `columns` must name the columns"
-    raise DataError(rule, place=name, line=1, option=reading.option(option), value=",".join(first))
+    raise DataError(rule, place=name, line=1, option=option, value=",".join(first))
 
 
 def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Source:
@@ -268,7 +270,7 @@ def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Sour
     kinds = ", ".join(f"{place}: 'VARCHAR'" for place in place_of.values())
     options = (
         f"columns = {{{kinds}}}, delim = {literal(delimiter)}, quote = {literal(quote)}, escape ="
-        f" {literal(reading.escape or quote)}, header = false, skip = {skip}, comment = '',"
+        f" {literal(quote)}, header = false, skip = {skip}, comment = '',"
         f" max_line_size = {_LONGEST_RECORD_BYTES}, buffer_size = {_BUFFER_BYTES}"
     )
 
