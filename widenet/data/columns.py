@@ -148,6 +148,13 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join([*shown, *([f"and {len(names) - 12} more"] if len(names) > 12 else [])])
 
 
+def check_names(place: str, names: Sequence[str]) -> None:
+    """Raise DataError if names of columns differ in case alone, or not at all."""
+    lowered = [name.lower() for name in names]
+    twice = next((name for name in names if lowered.count(name.lower()) > 1), None)
+    DataError.require(twice is None, "names of columns must differ in any case", place=place, column=twice)
+
+
 def find_column(columns: Sequence[str], option: str, named: str | None) -> str | None:
     """Find the column of an option: the named one, or the first of its obvious names."""
     if named is not None:

@@ -1,10 +1,11 @@
 """Makes a dataset directory from sources of interactions, out of core on DuckDB: options, memory, work."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Protocol
 
@@ -12,10 +13,10 @@ import duckdb
 
 from widenet.arguments import Location, declares
 from widenet.data.buckets import BYTES_PER_BUCKET
-from widenet.data.columns import check_time_format, choose_column
+from widenet.data.columns import check_time_format, listed
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import IngestArguments
-from widenet.data.items import Descriptions, Forms, Items, Titles, known_items
+from widenet.data.items import check_item_options, known_items, read_items, read_titles
 from widenet.data.known import KnownFeatures
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Manifest, Part
 from widenet.data.merging import Merging
@@ -25,7 +26,7 @@ from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Selection, selection_of
 from widenet.data.source import Reading, Source, Sources, check_same_columns
 from widenet.data.tables import Tables
-from widenet.data.users import SideFields, SideTables
+from widenet.data.users import SideTables
 from widenet.data.writer import SortedEntries, assembled, publication, write_contents
 from widenet.errors import NO_ROOM, DataError, OptionError, reason_of, unwritten
 from widenet.plan.machine import available_memory, available_threads
@@ -154,64 +155,57 @@ class Options(IngestArguments):
 
     @cached_property
     def readings(self) -> dict[str, Reading]:
-        """Reading options by their prefixes."""
-        dense = [column for columns in (self.dense or {}).values() for column in columns]
-        described = [column for columns in (self.items_dense or {}).values() for column in columns]
-        named: dict[str, tuple[tuple[str, ...], list[str | None]]] = {
-            "": (("user", "item"), []),
-            "users_": (("users_id",), [self.weight, *(self.sparse or {}).values(), *dense]),
-            "titles_": (("title_id", "title"), []),
-            "items_": (("items_id", "items_title"), [*(self.items_sparse or {}).values(), *described]),
+        """How to read the interactions, and by prefix the tables beside them."""
+        users = [
+            self.weight,
+            *(self.sparse or {}).values(),
+            *chain.from_iterable((self.dense or {}).values()),
+        ]
+        items = [*(self.items_sparse or {}).values(), *chain.from_iterable((self.items_dense or {}).values())]
+        roles = {
+            "users_": {"users_id": self.users_id, **{name: name for name in users if name}},
+            "titles_": {"title_id": self.title_id, "title": self.title},
+            "items_": {
+                "items_id": self.items_id,
+                "items_title": self.items_title,
+                **{name: name for name in items},
+            },
         }
-        return {prefix: self._reading(prefix, *names) for prefix, names in named.items()}
+        interactions = Reading(
+            format=self.format,
+            delimiter=_DELIMITER_WORDS.get(self.delimiter or "", self.delimiter),
+            header=self.header,
+            columns=self.columns,
+            decimal=self.decimal,
+            quote=self.quote,
+            comment=self.comment,
+            roles={"user": self.user, "item": self.item},
+        )
+        beside = {
+            prefix: Reading(
+                prefix=prefix,
+                columns=getattr(self, f"{prefix}columns"),
+                decimal=self.decimal,
+                roles=named,
+            )
+            for prefix, named in roles.items()
+        }
+        return {"": interactions, **beside}
 
-    def _reading(self, prefix: str, roles: Sequence[str], named: Sequence[str | None]) -> Reading:
-        """The reading options with a prefix.
+    def open_beside(self, name: str, folder: Path) -> Source | None:
+        """Open the source of users, items or titles, if there is one, with a folder for standard input.
 
-        Args:
-            prefix: The prefix.
-            roles: The options of the columns that a header names.
-            named: Further columns that options name.
+        Raises:
+            DataError: A column that an option names does not exist.
         """
-        names = () if prefix else ("format", "header", "quote", "comment")
-        given: dict[str, Any] = {name: getattr(self, name) for name in names}
-        if not prefix:
-            given["delimiter"] = _DELIMITER_WORDS.get(self.delimiter or "", self.delimiter)
-        columns_given = getattr(self, f"{prefix}columns")
-        given["columns"] = None if columns_given is None else tuple(columns_given)
-        given["decimal"] = self.decimal
-        columns = {role: getattr(self, role) for role in roles}
-        return Reading(prefix=prefix, roles=columns, named=frozenset(filter(None, named)), **given)
-
-    @cached_property
-    def forms(self) -> Forms:
-        """How the cells of items are written."""
-        return Forms(self.decimal or ".", self.items_separator)
-
-    @cached_property
-    def descriptions(self) -> Descriptions:
-        """What to describe items by."""
-        return Descriptions(self.items_sparse or {}, self.items_dense or {}, self.normalize)
-
-    def open_users(self, folder: Path) -> SideFields:
-        """Open the source of users, if there is one, with a folder for standard input."""
-        source = None if self.users is None else open_source(self.users, self.readings["users_"], folder)
-        return SideFields(source, self.users_id, self.sparse or {}, self.dense or {}, self.weight)
-
-    def open_titles(self, folder: Path) -> Titles | None:
-        """Open the source of titles, if there is one, with a folder for standard input."""
-        if self.titles is None:
+        if getattr(self, name) is None:
             return None
-        source = open_source(self.titles, self.readings["titles_"], folder)
-        return Titles(source, self.title_id, choose_column(source.name, source.columns, "title", self.title))
-
-    def open_items(self, folder: Path) -> Items | None:
-        """Open the source of items, if there is one, with a folder for standard input."""
-        if self.items is None:
-            return None
-        source = open_source(self.items, self.readings["items_"], folder)
-        has_titles = self.titles is not None
-        return Items(source, self.items_id, self.items_title, has_titles, self.forms, self.descriptions)
+        reading = self.readings[f"{name}_"]
+        source = open_source(getattr(self, name), reading, folder)
+        for column in filter(None, reading.roles.values()):
+            rule = f"must be one of the columns, {listed(source.columns)}"
+            DataError.require(column in source.columns, rule, place=source.name, column=column)
+        return source
 
     @cached_property
     def known(self) -> KnownFeatures:
@@ -274,8 +268,8 @@ def check(options: Options) -> None:
 
 def _check_sources(options: Options) -> None:
     """Check the options of users, titles and items, and the names of the further fields."""
-    # Each checks itself when it is made.
-    _ = options.limits, options.forms, options.descriptions
+    _ = options.limits  # checks itself when it is made
+    check_item_options(options)
     for source, needing in _NEEDING.items():
         given = [name for name in needing if getattr(options, name)] + options.readings[
             f"{source}_"
@@ -375,16 +369,15 @@ class _Work:
         names = {"train", *selection.divided, *(part for part, inputs in self._inputs.items() if inputs)}
         parts = tuple(part for part in PARTS if part in names)
         # Opened first, so that mistakes in these files are found before the long work.
-        titles, fields = options.open_titles(scratch), options.open_users(scratch)
-        items = options.open_items(scratch)
+        titles, users, items = (options.open_beside(each, scratch) for each in ("titles", "users", "items"))
         read = self._read(tables, scratch)
         self._report("numbering users and items")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
-            self._report(titles.read(tables))
+            self._report(read_titles(tables, titles, options))
         beside, described = self._attributes(tables, items, scratch)
-        side = SideTables(tables, fields, selection.known_only)
+        side = SideTables(tables, users, options, selection.known_only)
         self._report("writing")
         entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
         kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"
@@ -428,7 +421,7 @@ class _Work:
         )
 
     def _attributes(
-        self, tables: Tables, items: Items | None, scratch: Path
+        self, tables: Tables, items: Source | None, scratch: Path
     ) -> tuple[list[Path], dict[str, int]]:
         """Write the attributes of the items, or those of the earlier dataset, into files.
 
@@ -439,7 +432,7 @@ class _Work:
         if items is None:
             rows = known_items(tables, options.known, options.field)
         else:
-            rows, line = items.read(tables, options.selection.known_only)
+            rows, line = read_items(tables, items, options, options.selection.known_only)
             self._report(line)
         if rows is None:
             return [], {}

@@ -1,10 +1,10 @@
 """Items with their titles and attributes: from a file or a table, or kept from an earlier dataset."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -13,11 +13,12 @@ import pyarrow as pa
 from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file, kinds_of
 from widenet.data.columns import choose_column, find_column, literal, quoted
 from widenet.data.described import Described, described_file, write_descriptions
+from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.known import KnownFeatures
-from widenet.data.source import Source, Table, mistake
+from widenet.data.source import Scan, Source, Table, mistake
 from widenet.data.tables import Tables
 from widenet.data.writer import ROWS_PER_BATCH, rebatched
-from widenet.errors import DataError, OptionError, did_you_mean, reason_of
+from widenet.errors import DataError, OptionError, reason_of
 from widenet.spec.parts import LONGEST_NAME, NAME_PATTERN
 
 ITEMS_OF_SOURCES = "SELECT name FROM features WHERE number IS NOT NULL"
@@ -62,25 +63,26 @@ def _num_found(tables: Tables, source: Source, column: str, ids: str) -> int:
         raise mistake([Table(source, {"item": column})], reason_of(error)) from error
 
 
+_LIST = pa.list_(pa.string())
 _STORED: tuple[tuple[str, pa.DataType, str], ...] = (
     (
         r"(?!STRUCT|MAP).*[^]]\[\]",
-        pa.list_(pa.string()),
-        "list_filter(CAST({} AS VARCHAR[]), lambda entry: entry IS NOT NULL)",
+        _LIST,
+        "list_filter(CAST({0} AS VARCHAR[]), lambda entry: entry IS NOT NULL)",
     ),
-    ("BOOLEAN", pa.bool_(), "{}"),
-    (r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT", pa.int64(), "CAST({} AS BIGINT)"),
+    ("BOOLEAN", pa.bool_(), "{0}"),
+    (r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT", pa.int64(), "CAST({0} AS BIGINT)"),
     (
         r"FLOAT|DOUBLE|DECIMAL.*",
         pa.float64(),
         "CASE WHEN isfinite(CAST({0} AS DOUBLE)) THEN CAST({0} AS DOUBLE) END",
     ),
-    ("DATE", pa.date32(), "{}"),
-    ("TIMESTAMP.*", pa.timestamp("us"), "make_timestamp(epoch_us({}))"),
-    (r"VARCHAR|UUID|ENUM.*|\"NULL\"", pa.string(), "nullif(CAST({} AS VARCHAR), '')"),
+    ("DATE", pa.date32(), "{0}"),
+    ("TIMESTAMP.*", pa.timestamp("us"), "make_timestamp(epoch_us({0}))"),
 )
-"""The types of columns that attributes can have, each with the Arrow type and the SQL of the value."""
-_LARGE = re.compile(r"UBIGINT|U?HUGEINT")
+"""The types of columns that are attributes as they are, each with the Arrow type and the SQL of the value."""
+_TEXT = re.compile(r'JSON|VARCHAR|UUID|ENUM.*|"NULL"|UBIGINT|U?HUGEINT')
+"""The types of columns that become texts, unless all their cells are something narrower."""
 _WHOLE_TEXT = "-?(0|[1-9][0-9]*)"
 _NUMBER_TEXT = r"-?(0|[1-9][0-9]*)([{}][0-9]+)?([eE][-+]?[0-9]+)?"
 _DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -99,27 +101,8 @@ class ItemColumn:
     value: str
 
 
-@dataclass(frozen=True)
-class Forms:
-    """How the cells of items are written.
-
-    Attributes:
-        decimal: Decimal separator of numbers in CSV.
-        separator: Separates the texts of a list in a cell; None if no cell holds several.
-
-    Raises:
-        OptionError: The separator is empty.
-    """
-
-    decimal: str = "."
-    separator: str | None = None
-
-    def __post_init__(self) -> None:
-        OptionError.require(self.separator != "", "must not be empty", option="items_separator")
-
-
 def columns_of(
-    source: Source, without: set[str], forms: Forms, connection: duckdb.DuckDBPyConnection
+    source: Source, without: set[str], separator: str | None, connection: duckdb.DuckDBPyConnection
 ) -> list[ItemColumn]:
     """Find the attributes of a source and their types.
 
@@ -130,161 +113,111 @@ def columns_of(
     Args:
         source: The source.
         without: Columns that are no attributes.
-        forms: How cells are written.
+        separator: Separates the texts of a list in a cell; None if no cell holds several.
         connection: The database.
 
     Raises:
         DataError: A column holds objects or other values that no attribute can have.
         duckdb.Error: The source cannot be read.
     """
-    described = connection.execute(f"DESCRIBE SELECT * FROM {source.typed_rows(connection)}").fetchall()
-    types = {str(name): str(kind) for name, kind, *_ in described if name not in without}
-    texts = {
-        name: kind
-        for name, kind in types.items()
-        if kind == "JSON" or (source.text_file is not None and kind == "VARCHAR")
-    }
-    columns = {name: _typed(source, name, kind, connection) for name, kind in types.items()}
-    columns |= _narrowest(source, texts, forms.decimal, connection)
-    found = []
-    for name, column in columns.items():
-        if column is None:
-            rule = f"must hold texts, numbers, booleans, dates or lists of texts; it holds {types[name]}"
+    rows = source.table(connection, Scan())
+    types = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE SELECT * FROM {rows}").fetchall()}
+    named = {name: str(types[name]) for name in source.columns if name not in without}
+    choices = {name: _choices(source, name, kind, separator) for name, kind in named.items()}
+    tests = [test for each in choices.values() for test, _ in each]
+    [results] = connection.execute(f"SELECT {', '.join(['count(*)', *tests])} FROM {rows}").fetchall()
+    fits, columns = iter(results[1:]), []
+    for name, each in choices.items():
+        fitting = [column for (_, column), is_so in zip(each, islice(fits, len(each)), strict=True) if is_so]
+        if not fitting or fitting[0] is None:
+            rule = f"must hold texts, numbers, booleans, dates or lists of texts; it holds {named[name]}"
             raise DataError(rule, place=source.name, column=name)
-        found.append(_parted(source, column, forms.separator, connection))
-    return found
+        columns.append(fitting[0])
+    return columns
 
 
-def _parted(
-    source: Source, column: ItemColumn, separator: str | None, connection: duckdb.DuckDBPyConnection
-) -> ItemColumn:
-    """The attribute with lists of texts if a text of it holds the separator, and as it is otherwise."""
-    if separator is None or column.type != pa.string():
-        return column
-    mark = literal(separator)
-    if not _first(connection, source, f"count_if(contains({column.value}, {mark}))"):
-        return column
-    texts = f"list_transform(string_split({column.value}, {mark}), lambda entry: trim(entry))"
-    return ItemColumn(column.name, pa.list_(pa.string()), f"list_filter({texts}, lambda entry: entry <> '')")
-
-
-def _first(connection: duckdb.DuckDBPyConnection, source: Source, aggregate: str) -> Any:
-    """The value of an aggregate over the rows of a source."""
-    [(value,)] = connection.execute(f"SELECT {aggregate} FROM {source.typed_rows(connection)}").fetchall()
-    return value
-
-
-def text_of(source: Source, column: str) -> str:
-    """The SQL of a column of `source.typed_rows` as text, in the form of ids; NULL for an empty cell."""
-    return f"nullif({_text(column, 'JSON')}, '')" if source.is_json else source.text(column)
-
-
-def _typed(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn | None:
-    """An attribute of a column with a type; None if no attribute can have it.
-
-    Whole numbers beyond 64 bits stay texts; so do the entries of lists.
-    """
+def _choices(
+    source: Source, name: str, kind: str, separator: str | None
+) -> list[tuple[str, ItemColumn | None]]:
+    """What a column may become, best first, each with the SQL aggregate that decides; None is a refusal."""
     cell = quoted(name)
-    if _LARGE.fullmatch(kind):
-        is_beyond = f"count_if({cell} IS NOT NULL AND TRY_CAST({cell} AS BIGINT) IS NULL)"
-        kind = "VARCHAR" if _first(connection, source, is_beyond) else "BIGINT"
+    for pattern, stored, value in _STORED if kind != "JSON[]" else ():
+        if re.fullmatch(pattern, kind):
+            return [("true", ItemColumn(name, stored, value.format(cell)))]
+    nested = "IN ('OBJECT', 'ARRAY')"
     if kind == "JSON[]":
-        nested = f"list_filter({cell}, lambda entry: json_type(entry) IN ('OBJECT', 'ARRAY'))"
-        if _first(connection, source, f"count_if(len({nested}) > 0)"):
-            return None
-        cell, kind = f"list_transform({cell}, lambda entry: entry ->> '$')", "VARCHAR[]"
-    fitting = (each for each in _STORED if re.fullmatch(each[0], kind))
-    return next((ItemColumn(name, stored, value.format(cell)) for _, stored, value in fitting), None)
+        is_nested = f"bool_or(len(list_filter({cell}, lambda entry: json_type(entry) {nested})) > 0)"
+        texts = f"list_filter(list_transform({cell}, lambda x: x ->> '$'), lambda x: x IS NOT NULL)"
+        return [(is_nested, None), ("true", ItemColumn(name, _LIST, texts))]
+    if not _TEXT.fullmatch(kind):
+        return []
+    choices: list[tuple[str, ItemColumn | None]] = []
+    raw = f"{cell} ->> '$'" if kind == "JSON" else f"CAST({cell} AS VARCHAR)"
+    text = f"nullif({raw}, '')"
+    if kind == "JSON":
+        choices.append((f"bool_or(json_type({cell}) {nested})", None))
+    if kind == "JSON" or source.text_file is not None or kind.endswith(("BIGINT", "HUGEINT")):
+        choices += _narrower(name, kind, text, source.decimal)
+    if separator is not None:
+        mark = literal(separator)
+        texts = f"list_transform(string_split({text}, {mark}), lambda entry: trim(entry))"
+        entries = f"list_filter({texts}, lambda entry: entry <> '')"
+        choices.append((f"bool_or(contains({text}, {mark}))", ItemColumn(name, _LIST, entries)))
+    return [*choices, ("true", ItemColumn(name, pa.string(), text))]
 
 
-def _narrowest(
-    source: Source, kinds: Mapping[str, str], decimal: str, connection: duckdb.DuckDBPyConnection
-) -> dict[str, ItemColumn | None]:
-    """The attribute of each column of texts or JSON, of the narrowest type that all its cells have.
-
-    None for a column with lists or objects.
-    """
-    tests = {name: _tests(name, kind, decimal) for name, kind in kinds.items()}
-    counted = [f"count_if({test})" for each in tests.values() for test, _ in each]
-    rows = source.typed_rows(connection)
-    counts = iter(
-        connection.execute(f"SELECT {', '.join(counted)} FROM {rows}").fetchall()[0] if kinds else ()
-    )
-    found: dict[str, ItemColumn | None] = {}
-    for name, each in tests.items():
-        (num_present, text), (num_nested, _), *others = [(next(counts), column) for _, column in each]
-        fitting = (column for number, column in others if number == num_present and number)
-        found[name] = None if num_nested else next(fitting, text)
-    return found
-
-
-def _tests(name: str, kind: str, decimal: str) -> list[tuple[str, ItemColumn | None]]:
-    """The SQL conditions that a cell is present, is nested, and has each type, with the attribute then."""
-    cell, text = quoted(name), _text(name, kind)
+def _narrower(name: str, kind: str, text: str, decimal: str) -> list[tuple[str, ItemColumn | None]]:
+    """The narrower types that a column of texts may have, as `_choices`."""
     pointed = text if decimal == "." else f"replace({text}, '{decimal}', '.')"
     number = f"regexp_full_match({text}, '{_NUMBER_TEXT.format(decimal)}')"
     digits, integer = f"regexp_full_match({text}, '{_WHOLE_TEXT}')", f"TRY_CAST({text} AS BIGINT)"
-    is_whole = f"{digits} AND {integer} IS NOT NULL"
     is_exact = f"(NOT {digits} OR {integer} BETWEEN -{_EXACT} AND {_EXACT})"
-    is_number = f"{number} AND isfinite(TRY_CAST({pointed} AS DOUBLE)) AND {is_exact}"
-    is_true, is_nested = f"lower({text}) IN ('true', 'false')", "false"
-    if kind == "JSON":
-        is_true, is_nested = f"json_type({cell}) = 'BOOLEAN'", f"json_type({cell}) IN ('OBJECT', 'ARRAY')"
-        is_whole, is_number = (f"json_type({cell}) <> 'VARCHAR' AND {each}" for each in (is_whole, is_number))
-    shown = f"nullif({text}, '')"
-    tests: list[tuple[str, ItemColumn | None]] = [
-        (f"coalesce({text}, '') <> ''", ItemColumn(name, pa.string(), shown)),
-        (is_nested, None),
-        (is_true, ItemColumn(name, pa.bool_(), f"lower({shown}) = 'true'")),
-        (is_whole, ItemColumn(name, pa.int64(), f"CAST({shown} AS BIGINT)")),
-        (is_number, ItemColumn(name, pa.float64(), f"CAST(nullif({pointed}, '') AS DOUBLE)")),
+    is_typed = f"json_type({quoted(name)}) <> 'VARCHAR'" if kind == "JSON" else "true"
+    tests = [
+        (f"lower({text}) IN ('true', 'false')", pa.bool_(), f"lower({text}) = 'true'"),
+        (f"{digits} AND {integer} IS NOT NULL", pa.int64(), f"CAST({text} AS BIGINT)"),
+        (
+            f"{number} AND isfinite(TRY_CAST({pointed} AS DOUBLE)) AND {is_exact}",
+            pa.float64(),
+            f"CAST({pointed} AS DOUBLE)",
+        ),
     ]
+    tests = [(f"{is_typed} AND {test}", stored, value) for test, stored, value in tests]
     for pattern, stored, sql in (
         (_DAY_TEXT, pa.date32(), "DATE"),
         (_TIME_TEXT, pa.timestamp("us"), "TIMESTAMP"),
     ):
         is_one = f"regexp_full_match({text}, '{pattern}') AND TRY_CAST({text} AS {sql}) IS NOT NULL"
-        tests.append((is_one, ItemColumn(name, stored, f"CAST({shown} AS {sql})")))
-    return tests
+        tests.append((is_one, stored, f"CAST({text} AS {sql})"))
+    return [
+        (f"bool_and(coalesce({test}, false)) FILTER ({text} IS NOT NULL)", ItemColumn(name, stored, value))
+        for test, stored, value in tests
+    ]
 
 
-def _text(name: str, kind: str) -> str:
-    return f"({quoted(name)} ->> '$')" if kind == "JSON" else quoted(name)
+def read_titles(tables: Tables, source: Source, options: IngestArguments) -> str:
+    """Fill the table `titles`, and describe in one line how the source was read.
 
-
-@dataclass(frozen=True)
-class Titles:
-    """A source of titles, with its column of titles, and that of ids if it was named."""
-
-    source: Source
-    item: str | None
-    text: str
-
-    def read(self, tables: Tables) -> str:
-        """Fill the table `titles`, and describe in one line how the source was read.
-
-        Raises:
-            DataError: No column is that of the ids, or a row cannot be read.
-        """
-        source = self.source
-        key = id_column(tables, source, "title_id", self.item, ITEMS_OF_SOURCES)
-        title, cells = quoted(self.text), source.cells(tables.connection)
-        texts = f"min({title}) AS title, max({title}) AS other"
-        rows = f"SELECT {quoted(key)} AS key, {texts} FROM {cells} GROUP BY 1"
-        try:
-            tables.connection.execute(f"INSERT INTO titles SELECT key, title FROM ({rows})")
-            first = f"SELECT key FROM ({rows}) WHERE title < other ORDER BY 1 LIMIT 1"
-            twice = tables.connection.execute(first).fetchone()
-        except duckdb.Error as error:
-            raise mistake([Table(source, {"item": key})], reason_of(error)) from error
-        if twice is not None:
-            raise DataError(
-                "an item must have one title", place=source.name, column=self.text, value=twice[0]
-            )
-        titled = "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
-        short_name = source.name.rpartition("/")[2]
-        tables.facts |= {"titles": short_name, "items_with_title": tables.count(titled)}
-        return f"reading titles in {short_name}: title-id = {key}, title = {self.text}"
+    Raises:
+        DataError: No column is that of the ids, or a row cannot be read.
+    """
+    text = choose_column(source.name, source.columns, "title", options.title)
+    key = id_column(tables, source, "title_id", options.title_id, ITEMS_OF_SOURCES)
+    title, cells = quoted(text), source.cells(tables.connection)
+    texts = f"min({title}) AS title, max({title}) AS other"
+    rows = f"SELECT {quoted(key)} AS key, {texts} FROM {cells} GROUP BY 1"
+    try:
+        tables.connection.execute(f"INSERT INTO titles SELECT key, title FROM ({rows})")
+        first = f"SELECT key FROM ({rows}) WHERE title < other ORDER BY 1 LIMIT 1"
+        twice = tables.connection.execute(first).fetchone()
+    except duckdb.Error as error:
+        raise mistake([Table(source, {"item": key})], reason_of(error)) from error
+    if twice is not None:
+        raise DataError("an item must have one title", place=source.name, column=text, value=twice[0])
+    titled = "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
+    short_name = source.name.rpartition("/")[2]
+    tables.facts |= {"titles": short_name, "items_with_title": tables.count(titled)}
+    return f"reading titles in {short_name}: title-id = {key}, title = {text}"
 
 
 _ROWS = "item_rows"
@@ -292,138 +225,80 @@ _STORED_AS = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64()}
 """Numbers that stand for dates; Python's own dates are slow to make."""
 
 
-@dataclass(frozen=True)
-class Descriptions:
-    """The descriptions of items to make for networks.
+def check_item_options(options: IngestArguments) -> None:
+    """Raise OptionError if a description has no column or no valid name, or two have the same name."""
+    OptionError.require(options.items_separator != "", "must not be empty", option="items_separator")
+    sparse, dense = options.items_sparse or {}, options.items_dense or {}
+    for option, named in (("items_sparse", sparse), ("items_dense", dense)):
+        for name in named:
+            is_name = len(name) <= LONGEST_NAME and re.fullmatch(NAME_PATTERN, name)
+            rule = (
+                f'must give names of 1 to {LONGEST_NAME} characters without "/", "\\" and control characters'
+            )
+            OptionError.require(is_name, rule, option=option, value=name)
+    for name, columns in dense.items():
+        is_one = columns and len(set(columns)) == len(columns) and name not in sparse
+        rule = f'must name different columns, and for "{name}" be the only option'
+        OptionError.require(is_one, rule, option="items_dense", value=list(columns))
+    OptionError.require(dense or not options.normalize, "needs `items_dense`", option="normalize")
 
-    Attributes:
-        sparse: Names of descriptions by categories, each with its column.
-        dense: Names of descriptions by numbers, each with its columns.
-        normalize: Whether to normalize numbers over the items of training.
+
+def read_items(
+    tables: Tables, source: Source, options: IngestArguments, known_only: bool
+) -> tuple["ItemRows", str]:
+    """Read all rows, and add their titles to the table `titles`; described items become features.
+
+    Args:
+        tables: The tables.
+        source: A file or a table.
+        options: The options; with `titles`, titles come from there.
+        known_only: Whether an earlier vocabulary takes no new features.
+
+    Returns:
+        The rows, and a line about how the source was read.
 
     Raises:
-        OptionError: A description has no column or no valid name, or two have the same name.
+        DataError: No column is that of the ids, a row has no id, an id repeats, or a column holds what no
+            attribute can have.
     """
-
-    sparse: Mapping[str, str] = field(default_factory=dict)
-    dense: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    normalize: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.sparse or self.dense)
-
-    def __post_init__(self) -> None:
-        for option, named in (("items_sparse", self.sparse), ("items_dense", self.dense)):
-            for name in named:
-                if len(name) > LONGEST_NAME or not re.fullmatch(NAME_PATTERN, name):
-                    rule = f'text without "/", "\\" and control characters, of 1 to {LONGEST_NAME} characters'
-                    raise OptionError(f"`{option}`: a name must be {rule}; got {name!r}.")
-        for name, columns in self.dense.items():
-            if not columns or len(set(columns)) < len(columns) or name in self.sparse:
-                rule = f'must name different columns, and for "{name}" be the only option'
-                raise OptionError(rule, option="items_dense", value=list(columns))
-        OptionError.require(self.dense or not self.normalize, "needs `items_dense`", option="normalize")
-
-    def check_columns(self, place: str, known: Sequence[str]) -> None:
-        """Raise DataError unless all columns to describe by are among those with attributes."""
-        for column in [
-            *self.sparse.values(),
-            *(column for columns in self.dense.values() for column in columns),
-        ]:
-            if column not in known:
-                rule = f"is no attribute of the items.{did_you_mean(column, known)}"
-                raise DataError(rule, place=place, column=column)
-
-
-@dataclass(frozen=True)
-class Items:
-    """A source of items with their attributes.
-
-    Attributes:
-        source: A file or a table.
-        item: Column with the ids of the items, if it was named.
-        title: Column with the titles, if it was named.
-        has_titles: Whether titles come from elsewhere, so that this source has none.
-        forms: How cells are written.
-        descriptions: What to describe items by.
-    """
-
-    source: Source
-    item: str | None
-    title: str | None
-    has_titles: bool
-    forms: Forms
-    descriptions: Descriptions
-
-    def __post_init__(self) -> None:
-        for role, column in (("items_id", self.item), ("items_title", self.title)):
-            if column is not None:
-                choose_column(self.source.name, self.source.columns, role, column)
-
-    def read(self, tables: Tables, known_only: bool) -> tuple["ItemRows", str]:
-        """Read all rows, and add their titles to the table `titles`; described items become features.
-
-        Args:
-            tables: The tables.
-            known_only: Whether an earlier vocabulary takes no new features.
-
-        Returns:
-            The rows, and a line about how the source was read.
-
-        Raises:
-            DataError: No column is that of the ids, a row has no id, an id repeats, or a column holds what no
-                attribute can have.
-        """
-        source = self.source
-        key = id_column(tables, source, "items_id", self.item, ITEMS_OF_SOURCES)
-        title = self._title(key)
-        try:
-            columns = columns_of(source, {key, title or key}, self.forms, tables.connection)
-            self.descriptions.check_columns(source.name, [column.name for column in columns])
-            titles = "NULL" if title is None else text_of(source, title)
-            values = "".join(f", {column.value} AS a{place}" for place, column in enumerate(columns))
-            tables.connection.execute(
-                f"CREATE TABLE {_ROWS} AS SELECT {text_of(source, key)} AS name, CAST({titles} AS VARCHAR) AS"
-                f" title{values} FROM {source.typed_rows(tables.connection)}"
-            )
-        except duckdb.Error as error:
-            raise mistake([Table(source, {"item": key})], reason_of(error)) from error
-        self._check(tables, key)
-        if self.descriptions and not known_only:
-            _add_features(tables)
-        titled = f"SELECT name, title FROM {_ROWS} WHERE title IS NOT NULL"
-        tables.connection.execute(f"INSERT INTO titles {titled}")
-        short_name = source.name.rpartition("/")[2]
-        tables.facts["items"] = short_name
-        if title is not None:
-            tables.facts["items_with_title"] = tables.count(
-                f"SELECT count(*) FROM features JOIN ({titled}) USING (name)"
-            )
-        schema = pa.schema([(column.name, column.type) for column in columns])
-        line = (
-            f"reading items in {short_name}: items-id = {key}{'' if title is None else f', title = {title}'}"
+    key = id_column(tables, source, "items_id", options.items_id, ITEMS_OF_SOURCES)
+    title = None
+    if options.titles is None:
+        others = [column for column in source.columns if column != key]
+        title = find_column(others, "items_title", options.items_title)
+    described = [*(options.items_sparse or {}).values()]
+    described += chain.from_iterable((options.items_dense or {}).values())
+    try:
+        columns = columns_of(source, {key, title or key}, options.items_separator, tables.connection)
+        for column in described:
+            is_one = column in {each.name for each in columns}
+            DataError.require(is_one, "is no attribute of the items", place=source.name, column=column)
+        titles = "NULL" if title is None else source.text(title)
+        values = "".join(f", {column.value} AS a{place}" for place, column in enumerate(columns))
+        tables.connection.execute(
+            f"CREATE TABLE {_ROWS} AS SELECT {source.text(key)} AS name, CAST({titles} AS VARCHAR) AS"
+            f" title{values} FROM {source.table(tables.connection, Scan())}"
         )
-        kinds = ", ".join(f"{name} ({kind})" for name, kind in kinds_of(schema).items())
-        rows = ItemRows(tables, schema, self.descriptions, short_name)
-        return rows, f"{line}; attributes: {kinds or 'none'}"
-
-    def _title(self, key: str) -> str | None:
-        """The column of titles, if there is one."""
-        if self.title is not None:
-            return choose_column(self.source.name, self.source.columns, "items_title", self.title)
-        if self.has_titles:
-            return None
-        return find_column([each for each in self.source.columns if each != key], "items_title", None)
-
-    def _check(self, tables: Tables, key: str) -> None:
-        if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):
-            raise mistake([Table(self.source, {"item": key})], "a row has no id")
-        repeated = tables.connection.execute(
-            f"SELECT name, count(*) FROM {_ROWS} GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
-        ).fetchone()
-        if repeated is not None:
-            rule = f'must hold every item once; it holds "{repeated[0]}" {repeated[1]:,} times'
-            raise DataError(rule, place=self.source.name, column=key)
+    except duckdb.Error as error:
+        raise mistake([Table(source, {"item": key})], reason_of(error)) from error
+    if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):
+        raise mistake([Table(source, {"item": key})], "a row has no id")
+    twice = f"SELECT name FROM {_ROWS} GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
+    for (name,) in tables.connection.execute(twice).fetchall():
+        raise DataError("must hold every item once", place=source.name, column=key, value=name)
+    if described and not known_only:
+        _add_features(tables)
+    titled = f"SELECT name, title FROM {_ROWS} WHERE title IS NOT NULL"
+    tables.connection.execute(f"INSERT INTO titles {titled}")
+    short_name = source.name.rpartition("/")[2]
+    tables.facts["items"] = short_name
+    if title is not None:
+        counted = f"SELECT count(*) FROM features JOIN ({titled}) USING (name)"
+        tables.facts["items_with_title"] = tables.count(counted)
+    schema = pa.schema([(column.name, column.type) for column in columns])
+    kinds = ", ".join(f"{name} ({kind})" for name, kind in kinds_of(schema).items())
+    line = f"reading items in {short_name}: items-id = {key}{'' if title is None else f', title = {title}'}"
+    return ItemRows(tables, schema, short_name, options), f"{line}; attributes: {kinds or 'none'}"
 
 
 def _add_features(tables: Tables) -> None:
@@ -477,12 +352,19 @@ def _insert(tables: Tables, rows: pa.Schema, columns: list[pa.Array]) -> None:
 
 @dataclass(frozen=True)
 class ItemRows:
-    """All items of a source, features or not, with the types of their attributes."""
+    """All items of a source, features or not, with the types of their attributes.
+
+    Attributes:
+        tables: The tables.
+        schema: The Arrow types of the attributes.
+        source: Name of the source in messages.
+        options: The options, which say what to describe items by; None for items of an earlier dataset.
+    """
 
     tables: Tables
     schema: pa.Schema
-    descriptions: Descriptions = field(default_factory=Descriptions)
     source: str = ""
+    options: IngestArguments | None = None
 
     def described(self, folder: Path, field_name: str) -> Described | None:
         """Write the descriptions of features, after `written`, into a file of the folder.
@@ -493,15 +375,20 @@ class ItemRows:
         Raises:
             DataError: A column does not exist, or holds something else.
         """
-        if not self.descriptions:
+        if self.options is None or not (self.options.items_sparse or self.options.items_dense):
             return None
-        path, tables = folder / described_file(field_name), self.tables
+        tables, options = self.tables, self.options
         counts = np.zeros(tables.count("SELECT count(*) FROM features"), dtype=np.int64)
         for batch in tables.stream("SELECT feature, coalesce(count, 0) AS n FROM features", ROWS_PER_BATCH):
             counts[batch.column("feature").to_numpy()] = batch.column("n").to_numpy()
-        attributes = Attributes.open(folder / attributes_file(field_name), len(counts))
-        made, over = self.descriptions, counts if self.descriptions.normalize else None
-        return write_descriptions(path, attributes, made.sparse, made.dense, over, self.source)
+        return write_descriptions(
+            folder / described_file(field_name),
+            Attributes.open(folder / attributes_file(field_name), len(counts)),
+            options.items_sparse or {},
+            options.items_dense or {},
+            counts if options.normalize else None,
+            self.source,
+        )
 
     def written(self, folder: Path, field_name: str) -> list[Path]:
         """Write the attributes of features, and of the items that are none, each into a file of a folder.

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widenet.data.columns import quoted
+from widenet.data.columns import check_names, quoted
 from widenet.data.ingest_arguments import FORMATS
 from widenet.data.source import BLOCK_BYTES, ROW_NUMBER, Reading, Scan, Source
 from widenet.data.text_formats import DELIMITERS, OPENERS, prepared, sample_of, sql_path
@@ -103,7 +103,7 @@ def open_file(path: Path, name: str, reading: Reading, folder: Path) -> Source:
         place=name,
     )
     kind = kind or _format_by_content(sample, name, reading)
-    return OPENERS[kind](text, name, reading, sample)
+    return OPENERS[kind](text, reading, sample)
 
 
 def check_file(path: Path, name: str) -> None:
@@ -211,15 +211,13 @@ _LISTS = (
 
 def _columns_of(schema: pa.Schema, place: str) -> dict[str, Any]:
     """The columns of a schema by their types, without those of objects and of lists of lists."""
+    check_names(place, schema.names)
     types = {
         each.name: each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema
     }
     is_list = {name: any(is_such(kind) for is_such in _LISTS) for name, kind in types.items()}
     entries = {name: kind.value_type if is_list[name] else kind for name, kind in types.items()}
     entries = {name: kind for name, kind in entries.items() if not pa.types.is_nested(kind)}
-    lowered = [name.lower() for name in schema.names]
-    if twice := next((name for name in schema.names if lowered.count(name.lower()) > 1), None):
-        raise DataError("names of columns must differ in any case", place=place, column=twice)
     return {
         "columns": list(entries),
         "lists": frozenset(name for name in entries if is_list[name]),

@@ -26,8 +26,8 @@ from widenet.errors import DataError, OptionError, reason_of
 ROW_NUMBER = '"number of the row"'
 
 BLOCK_BYTES = 2**20
-SIGNS = frozenset('"|[{#%')
-"""Signs by which a cell or a line may mean something else."""
+_LIST = r"(?s)\[.*\]|\{.*\}"
+"""A cell that may be a list of texts."""
 SPACES = "space"
 """The delimiter for any run of spaces and tabs."""
 
@@ -45,7 +45,6 @@ class Reading:
         quote: Quotes cells of a table; "" if none does.
         comment: Begins lines to leave out; "" if none does.
         roles: The options of the columns that a header names, each with the name that was given.
-        named: Further columns that options name.
         prefix: "" for interactions; "users_", "items_" or "titles_" for tables beside them, of which alone
             `columns` and `decimal` are given.
         first_line: Number of the first line of sessions, which is the user's id.
@@ -57,12 +56,11 @@ class Reading:
     format: str | None = None
     delimiter: str | None = None
     header: bool | None = None
-    columns: tuple[str, ...] | None = None
+    columns: Sequence[str] | None = None
     decimal: str | None = None
     quote: str | None = None
     comment: str | None = None
     roles: Mapping[str, str | None] = field(default_factory=lambda: {"user": None, "item": None})
-    named: frozenset[str] = frozenset()
     prefix: str = ""
     first_line: int = 1
 
@@ -109,15 +107,25 @@ class Text:
 
     Attributes:
         path: The file.
+        name: Name in messages.
         num_lines: Number of lines.
-        signs: Those of `SIGNS` that the text holds.
-        has_odd_quotes: Whether a line has an odd number of quotes.
+        has_quotes: Whether it holds the sign ".
     """
 
     path: Path
+    name: str
     num_lines: int
-    signs: frozenset[str]
-    has_odd_quotes: bool
+    has_quotes: bool
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A rule that rows may break: the SQL condition, and the column to show."""
+
+    rule: str
+    condition: str
+    column: str | None = None
+    option: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +136,10 @@ class Source:
         name: Name in messages.
         kind: Description of the format.
         columns: Names of the columns.
-        table: Returns the SQL table of a scan, which is valid for one query on the connection.
-        cell: Returns the SQL of a column's cells in that table.
-        faults: Rules of the format, each with the SQL condition of rows that break it and maybe an option.
+        table: Returns the SQL table of a scan, which is valid for one query on the connection. It has these
+            columns, those of JSON as JSON, and maybe others that `faults` need.
+        faults: Rules of the format.
         lists: Columns of lists, whose entries are interactions.
-        splits: Columns of text that become lists, each with the separator of the entries.
         floats: Columns of floating-point numbers.
         integers: Columns whose type is a whole number; texts have none.
         is_json: Whether cells are JSON.
@@ -148,10 +155,8 @@ class Source:
     kind: str
     columns: Sequence[str]
     table: Callable[[duckdb.DuckDBPyConnection, Scan], str]
-    cell: Callable[[str], str] = quoted
-    faults: Sequence[tuple[str, str, str | None]] = ()
+    faults: Sequence[Fault] = ()
     lists: frozenset[str] = frozenset()
-    splits: Mapping[str, str] = field(default_factory=dict)
     floats: frozenset[str] = frozenset()
     integers: frozenset[str] = frozenset()
     is_json: bool = False
@@ -163,39 +168,16 @@ class Source:
     comment: str = ""
 
     def text(self, column: str) -> str:
-        """The SQL of a column of `typed_rows` as an id; NULL for an empty cell."""
-        return identifier(quoted(column), column in self.floats)
+        """The SQL of a cell as an id; NULL for an empty one, and for a list or an object of JSON."""
+        cell = quoted(column)
+        if self.is_json and column in self.lists:
+            cell = f"CASE WHEN len({cell}) = 1 THEN {cell}[1] END"
+        return identifier(_text_of_json(cell) if self.is_json else cell, column in self.floats)
 
     def cells(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """The SQL table of all columns as ids; NULL for an empty cell and for lists and objects of JSON."""
-        texts = {
-            column: _text_of_json(self.cell(column)) if self.is_json else self.cell(column)
-            for column in self.columns
-        }
-        cells = [
-            f"{identifier(text, column in self.floats)} AS {quoted(column)}" for column, text in texts.items()
-        ]
-        return f"(SELECT {', '.join(cells)} FROM {self.table(connection, Scan())})"
-
-    def typed_rows(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """The SQL table of all columns with the types that they have in the source."""
-        if self.text_file is None:
-            return self.table(connection, Scan())
-        cells = [f"{self.entries(column)} AS {quoted(column)}" for column in self.columns]
-        return f"(SELECT {', '.join(cells)} FROM {self.table(connection, Scan())})"
-
-    def entries(self, column: str) -> str:
-        """The SQL of a cell, or of the list of its entries in a column of lists."""
-        cell = self.cell(column)
-        if column in self.splits:
-            text = _text_of_json(cell) if self.is_json else f"CAST({cell} AS VARCHAR)"
-            pieces = f"string_split({text}, {literal(self.splits[column])})"
-            entries = f"list_transform({pieces}, lambda x: trim(x))"
-            return f"list_filter(coalesce({entries}, []), lambda x: x <> '')"
-        if not self.is_json or column not in self.lists:
-            return cell
-        several = f"WHEN 'ARRAY' THEN json_extract({cell}, '$[*]') WHEN 'NULL' THEN NULL"
-        return f"CASE json_type({cell}) {several} ELSE [{cell}] END"
+        """The SQL table of all columns as ids."""
+        cells = ", ".join(f"{self.text(column)} AS {quoted(column)}" for column in self.columns)
+        return f"(SELECT {cells} FROM {self.table(connection, Scan())})"
 
     def value_of(self, role: str, column: str, time_format: str | None = None) -> str:
         """The SQL of a role's value in a cell, or of the list of values in a column of lists."""
@@ -212,8 +194,19 @@ class Source:
             return finite(cell) if is_number else number(text, self.decimal)
 
         if column not in self.lists:
-            return of(self.cell(column))
-        return f"list_transform({self.entries(column)}, lambda entry: {of('entry')})"
+            return of(quoted(column))
+        return f"list_transform({quoted(column)}, lambda entry: {of('entry')})"
+
+    def split(self, column: str, separator: str) -> "Source":
+        """The source with the lists of texts that a separator makes of a column."""
+        text, entry = self.text(column), "to_json(trim(x))" if self.is_json else "trim(x)"
+        texts = f"list_filter(string_split({text}, {literal(separator)}), lambda x: trim(x) <> '')"
+        entries = f"list_transform(coalesce({texts}, []), lambda x: {entry}) AS {quoted(column)}"
+
+        def table(connection: duckdb.DuckDBPyConnection, scan: Scan) -> str:
+            return f"(SELECT * REPLACE ({entries}) FROM {self.table(connection, scan)})"
+
+        return replace(self, table=table, lists=self.lists | {column}, floats=self.floats - {column})
 
 
 def _text_of_json(value: str) -> str:
@@ -244,35 +237,14 @@ def table_of(source: Source, options: IngestArguments) -> "Table":
             option=role,
         )
     item, separator = columns["item"], options.item_separator
-    if separator:
-        source = replace(source, splits={item: separator}, lists=source.lists | {item})
+    if separator and item not in source.lists:
+        source = source.split(item, separator)
     elif separator is None and item not in source.lists | source.integers | source.floats:
-        several = _several_in(source, f"CAST({source.cell(item)} AS VARCHAR)")
         rule = 'must say what separates items, or "" if each cell holds one; a cell looks like a list'
-        fault = [(rule, several, "item_separator")] if several else []
-        source = replace(source, faults=[*source.faults, *fault])
+        cell = f"CAST({quoted(item)} AS VARCHAR)"
+        several = f"coalesce(contains({cell}, '|') OR regexp_full_match({cell}, {literal(_LIST)}), false)"
+        source = replace(source, faults=[*source.faults, Fault(rule, several, option="item_separator")])
     return Table(source, columns, options.time_format)
-
-
-def _several_in(source: Source, cell: str) -> str:
-    """The SQL condition of a cell that may hold several texts; "" if the source has no such cell."""
-    signs = source.text_file.signs if source.text_file is not None else SIGNS
-    conditions = [f"contains({cell}, '|')"] if "|" in signs else []
-    for begin, end in ("[]", "{}"):
-        if begin in signs:
-            conditions.append(f"starts_with({cell}, '{begin}') AND ends_with({cell}, '{end}')")
-    return f"coalesce({' OR '.join(conditions)}, false)" if conditions else ""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A rule that rows may break: the SQL condition, and the column and the cell to show."""
-
-    rule: str
-    condition: str
-    column: str | None = None
-    cell: str = "NULL"
-    option: str | None = None
 
 
 @dataclass(frozen=True)
@@ -301,7 +273,7 @@ class Table:
     def faults(self) -> list[Fault]:
         """Everything that a row may be refused for, in the order in which it is told."""
         source, values = self.source, self.values
-        faults = [Fault(rule, condition, option=option) for rule, condition, option in source.faults]
+        faults = [*source.faults]
         for role, column in self.columns.items():
             rule, option = RULES[role], None
             if role == "time" and self.time_format:
@@ -309,7 +281,7 @@ class Table:
             missing = f"{values[role]} IS NULL"
             if column in source.lists:
                 missing += f" OR list_count({values[role]}) < len({values[role]})"
-            faults.append(Fault(rule, missing, column, source.cell(column), option))
+            faults.append(Fault(rule, missing, column, option))
             if role in ("value", "time") and column in source.lists:
                 other = f"len({values[role]}) <> len({values['item']})"
                 faults.append(Fault("must have as many entries as the items", other, column))
@@ -351,8 +323,7 @@ class Table:
             f"WHEN coalesce({fault.condition}, true) THEN {place}" for place, fault in enumerate(faults)
         )
         # All columns are read, since DuckDB checks no others.
-        every = [*(fault.cell for fault in faults), *map(source.cell, source.columns)]
-        cells = ", ".join(f"CAST({cell} AS VARCHAR)" for cell in every)
+        cells = ", ".join(f"CAST({quoted(column)} AS VARCHAR)" for column in source.columns)
         with duckdb.connect(config={"threads": 1}) as connection:
             rows = source.table(connection, Scan(numbered=True, skipping=True))
             query = f"SELECT {ROW_NUMBER}, CASE {cases} END AS fault, [{cells}] AS cells FROM {rows}"
@@ -366,12 +337,12 @@ class Table:
                 return DataError(reason_of(ValueError(refused[0][1])), place=source.name, line=refused_line)
         if found is None or line is None:
             return None
-        fault, cell = faults[found[1]], found[2][found[1]]
-        value = {} if cell is None else {"value": cell}
+        fault = faults[found[1]]
+        cell = None if fault.column is None else found[2][source.columns.index(fault.column)]
         place = source.name if source.row == "line" else f"{source.name}: {source.row} {line}"
         line = line if source.row == "line" else None
         return DataError(
-            fault.rule, place=place, line=line, column=fault.column, option=fault.option, **value
+            fault.rule, place=place, line=line, column=fault.column, option=fault.option, value=cell
         )
 
 

@@ -8,22 +8,20 @@ import codecs
 import csv
 import gzip
 import io
-import json
 import re
+import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
-from widenet.data.columns import find_column, literal
-from widenet.data.source import BLOCK_BYTES, ROW_NUMBER, SIGNS, SPACES, Reading, Scan, Source, Text, line_at
+from widenet.data.columns import check_names, find_column, literal, quoted
+from widenet.data.source import BLOCK_BYTES, ROW_NUMBER, SPACES, Fault, Reading, Scan, Source, Text, line_at
 from widenet.errors import DataError, reason_of
 from widenet.regular_files import LONGEST_LINE_BYTES
 
@@ -45,7 +43,7 @@ _LONGEST_RECORD_BYTES = 2**21
 _BUFFER_BYTES = 2**23
 """A quarter of DuckDB's default, because each of its threads holds several buffers."""
 
-_WORDS = "list_filter(string_split_regex({line}, {delimiter}), lambda word: word <> '')"
+_OBJECT = '"the object"'
 
 _OTHER_LAYOUT = (
     r"[,:]|(^|\s)[0-9]{4}-[0-9]{2}-[0-9]{2}|"
@@ -59,57 +57,42 @@ dates, and a time or a fraction after each item.
 def prepared(path: Path, name: str, folder: Path) -> Text:
     """Survey a text, and copy it if it is compressed or its lines end in several ways.
 
-    DuckDB takes zeros after a gzip stream for damage, drops rows where line ends are mixed, and skips a last
-    line that is longer than its buffer.
+    DuckDB takes zeros after a gzip stream for damage, and drops rows where line ends are mixed.
 
     Raises:
         DataError: The text holds NUL, or what is compressed is cut off or damaged.
     """
-    num_lf = num_cr = num_crlf = num_quotes = 0
-    signs, last, has_odd_quotes = set[str](), b"", False
+    copy = folder / f"{len(list(folder.iterdir()))}.text"
     with path.open("rb") as file:
         head = file.read(4)
-    packed = next((opened for magic, opened in _COMPRESSIONS.items() if head.startswith(magic)), None)
-    copy = folder / f"{len(list(folder.iterdir()))}.text"
-    opened = path.open("rb") if packed is None else packed(path)
-    try:
-        with opened as file, copy.open("wb") if packed else io.BytesIO() as plain:
-            for block in _blocks(file):
-                if b"\0" in block:
-                    line = num_lf + block[: block.index(b"\0")].count(b"\n") + 1
-                    raise DataError("must be text in UTF-8 without NUL", place=name, line=line)
-                signs |= {sign for sign in SIGNS - signs if sign.encode() in block}
-                num_lf += block.count(b"\n")
-                if b"\r" in block:
-                    num_cr += block.count(b"\r")
-                    num_crlf += block.count(b"\r\n")
-                last = block or last
-                if b'"' in block and not has_odd_quotes:
-                    has_odd_quotes, num_quotes = _odd_quotes(block, num_quotes)
-                if packed:
-                    plain.write(block)
-    except (EOFError, OSError, zlib.error) as error:
-        if packed is None or getattr(error, "errno", None) is not None:  # the disk failed
-            raise
-        raise DataError(f"must be a complete compressed file: {reason_of(error)}", place=name) from error
-    num_lines = num_lf + num_cr - num_crlf + (not last.endswith((b"\n", b"\r")))
-    has_odd_quotes |= num_quotes % 2 == 1
-    text = Text(copy if packed else path, num_lines, frozenset(signs), has_odd_quotes)
+    if packed := next((opened for magic, opened in _COMPRESSIONS.items() if head.startswith(magic)), None):
+        try:
+            with packed(path) as file, copy.open("wb") as plain:
+                shutil.copyfileobj(file, plain, BLOCK_BYTES)
+        except (EOFError, OSError, zlib.error) as error:
+            if getattr(error, "errno", None) is not None:  # the disk failed
+                raise
+            raise DataError(f"must be a complete compressed file: {reason_of(error)}", place=name) from error
+        path = copy
+    num_lf, num_cr, num_crlf, has_quotes, last = 0, 0, 0, False, b""
+    with path.open("rb") as file:
+        for block in _blocks(file):
+            if b"\0" in block:
+                line = num_lf + block[: block.index(b"\0")].count(b"\n") + 1
+                raise DataError("must be text in UTF-8 without NUL", place=name, line=line)
+            num_lf += block.count(b"\n")
+            num_cr += block.count(b"\r")
+            num_crlf += block.count(b"\r\n")
+            has_quotes |= b'"' in block
+            last = block or last
     if num_cr and not num_cr == num_crlf == num_lf:
         even = folder / f"{copy.name}.even"
-        with text.path.open("rb") as file, even.open("wb") as target:
+        with path.open("rb") as file, even.open("wb") as target:
             for block in _blocks(file):
                 target.write(block.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
-        text = replace(text, path=even)
-    return text
-
-
-def _odd_quotes(block: bytes, num_before: int) -> tuple[bool, int]:
-    """Return whether a line ends after an odd number of quotes, and their number up to the block's end."""
-    byte_N = np.frombuffer(block, dtype=np.uint8)
-    number_N = num_before + np.cumsum(byte_N == ord('"'))
-    is_end_N = (byte_N == ord("\n")) | (byte_N == ord("\r"))
-    return bool((number_N[is_end_N] % 2).any()), int(number_N[-1])
+        path = even
+    num_lines = num_lf + num_cr - num_crlf + (not last.endswith((b"\n", b"\r")))
+    return Text(path, name, num_lines, has_quotes)
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
@@ -133,23 +116,23 @@ def sample_of(text: Text) -> list[str]:
     return (lines if is_whole or len(lines) == 1 else lines[:-1])[:_SAMPLE_LINES]
 
 
-def _check_last_line(text: Text, name: str, most: int) -> None:
-    """Raise DataError for a last line that DuckDB would skip, because it is longer than a buffer."""
-    with text.path.open("rb") as file:
-        size = file.seek(0, io.SEEK_END)
-        file.seek(max(0, size - most - 2))
-        tail = file.read().rstrip(b"\r\n")
-    DataError.require(
-        len(tail) <= most or b"\n" in tail, f"the last line must have at most {most:,} bytes", place=name
-    )
-
-
-def _read_csv(text: Text, scan: Scan, options: str) -> str:
+def _read_csv(text: Text, scan: Scan, options: str, longest: int = LONGEST_LINE_BYTES) -> str:
     """The SQL table of a text; rows are numbered in its order, and those that are left out are recorded.
 
     One thread numbers rows in order; with `parallel = false`, DuckDB would not record a cell without end.
+
+    Raises:
+        DataError: DuckDB would skip the last line, because it is longer than a buffer.
     """
-    options += ", auto_detect = false, compression = 'none', hive_partitioning = false"
+    with text.path.open("rb") as file:
+        file.seek(max(0, file.seek(0, io.SEEK_END) - longest - 2))
+        tail = file.read().rstrip(b"\r\n")
+    rule = f"the last line must have at most {longest:,} bytes"
+    DataError.require(len(tail) <= longest or b"\n" in tail, rule, place=text.name)
+    options += (
+        f", max_line_size = {longest}, header = false, comment = '', auto_detect = false, compression ="
+        " 'none', hive_partitioning = false"
+    )
     if scan.skipping:
         options += ", store_rejects = true"
     table = f"read_csv({sql_path(text.path)}, {options})"
@@ -224,7 +207,7 @@ def _delimiter_of(name: str, sample: Sequence[str], reading: Reading) -> str:
 def _names_columns(cells: Sequence[str], reading: Reading) -> bool:
     """Whether a line holds the names of columns: of the user and the item, or in other files of any role."""
     found = [find_column(cells, option, named) is not None for option, named in reading.roles.items()]
-    return any(found) or bool(reading.named & set(cells)) if reading.prefix else all(found)
+    return any(found) if reading.prefix else all(found)
 
 
 def _header_of(name: str, first: Sequence[str], reading: Reading) -> bool:
@@ -247,53 +230,48 @@ def _header_of(name: str, first: Sequence[str], reading: Reading) -> bool:
     raise DataError(rule, place=name, line=1, option=option, value=",".join(first))
 
 
-def _csv(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Source:
+def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     """A table of text, with one row a record."""
-    delimiter = _delimiter_of(name, sample, reading)
+    delimiter = _delimiter_of(text.name, sample, reading)
     records = _kept(sample, delimiter, reading)
-    DataError.require(records, "must have rows; it has none", place=name)
+    DataError.require(records, "must have rows; it has none", place=text.name)
     after, first = records[0]
-    has_header = _header_of(name, first, reading)
-    columns = _column_names(name, first, has_header, reading)
+    has_header = _header_of(text.name, first, reading)
+    columns = _column_names(text.name, first, has_header, reading)
     skip = after - 1 if has_header else 0
     words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
-    kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
-    place_of = {column: f"c{place}" for place, column in enumerate(columns)}
-    faults = _comment_faults(text, "c0", reading)
+    faults = _comment_faults(quoted(columns[0]), reading)
     if has_header:
         repeated = " AND ".join(
-            f"coalesce(c{place}, '') = {literal(cell)}" for place, cell in enumerate(first[:2])
+            f"coalesce({quoted(column)}, '') = {literal(cell)}"
+            for column, cell in zip(columns[:2], first, strict=False)
         )
-        faults.append(("must hold data; it repeats the header", repeated, None))
-    _check_last_line(text, name, _LONGEST_RECORD_BYTES)
+        faults.append(Fault("must hold data; it repeats the header", repeated))
     quote = '"' if reading.quote is None else reading.quote
-    kinds = ", ".join(f"{place}: 'VARCHAR'" for place in place_of.values())
+    kinds = ", ".join(f"{literal(column)}: 'VARCHAR'" for column in columns)
     options = (
-        f"columns = {{{kinds}}}, delim = {literal(delimiter)}, quote = {literal(quote)}, escape ="
-        f" {literal(quote)}, header = false, skip = {skip}, comment = '',"
-        f" max_line_size = {_LONGEST_RECORD_BYTES}, buffer_size = {_BUFFER_BYTES}"
+        f"columns = {{{kinds}}}, delim = {literal(delimiter)}, quote = {literal(quote)},"
+        f" escape = {literal(quote)}, skip = {skip}, buffer_size = {_BUFFER_BYTES}"
     )
 
-    def table(connection: duckdb.DuckDBPyConnection, scan: Scan) -> str:
-        del connection
-        rows = _read_csv(text, scan, options)
-        is_comment = f"coalesce(starts_with(c0, {literal(reading.comment)}), false)"
+    def table(_: duckdb.DuckDBPyConnection, scan: Scan) -> str:
+        rows = _read_csv(text, scan, options, _LONGEST_RECORD_BYTES)
+        is_comment = f"coalesce(starts_with({quoted(columns[0])}, {literal(reading.comment)}), false)"
         return f"(SELECT * FROM {rows} WHERE NOT {is_comment})" if reading.comment else rows
 
     source = Source(
-        kind=kind,
-        table=table,
-        cell=place_of.__getitem__,
-        faults=faults,
-        line_of=partial(_line_of, text, delimiter, reading, skip, len(columns)),
-        name=name,
+        name=text.name,
+        kind=f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})",
         columns=columns,
+        table=table,
+        faults=faults,
         decimal=reading.decimal or ".",
         text_file=text,
+        line_of=partial(_line_of, text, delimiter, reading, skip, len(columns)),
         comment=reading.comment or "",
     )
-    if text.has_odd_quotes and quote:  # only then may a quoted cell run over lines
-        _check_quotes(source, options, delimiter, is_sure=reading.quote is not None)
+    if text.has_quotes and quote:
+        _check_quotes(source, text, delimiter, is_sure=reading.quote is not None)
     return source
 
 
@@ -314,51 +292,49 @@ def _column_names(name: str, first: Sequence[str], has_header: bool, reading: Re
         value=",".join(names),
     )
     DataError.require(any(first), "must name the columns; it is empty", place=name, line=1)
-    lowered = [each.lower() for each in names]
-    if twice := next((each for each in names if lowered.count(each.lower()) > 1), None):
-        raise DataError("names of columns must differ in any case", place=name, line=1, column=twice)
+    check_names(name, names)
     return names
 
 
-def _comment_faults(text: Text, cell: str, reading: Reading) -> list[tuple[str, str, str | None]]:
-    """The fault of a line that may be a comment or a row, if the text may have one."""
-    if reading.comment is not None or not text.signs & {"#", "%"}:
-        return []
+def _comment_faults(cell: str, reading: Reading) -> list[Fault]:
+    """The fault of a line that may be a comment or a row, unless an option decides."""
     rule = 'must say what begins a comment, or "" if nothing does; a line begins with # or %'
     begins = f"coalesce(starts_with({cell}, '#') OR starts_with({cell}, '%'), false)"
-    return [(rule, begins, reading.option("comment"))]
+    return [Fault(rule, begins, option="comment")] if reading.comment is None else []
 
 
-def _check_quotes(source: Source, options: str, delimiter: str, is_sure: bool) -> None:
+def _check_quotes(source: Source, text: Text, delimiter: str, is_sure: bool) -> None:
     """Raise DataError for a quoted cell that does not end, or over lines most of which are rows without it.
 
     Args:
         source: The source.
-        options: Options of DuckDB's reader.
+        text: Its text.
         delimiter: Column delimiter.
         is_sure: Whether an option says that cells are quoted.
     """
-    assert source.text_file is not None
-    width, mark = len(source.columns), literal(delimiter)
-    cells = ", ".join(f"coalesce(c{place}, '')" for place in range(width))
+    rule = (
+        "must say what quotes cells: a quoted cell does not end, or runs over lines that are rows without it"
+    )
+    mark, scan = literal(delimiter), Scan(numbered=True, skipping=True)
+    cells = ", ".join(f"coalesce({quoted(column)}, '')" for column in source.columns)
     lines = f"string_split(list_aggregate([{cells}], 'string_agg', {mark}), chr(10))"
-    fitting = f"list_filter(lines, lambda line: len(string_split(line, {mark})) = {width})"
+    fitting = f"list_filter(lines, lambda line: len(string_split(line, {mark})) = {len(source.columns)})"
     with duckdb.connect(config={"threads": 1}) as connection:
-        table = _read_csv(source.text_file, Scan(numbered=True, skipping=True), options)
-        several = f"SELECT * FROM (SELECT {ROW_NUMBER}, {lines} AS lines FROM {table}) WHERE len(lines) > 1"
-        query = f"SELECT min({ROW_NUMBER}) FROM ({several}) WHERE 2 * len({fitting}) > len(lines)"
-        [(number,)] = connection.execute(query).fetchall()
-        unclosed = connection.execute(
+        odd = "strlen(line) - strlen(replace(line, '\"', ''))"
+        only_then = f"SELECT 1 FROM {lines_of(text, Scan(skipping=True))} WHERE ({odd}) % 2 = 1 LIMIT 1"
+        if not connection.execute(only_then).fetchall():
+            return
+        rows = f"SELECT {ROW_NUMBER} AS number, {lines} AS lines FROM {source.table(connection, scan)}"
+        several = f"SELECT min(number) FROM ({rows}) WHERE len(lines) > 1 AND 2 * len({fitting}) > len(lines)"
+        [(number,)] = connection.execute(several).fetchall()
+        [(unclosed,)] = connection.execute(
             "SELECT min(line_byte_position) FROM reject_errors WHERE error_type = 'UNQUOTED VALUE' AND"
             " contains(trim(csv_line, chr(10) || chr(13)), chr(10))"
-        ).fetchall()[0][0]
-    rule = "must say what quotes cells: a quoted cell"
+        ).fetchall()
     if number is not None and not is_sure:
-        rule += " runs over lines that are rows without the quotes"
         raise DataError(rule, place=source.name, line=source.line_of(number), option="quote")
     if unclosed is not None:
-        rule += " does not end"
-        raise DataError(rule, place=source.name, line=line_at(source.text_file, unclosed), option="quote")
+        raise DataError(rule, place=source.name, line=line_at(text, unclosed), option="quote")
 
 
 def _line_of(text: Text, delimiter: str, reading: Reading, skip: int, width: int, number: int) -> int:
@@ -376,191 +352,142 @@ def _line_of(text: Text, delimiter: str, reading: Reading, skip: int, width: int
 def lines_of(text: Text, scan: Scan, skip: int = 0) -> str:
     """The SQL table of the lines of a text: `line`, which is NULL if empty."""
     options = (
-        "columns = {'line': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', comment = '',"
-        f" header = false, strict_mode = false, max_line_size = {LONGEST_LINE_BYTES},"
+        "columns = {'line': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', strict_mode = false,"
         f" buffer_size = {2 * LONGEST_LINE_BYTES}, skip = {skip}"
     )
     return _read_csv(text, scan, options + (", parallel = false" if scan.numbered else ""))
 
 
-def _numbered(scan: Scan) -> str:
-    return f", {ROW_NUMBER}" if scan.numbered else ""
-
-
-def _words(text: Text, reading: Reading, scan: Scan, keeps_empty: bool = False) -> str:
-    """The SQL table of the lines of a text with their `words`, without comments and perhaps empty lines."""
+def _words(text: Text, reading: Reading, sample: Sequence[str], has_users: bool) -> Source:
+    """Lines of words: a user and its items, or the items of a user whose id is the number of the line."""
+    del sample
     delimiter = "\\s+"
     if reading.delimiter not in (None, SPACES):
         delimiter = f"\\s*{re.escape(reading.delimiter or '')}\\s*"
-    words = _WORDS.format(line="trim(line)", delimiter=literal(delimiter))
-    lines = f"SELECT line, coalesce({words}, []) AS words{_numbered(scan)} FROM {lines_of(text, scan)}"
-    stays = "true" if keeps_empty else "len(words) > 0"
+    pieces = f"string_split_regex(trim(line), {literal(delimiter)})"
+    words = f"coalesce(list_filter({pieces}, lambda word: word <> ''), []) AS words"
+    user, item, stays = "words[1]", "words[2:]", "len(words) > 0"
+    kind = "adjacency (the first word of a line is the user)"
+    if not has_users:
+        user, item, stays = f"CAST({ROW_NUMBER} + {reading.first_line - 1} AS BIGINT)", "words", "true"
+        kind = f"sessions (items only; line {reading.first_line} is the user {reading.first_line})"
     if reading.comment:
         stays += f" AND NOT coalesce(starts_with(words[1], {literal(reading.comment)}), false)"
-    return f"(SELECT * FROM ({lines}) WHERE {stays})"
-
-
-def _faults_of_words(text: Text, reading: Reading) -> list[tuple[str, str, str | None]]:
-    """The faults of lines of words, unless an option says how words are separated."""
+    layout = f"coalesce(regexp_matches(line, {literal(_OTHER_LAYOUT)}), false)"
     rule = 'must say what separates words, such as "space": a line holds a comma, a colon, dates or times'
-    layout = (
-        "false" if reading.delimiter else f"coalesce(regexp_matches(line, {literal(_OTHER_LAYOUT)}), false)"
-    )
-    return [(rule, layout, reading.option("delimiter")), *_comment_faults(text, "words[1]", reading)]
+    faults = [] if reading.delimiter else [Fault(rule, layout, option="delimiter")]
 
-
-def _adjacency(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Source:
-    """A user and its items a line; a user may have several lines, or no items."""
-    del sample
-    _check_last_line(text, name, LONGEST_LINE_BYTES)
-    return Source(
-        name=name,
-        kind="adjacency (the first word of a line is the user)",
-        columns=["user", "item"],
-        table=lambda _, scan: _words(text, reading, scan),
-        cell={"user": "words[1]", "item": "words[2:]"}.__getitem__,
-        faults=_faults_of_words(text, reading),
-        lists=frozenset({"item"}),
-        has_own_columns=True,
-        text_file=text,
-    )
-
-
-def _sessions(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Source:
-    """The items of one user a line; the user's id is the number of the line."""
-    del sample
-    _check_last_line(text, name, LONGEST_LINE_BYTES)
-    user = f"{ROW_NUMBER} + {reading.first_line - 1}"
-
-    def table(connection: duckdb.DuckDBPyConnection, scan: Scan) -> str:
-        del connection
-        # A line that is left out would move the numbers of the others.
-        numbered = Scan(numbered=True, skipping=scan.skipping and scan.numbered)
-        return _words(text, reading, numbered, keeps_empty=True)
+    def table(_: duckdb.DuckDBPyConnection, scan: Scan) -> str:
+        # A session that is left out would move the numbers of the others.
+        own = scan if has_users else Scan(numbered=True, skipping=scan.skipping and scan.numbered)
+        lines = f"SELECT *, {words} FROM {lines_of(text, own)}"
+        return f'(SELECT *, {user} AS "user", {item} AS item FROM ({lines}) WHERE {stays})'
 
     return Source(
-        name=name,
-        kind=f"sessions (items only; line {reading.first_line} is the user {reading.first_line})",
+        name=text.name,
+        kind=kind,
         columns=["user", "item"],
         table=table,
-        cell={"user": f"CAST({user} AS BIGINT)", "item": "words"}.__getitem__,
-        faults=_faults_of_words(text, reading),
+        faults=[*faults, *_comment_faults("words[1]", reading)],
         lists=frozenset({"item"}),
         has_own_columns=True,
         text_file=text,
     )
 
 
-def _dsstne(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Source:
+def _dsstne(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     """DSSTNE's text: a line is NAME, a tab, and FEATURE,VALUE:FEATURE,VALUE; values are optional."""
     del sample, reading
-    _check_last_line(text, name, LONGEST_LINE_BYTES)
     rest = "rtrim(substr(line, strpos(line, chr(9)) + 1), chr(13))"
     pairs = f"CASE WHEN {rest} = '' THEN [] ELSE string_split({rest}, ':') END"
     value = "CASE WHEN contains(pair, ',') THEN substr(pair, strpos(pair, ',') + 1) END"
-    cells = {
-        "user": "split_part(line, chr(9), 1)",
-        "item": f"list_transform({pairs}, lambda pair: split_part(pair, ',', 1))",
-        "value": f"list_transform({pairs}, lambda pair: {value})",
-    }
+    cells = (
+        'split_part(line, chr(9), 1) AS "user",'
+        f" list_transform({pairs}, lambda pair: split_part(pair, ',', 1)) AS item,"
+        f" list_transform({pairs}, lambda pair: {value}) AS value"
+    )
+
+    def table(_: duckdb.DuckDBPyConnection, scan: Scan) -> str:
+        return f"(SELECT *, {cells} FROM {lines_of(text, scan)} WHERE trim(line, chr(13)) <> '')"
+
     return Source(
-        name=name,
+        name=text.name,
         kind="dsstne (NAME, tab, ITEM,VALUE:ITEM,VALUE)",
-        columns=list(cells),
-        table=lambda _, scan: f"(SELECT * FROM {lines_of(text, scan)} WHERE trim(line, chr(13)) <> '')",
-        cell=cells.__getitem__,
-        faults=[("must be a name, a tab and features", "NOT contains(line, chr(9))", None)],
+        columns=["user", "item", "value"],
+        table=table,
+        faults=[Fault("must be a name, a tab and features", "NOT contains(line, chr(9))")],
         lists=frozenset({"item", "value"}),
         has_own_columns=True,
         text_file=text,
     )
 
 
-def _json(text: Text, name: str, reading: Reading, sample: Sequence[str]) -> Source:
+def _json(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     """JSON: one object a line, or one array of objects; a key may hold lists, whose entries are rows."""
     del reading
     is_array = "".join(sample[:2]).lstrip().startswith("[")
-    word = "object" if is_array else "line"
     if is_array:
         with text.path.open("rb") as file:
             file.seek(max(0, text.path.stat().st_size - BLOCK_BYTES))
-            DataError.require(
-                file.read().rstrip().endswith(b"]"),
-                "must be one whole JSON array and nothing after it",
-                place=name,
-            )
+            is_whole = file.read().rstrip().endswith(b"]")
+        rule = "must be one whole JSON array and nothing after it"
+        DataError.require(is_whole, rule, place=text.name)
 
-    def rows(scan: Scan) -> str:
-        if not is_array:
-            return lines_of(text, scan)
-        options = f"format = 'array', maximum_object_size = {LONGEST_LINE_BYTES}, compression = 'none'"
-        table = f"(SELECT json AS line FROM read_json_objects({sql_path(text.path)}, {options}))"
-        return f"(SELECT *, row_number() OVER () AS {ROW_NUMBER} FROM {table})" if scan.numbered else table
+    def objects(scan: Scan) -> str:
+        if is_array:
+            options = f"format = 'array', maximum_object_size = {LONGEST_LINE_BYTES}, compression = 'none'"
+            rows = f"read_json_objects({sql_path(text.path)}, {options})"
+            rows = f"(SELECT json AS line, row_number() OVER () AS {ROW_NUMBER} FROM {rows})"
+        else:
+            rows = lines_of(text, scan)
+        filled = "coalesce(trim(line, chr(9) || chr(13) || ' '), '') <> ''"
+        return f"(SELECT *, try_cast(line AS JSON) AS {_OBJECT} FROM {rows} WHERE {filled})"
 
-    def table(connection: duckdb.DuckDBPyConnection, scan: Scan) -> str:
-        del connection
-        filled = f"SELECT * FROM {rows(scan)} WHERE coalesce(trim(line, chr(9) || chr(13) || ' '), '') <> ''"
-        return f"(SELECT try_cast(line AS JSON) AS object{_numbered(scan)} FROM ({filled}))"
-
-    if not is_array:
-        _check_last_line(text, name, LONGEST_LINE_BYTES)
+    first = f"SELECT {_OBJECT} FROM {objects(Scan(skipping=True))} LIMIT 100"
+    keys = f"SELECT key, bool_or(type = 'ARRAY') FROM ({first}), json_each({_OBJECT}) WHERE key IS NOT NULL"
     try:
         with duckdb.connect(config={"threads": 1}) as connection:
-            query = f"SELECT CAST(line AS VARCHAR) FROM {rows(Scan())} WHERE trim(line) <> '' LIMIT 100"
-            objects = [line for (line,) in connection.execute(query).fetchall()]
+            found = dict(connection.execute(f"{keys} GROUP BY key ORDER BY min(id), key").fetchall())
     except duckdb.Error as error:
-        raise DataError(f"must be JSON in UTF-8: {reason_of(error)}", place=name) from error
-    keys: dict[str, bool] = {}
-    for place, line in enumerate(objects):
-        record = _parsed_object(line)
-        DataError.require(
-            record is not None or place != 0,
-            f"{word} 1 must be a JSON object",
-            place=name,
-            line=None if is_array else 1,
-        )
-        for key, value in (record or {}).items():
-            keys[key] = keys.get(key, False) or isinstance(value, list)
-    DataError.require(keys, "must be JSON objects; it has none", place=name)
-    lists = frozenset(key for key, is_list in keys.items() if is_list)
-    kind, names = "a JSON array" if is_array else "JSON lines", "json_keys(object)"
+        raise DataError(f"must be JSON in UTF-8: {reason_of(error)}", place=text.name) from error
+    DataError.require(found, "must be JSON objects; it has none", place=text.name)
+    check_names(text.name, list(found))
+    lists = frozenset(key for key, is_list in found.items() if is_list)
+    cells = []
+    for key in found:
+        cell = f"json_extract({_OBJECT}, {literal('/' + key.replace('~', '~0').replace('/', '~1'))})"
+        if key in lists:
+            several = f"WHEN 'ARRAY' THEN json_extract({cell}, '$[*]') WHEN 'NULL' THEN NULL"
+            cell = f"CASE json_type({cell}) {several} ELSE [{cell}] END"
+        cells.append(f"{cell} AS {quoted(key)}")
+
+    def table(_: duckdb.DuckDBPyConnection, scan: Scan) -> str:
+        numbered = f", {ROW_NUMBER}" if scan.numbered else ""
+        return f"(SELECT {_OBJECT}, {', '.join(cells)}{numbered} FROM {objects(scan)})"
+
+    names = f"json_keys({_OBJECT})"
     return Source(
-        name=name,
-        kind=kind + (f" ({min(lists)} holds lists)" if lists else ""),
-        columns=list(keys),
+        name=text.name,
+        kind=("a JSON array" if is_array else "JSON lines")
+        + (f" ({min(lists)} holds lists)" if lists else ""),
+        columns=list(found),
         table=table,
-        cell=lambda key: f"json_extract(object, {literal('/' + key.replace('~', '~0').replace('/', '~1'))})",
         faults=[
-            ("must be a JSON object", "coalesce(json_type(object) <> 'OBJECT', true)", None),
-            ("must have each key once", f"len({names}) > len(list_distinct({names}))", None),
+            Fault("must be a JSON object", f"coalesce(json_type({_OBJECT}) <> 'OBJECT', true)"),
+            Fault("must have each key once", f"len({names}) > len(list_distinct({names}))"),
         ],
         lists=lists,
         is_json=True,
-        row=word,
+        row="object" if is_array else "line",
         text_file=text,
     )
 
 
-def _parsed_object(line: str) -> dict[str, Any] | None:
-    """The object in a text, without keys that are no Unicode; None if there is none."""
-    try:
-        record = json.loads(line, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
-        return None
-    return {
-        key: value
-        for key, value in record.items()
-        if key.isprintable() or key.encode("utf-8", "ignore").decode() == key
-    }
-
-
-OPENERS: dict[str, Callable[[Text, str, Reading, Sequence[str]], Source]] = {
+OPENERS: dict[str, Callable[[Text, Reading, Sequence[str]], Source]] = {
     "csv": _csv,
-    "adjacency": _adjacency,
-    "sessions": _sessions,
+    "adjacency": partial(_words, has_users=True),
+    "sessions": partial(_words, has_users=False),
     "jsonl": _json,
     "dsstne": _dsstne,
 }
-"""Opens a text, given its name, how to read it and its first lines."""
+"""Opens a text, given how to read it and its first lines."""

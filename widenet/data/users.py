@@ -1,12 +1,13 @@
 """Further fields of users: their categories, numbers and weights."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from itertools import chain
 
 import duckdb
 import pyarrow as pa
 
-from widenet.data.columns import listed, number, quoted
+from widenet.data.columns import number, quoted
+from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.items import id_column
 from widenet.data.rules import FieldLayout
 from widenet.data.source import Source, Table, mistake
@@ -20,75 +21,44 @@ _ENTRIES = (
 )
 
 
-@dataclass(frozen=True)
-class SideFields:
-    """The further fields to make beside the interactions.
-
-    Attributes:
-        source: A file or a table of users, if there is one.
-        user: Column of `source` with the ids, if it was named.
-        sparse: Names of sparse fields, each with its column of `source`.
-        dense: Names of dense fields, each with its columns of `source`.
-        weight: Column of `source` with the weights of the examples.
-
-    Raises:
-        DataError: A column does not exist.
-    """
-
-    source: Source | None
-    user: str | None
-    sparse: Mapping[str, str]
-    dense: Mapping[str, Sequence[str]]
-    weight: str | None
-
-    def __post_init__(self) -> None:
-        if self.source is not None:
-            for column in (*self.numbers, *self.sparse.values()):
-                rule = f"must exist; the columns are {listed(self.source.columns)}"
-                is_there = column in self.source.columns
-                DataError.require(is_there, rule, place=self.source.name, column=column)
-
-    @property
-    def numbers(self) -> list[str]:
-        """The columns of `users` that hold numbers."""
-        return [column for columns in self.dense.values() for column in columns] + (
-            [self.weight] if self.weight else []
-        )
-
-
 class SideTables:
     """The tables of the side fields, for the examples that stay.
+
+    Args:
+        tables: The tables of the ingest.
+        source: A file or a table of users, if there is one.
+        options: The options, which name the fields and their columns.
+        known_only: Whether earlier vocabularies take no new features.
 
     Raises:
         DataError: A column or a cell breaks a rule.
     """
 
     def __init__(
-        self,
-        tables: Tables,
-        fields: SideFields,
-        known_only: bool,
+        self, tables: Tables, source: Source | None, options: IngestArguments, known_only: bool
     ) -> None:
-        self._tables, self._fields = tables, fields
-        self._connection, self._known_only = tables.connection, known_only
+        self._tables, self._connection, self._known_only = tables, tables.connection, known_only
+        self._sparse, self._dense, self._weight = options.sparse or {}, options.dense or {}, options.weight
+        self._decimal = "." if source is None else source.decimal
+        self._numbers = [
+            *chain.from_iterable(self._dense.values()),
+            *([self._weight] if self._weight else []),
+        ]
         self._connection.execute(
             "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example"
             " FROM examples"
         )
-        users = fields.source
-        self._numbers, self._decimal = fields.numbers, "." if users is None else users.decimal
-        if users is not None:
+        if source is not None:
             ids = "SELECT name FROM example_rows"
-            self._read(users, id_column(tables, users, "users_id", fields.user, ids))
-        for place, (name, column) in enumerate(fields.sparse.items()):
+            self._read(source, id_column(tables, source, "users_id", options.users_id, ids))
+        for place, (name, column) in enumerate(self._sparse.items()):
             rows = f"SELECT name, {_known(column)} AS category FROM known_users"
             self._make_field(name, f"side_{place}", rows, column)
 
     def _read(self, source: Source, key: str) -> None:
         """Make the table `known_users`: the rows of the users who are examples."""
-        wanted = [
-            column for column in source.columns if column in (*self._numbers, *self._fields.sparse.values())
-        ]
+        named = (*self._numbers, *self._sparse.values())
+        wanted = [column for column in source.columns if column in named]
         columns = "".join(f", given.{quoted(column)} AS {_known(column)}" for column in wanted)
         try:
             self._connection.execute(
@@ -110,7 +80,7 @@ class SideTables:
         for (name,) in self._connection.execute(twice).fetchall() if self._numbers else ():
             raise DataError("every user must have one row", place=source.name, value=name)
         for column in self._numbers:
-            number, is_weight = self._number(column), column == self._fields.weight
+            number, is_weight = self._number(column), column == self._weight
             wrong = f"{number} IS NULL OR ({is_weight} AND {number} < 0)"
             first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"
             for name, cell in self._connection.execute(first).fetchall():
@@ -145,16 +115,14 @@ class SideTables:
         """The layouts of the further fields, sparse ones first."""
         widths = [
             self._tables.count(f"SELECT count(*) FROM side_{place}_features")
-            for place in range(len(self._fields.sparse))
+            for place in range(len(self._sparse))
         ]
-        sparse = [FieldLayout(name, width) for name, width in zip(self._fields.sparse, widths, strict=True)]
-        return sparse + [
-            FieldLayout(name, len(columns), "dense") for name, columns in self._fields.dense.items()
-        ]
+        sparse = [FieldLayout(name, width) for name, width in zip(self._sparse, widths, strict=True)]
+        return sparse + [FieldLayout(name, len(columns), "dense") for name, columns in self._dense.items()]
 
     def entries(self) -> dict[str, SortedEntries]:
         """The entries of each sparse field."""
-        tables = {name: f"side_{place}" for place, name in enumerate(self._fields.sparse)}
+        tables = {name: f"side_{place}" for place, name in enumerate(self._sparse)}
         return {
             name: SortedEntries(self._tables.stream(_ENTRIES.format(table, table), ROWS_PER_STREAM))
             for name, table in tables.items()
@@ -165,7 +133,7 @@ class SideTables:
         named = "SELECT name AS id, title, coalesce(count, 0) AS count FROM side_{}_features ORDER BY feature"
         return {
             name: self._tables.stream(named.format(place), ROWS_PER_BATCH)
-            for place, name in enumerate(self._fields.sparse)
+            for place, name in enumerate(self._sparse)
         }
 
     def examples(self) -> Iterator[pa.RecordBatch]:
@@ -173,10 +141,8 @@ class SideTables:
 
         A user without a row has the weight 1 and zeros.
         """
-        numbers = (
-            [f"coalesce({self._number(self._fields.weight)}, 1) AS weight"] if self._fields.weight else []
-        )
-        for name, columns in self._fields.dense.items():
+        numbers = [f"coalesce({self._number(self._weight)}, 1) AS weight"] if self._weight else []
+        for name, columns in self._dense.items():
             each = ", ".join(f"CAST(coalesce({self._number(column)}, 0) AS FLOAT)" for column in columns)
             numbers.append(f"array_value({each}) AS {quoted(name)}")
         selected = ", ".join(["example_rows.name AS id", *numbers])
