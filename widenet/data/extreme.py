@@ -1,7 +1,7 @@
 """Makes datasets from files of extreme classification: points with features and labels."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,40 +63,29 @@ _PAIRS = """
 
 
 @dataclass(frozen=True)
-class _File:
+class _Points:
     """A file whose line 1 is the numbers of points, features and labels; one line a point follows."""
 
-    name: str
     text: Text
     num_points: int
     num_features: int
     num_labels: int
 
     @classmethod
-    def open(cls, path: Path, folder: str) -> "_File":
+    def open(cls, path: Path, folder: str) -> "_Points":
         """Open a file, with a folder for a copy; raises DataError if line 1 is no header."""
         check_file(path, str(path))
         text = prepared(path, str(path), Path(folder))
         line = (sample_of(text) or [""])[0]
-        DataError.require(
-            re.fullmatch(r"\s*([0-9]{1,10}\s+){2}[0-9]{1,10}\s*", line),
-            "must be three numbers: points, features and labels",
-            place=path,
-            line=1,
-            value=line,
-        )
-        file = cls(str(path), text, *map(int, line.split()))
-        DataError.require(
-            1 <= file.num_features <= MAX_WIDTH and 1 <= file.num_labels <= MAX_WIDTH,
-            f"features and labels must each be 1 to {MAX_WIDTH:,}",
-            place=path,
-            line=1,
-            value=line,
-        )
-        return file
+        header = re.fullmatch(r"\s*([0-9]{1,10})\s+([0-9]{1,10})\s+([0-9]{1,10})\s*", line)
+        numbers = [int(each) for each in header.groups()] if header else [0, 0, 0]
+        rule = f"must be three numbers: points, and features and labels of 1 to {MAX_WIDTH:,}"
+        is_one = all(1 <= width <= MAX_WIDTH for width in numbers[1:])
+        DataError.require(is_one, rule, place=path, line=1, value=line)
+        return cls(text, *numbers)
 
-    def blocks(self) -> Iterator[tuple["_Rows", "_Rows"]]:
-        """Yield the labels and the features of some points at a time.
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        """Yield some points at a time, in their order: lists of labels, of features and of weights.
 
         Raises:
             DataError: A line breaks a rule, or there are not as many as the header says.
@@ -115,36 +104,22 @@ class _File:
             lines=lines_of(self.text, Scan(numbered=True), skip=1),
         )
         num_points = 0
-        for batch in _checked(query, self.name, rule, 1):
-            labels, features, weights = (batch.column(name) for name in ("labels", "features", "weights"))
-            yield _Rows.of(labels), _Rows.of(features, weights.flatten().to_numpy())
+        for batch in _checked(query, self.text.name, rule, 1):
+            yield batch
             num_points += batch.num_rows
-        DataError.require(
-            num_points == self.num_points,
-            f"must have {self.num_points:,} points, as line 1 says",
-            place=self.name,
-            value=num_points,
-        )
+        rule = f"must have {self.num_points:,} points, as line 1 says"
+        DataError.require(num_points == self.num_points, rule, place=self.text.name, value=num_points)
 
-
-@dataclass(frozen=True)
-class _Rows:
-    """Some rows of indices in CSR form, in the order of the file; indices may repeat within a row.
-
-    Attributes:
-        counts: Number of entries of each row, int64 [E].
-        indices: int64 [Z].
-        values: float64 [Z]; None if all are 1.
-    """
-
-    counts: NDArray[np.int64]
-    indices: NDArray[np.int64]
-    values: NDArray[np.float64] | None = None
-
-    @classmethod
-    def of(cls, lists: pa.ListArray, values: NDArray[np.float64] | None = None) -> "_Rows":
-        """The rows of a column of lists."""
-        return cls(np.diff(lists.offsets.to_numpy()).astype(np.int64), lists.flatten().to_numpy(), values)
+    def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Count the points of each label and of each feature; raises DataError if no point has a label."""
+        widths = (self.num_labels, self.num_features)
+        labels, features = counts = tuple(np.zeros(width, np.int64) for width in widths)
+        for block in self.blocks():
+            for total, name in zip(counts, ("labels", "features"), strict=True):
+                rows, entries = _entries(block.column(name))
+                np.add.at(total, np.unique(rows * len(total) + entries) % len(total), 1)
+        DataError.require(labels.any(), "must have a point with a label; none has", place=self.text.name)
+        return labels, features
 
 
 def _checked(query: str, name: str, rule: str, skipped: int) -> Iterator[pa.RecordBatch]:
@@ -167,14 +142,16 @@ def _checked(query: str, name: str, rule: str, skipped: int) -> Iterator[pa.Reco
             raise DataError(f"must be text in UTF-8: {reason_of(error)}", place=name) from error
 
 
-def _filtered_pairs(path: Path, file: _File, folder: str) -> NDArray[np.int64]:
+def _filtered_pairs(path: Path, points: _Points, folder: str) -> NDArray[np.int64]:
     """Read the pairs of a point and a label that an evaluation leaves out: ascending, int64 [P, 2]."""
     check_file(path, str(path))
     lines = lines_of(prepared(path, str(path), Path(folder)), Scan(numbered=True))
     query = _PAIRS.format(
-        num_points=file.num_points, num_labels=file.num_labels, number=ROW_NUMBER, lines=lines
+        num_points=points.num_points, num_labels=points.num_labels, number=ROW_NUMBER, lines=lines
     )
-    rule = f"must be a point below {file.num_points:,} and a label below {file.num_labels:,}, such as `17 3`"
+    rule = (
+        f"must be a point below {points.num_points:,} and a label below {points.num_labels:,}, such as `17 3`"
+    )
     batches = _checked(query, str(path), rule, 0)
     pairs = [np.stack([batch.column(each).to_numpy() for each in ("point", "label")], 1) for batch in batches]
     return np.unique(np.concatenate([np.zeros((0, 2), np.int64), *pairs]), axis=0)
@@ -230,131 +207,116 @@ def ingest_extreme(
             if each is not None
         ]
         scratch = stack.enter_context(TemporaryDirectory(dir=folders[0]))
-        points = _File.open(Path(train), scratch)
-        fields = _Fields.counted(points, labels, features)
-        fields.write(folders[0], points)
+        points = _Points.open(Path(train), scratch)
+        counts = dict(zip((labels, features), points.counts(), strict=True))
+        _write(folders[0], points, counts)
         if test is not None:
-            of_test = _File.open(Path(test), scratch)
+            of_test = _Points.open(Path(test), scratch)
             widths = of_test.num_features, of_test.num_labels
-            DataError.require(
-                widths == (points.num_features, points.num_labels),
-                f"must have as many features and labels as {train}",
-                place=test,
-                line=1,
-                value=widths,
-            )
+            rule = f"must have as many features and labels as {train}"
+            is_same = widths == (points.num_features, points.num_labels)
+            DataError.require(is_same, rule, place=test, line=1, value=widths)
             pairs = np.zeros((0, 2), np.int64)
             if filter_pairs is not None:
                 pairs = _filtered_pairs(Path(filter_pairs), of_test, scratch)
-            fields.write(folders[1], of_test, pairs)
+            _write(folders[1], of_test, counts, pairs)
     return Dataset.open(out), None if test_out is None else Dataset.open(test_out)
 
 
-@dataclass(frozen=True)
-class _Fields:
-    """The fields of labels and of features, whose order both datasets have.
+def _write(
+    folder: Path,
+    points: _Points,
+    counts: Mapping[str, NDArray[np.int64]],
+    filtered: NDArray[np.int64] | None = None,
+) -> None:
+    """Write points into a folder.
 
-    Attributes:
-        labels: Name of the field of labels.
-        features: Name of the field of features.
-        counts: By field, the number of training points that have each feature of the file, int64 [width].
+    Args:
+        folder: The folder.
+        points: The points.
+        counts: For the fields of labels and features, the training points that have each, int64 [width].
+        filtered: For test points, the pairs that an evaluation leaves out, int64 [P, 2].
     """
-
-    labels: str
-    features: str
-    counts: dict[str, NDArray[np.int64]]
-
-    @classmethod
-    def counted(cls, train: _File, labels: str, features: str) -> "_Fields":
-        """Count the labels and features of the training points; raises DataError if no point has a label."""
-        counts = [np.zeros(width, dtype=np.int64) for width in (train.num_labels, train.num_features)]
-        for block in train.blocks():
-            for total, rows in zip(counts, block, strict=True):
-                np.add.at(total, _distinct(rows, np.arange(len(total)))[0], 1)
-        DataError.require(counts[0].any(), "at least one point must have a label; none has", place=train.name)
-        return cls(labels, features, dict(zip((labels, features), counts, strict=True)))
-
-    def write(self, folder: Path, file: _File, filtered: NDArray[np.int64] | None = None) -> None:
-        """Write points into a folder.
-
-        Args:
-            folder: The folder.
-            file: The points.
-            filtered: For test points, the pairs that an evaluation leaves out, int64 [P, 2].
-        """
-        parts: tuple[Part, ...] = ("train",) if filtered is None else ("train", "heldout")
-        order = {name: np.argsort(-each, kind="stable") for name, each in self.counts.items()}
-        write_contents(
-            folder,
-            name=Path(file.name).name.split(".")[0],
-            layouts=[
-                FieldLayout(self.labels, file.num_labels, parts=parts),
-                FieldLayout(self.features, file.num_features, has_values=True),
-            ],
-            batches=self._batches(file, filtered),
-            vocabularies={
-                name: vocabulary_rows(len(each), list(map(str, order[name])), counts=each[order[name]])
-                for name, each in self.counts.items()
-            },
-            has_weights=False,
-            source={
-                "sources": [Path(file.name).name],
-                LABELS: self.labels,
-                WHOLE_NUMBERS: [self.labels, self.features],
-                **({} if filtered is None else {"filter_pairs": len(filtered)}),
-            },
-        )
-
-    def _batches(self, file: _File, filtered: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
-        index_of = {
-            name: np.argsort(np.argsort(-each, kind="stable"), kind="stable")
-            for name, each in self.counts.items()
-        }
-        of_label, prefix, start = index_of[self.labels], "" if filtered is None else "test-", 0
-        for labels, features in file.blocks():
-            stop = start + len(labels.counts)
-            columns = {"id": pa.array([f"{prefix}{point}" for point in range(start, stop)], pa.string())}
-            if filtered is None:
-                columns[column(self.labels)] = _lists(*_distinct(labels, of_label)[:2])
-            else:
-                own = filtered[np.searchsorted(filtered[:, 0], start) : np.searchsorted(filtered[:, 0], stop)]
-                pairs = _Rows(np.bincount(own[:, 0] - start, minlength=stop - start), own[:, 1])
-                columns[column(self.labels)] = _lists(*_distinct(pairs, of_label)[:2])
-                truth = _without(labels, own[:, 0] - start, own[:, 1], len(of_label))
-                columns[column(self.labels, "heldout")] = _lists(*_distinct(truth, of_label)[:2])
-            indices, counts, values = _distinct(features, index_of[self.features])
-            columns[column(self.features)] = _lists(indices, counts)
-            columns[value_column(self.features)] = _lists(values, counts)
-            yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-            start = stop
+    labels, features = counts
+    parts: tuple[Part, ...] = ("train",) if filtered is None else ("train", "heldout")
+    order = {name: np.argsort(-each, kind="stable") for name, each in counts.items()}
+    write_contents(
+        folder,
+        name=Path(points.text.name).name.split(".")[0],
+        layouts=[
+            FieldLayout(labels, points.num_labels, parts=parts),
+            FieldLayout(features, points.num_features, has_values=True),
+        ],
+        batches=_batches(points, labels, features, order, filtered),
+        vocabularies={
+            name: vocabulary_rows(len(each), list(map(str, order[name])), counts=each[order[name]])
+            for name, each in counts.items()
+        },
+        has_weights=False,
+        source={
+            "sources": [Path(points.text.name).name],
+            LABELS: labels,
+            WHOLE_NUMBERS: [labels, features],
+            **({} if filtered is None else {"filter_pairs": len(filtered)}),
+        },
+    )
 
 
-def _distinct(
-    rows: _Rows, index_of: NDArray[np.int64]
-) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.float32]]:
-    """Renumber the entries of rows, ascending within a row; the values of a repeated one are added up.
+def _batches(
+    points: _Points,
+    labels: str,
+    features: str,
+    order: Mapping[str, NDArray[np.int64]],
+    filtered: NDArray[np.int64] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the examples of the points, with labels and features in the order of their fields."""
+    index_of = {name: np.argsort(each, kind="stable") for name, each in order.items()}
+    of_label, width, start = index_of[labels], points.num_labels, 0
+    for block in points.blocks():
+        stop, prefix = start + block.num_rows, "" if filtered is None else "test-"
+        columns = {"id": pa.array([f"{prefix}{point}" for point in range(start, stop)], pa.string())}
+        rows, entries = _entries(block.column("labels"))
+        if filtered is None:
+            columns[column(labels)], _ = _lists(rows, entries, of_label, block.num_rows)
+        else:
+            own = filtered[slice(*np.searchsorted(filtered[:, 0], (start, stop)))] - (start, 0)
+            columns[column(labels)], _ = _lists(own[:, 0], own[:, 1], of_label, block.num_rows)
+            is_true = ~np.isin(rows * width + entries, own[:, 0] * width + own[:, 1])
+            truth = _lists(rows[is_true], entries[is_true], of_label, block.num_rows)
+            columns[column(labels, "heldout")] = truth[0]
+        weights = block.column("weights").flatten().to_numpy()
+        lists = _lists(*_entries(block.column("features")), index_of[features], block.num_rows, weights)
+        columns[column(features)], columns[value_column(features)] = lists
+        yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+        start = stop
 
-    Returns:
-        Indices uint32 [Z], their number in each row, int64 [E], and values float32 [Z].
+
+def _entries(lists: pa.ListArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The row and the value of each entry of a column of lists."""
+    return np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy())), lists.flatten().to_numpy()
+
+
+def _lists(
+    rows: NDArray[np.int64],
+    entries: NDArray[np.int64],
+    index_of: NDArray[np.int64],
+    num_rows: int,
+    values: NDArray[np.float64] | None = None,
+) -> tuple[pa.ListArray, pa.ListArray]:
+    """Make columns of renumbered entries, ascending in a row, and of their values; repeated ones add up.
+
+    Args:
+        rows: The row of each entry, ascending.
+        entries: The entries.
+        index_of: The new number of each entry.
+        num_rows: Number of rows.
+        values: The values of the entries; by default 1.
     """
-    keys = np.repeat(np.arange(len(rows.counts)), rows.counts) * len(index_of) + index_of[rows.indices]
-    kept, place = np.unique(keys, return_inverse=True)
-    values = np.zeros(len(kept))
-    np.add.at(values, place, 1.0 if rows.values is None else rows.values)
-    counts = np.bincount(kept // len(index_of), minlength=len(rows.counts))
+    kept, place = np.unique(rows * len(index_of) + index_of[entries], return_inverse=True)
+    total = np.zeros(len(kept))
+    np.add.at(total, place, 1.0 if values is None else values)
+    offsets = pa.array(np.searchsorted(kept // len(index_of), np.arange(num_rows + 1)).astype(np.int32))
     with np.errstate(over="ignore"):  # the writer names an example with an infinite value
-        return (kept % len(index_of)).astype(np.uint32), counts, values.astype(np.float32)
-
-
-def _without(rows: _Rows, points: NDArray[np.int64], labels: NDArray[np.int64], width: int) -> _Rows:
-    """Rows without some pairs of row and index."""
-    owners = np.repeat(np.arange(len(rows.counts)), rows.counts)
-    kept = ~np.isin(owners * width + rows.indices, points * width + labels)
-    return _Rows(np.bincount(owners[kept], minlength=len(rows.counts)), rows.indices[kept])
-
-
-def _lists(entries: NDArray[np.generic], counts: NDArray[np.int64]) -> pa.ListArray:
-    """A column of lists."""
-    offsets = np.zeros(len(counts) + 1, dtype=np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(entries))
+        arrays = (kept % len(index_of)).astype(np.uint32), total.astype(np.float32)
+    indices, sums = (pa.ListArray.from_arrays(offsets, pa.array(array)) for array in arrays)
+    return indices, sums

@@ -43,7 +43,8 @@ _LONGEST_RECORD_BYTES = 2**21
 _BUFFER_BYTES = 2**23
 """A quarter of DuckDB's default, because each of its threads holds several buffers."""
 
-_OBJECT = '"the object"'
+_OBJECT, _REPEATED = '"the object"', '"repeats the header"'
+"""Columns of the tables of JSON and of CSV that `Fault` reads."""
 
 _OTHER_LAYOUT = (
     r"[,:]|(^|\s)[0-9]{4}-[0-9]{2}-[0-9]{2}|"
@@ -241,12 +242,11 @@ def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     skip = after - 1 if has_header else 0
     words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     faults = _comment_faults(quoted(columns[0]), reading)
+    repeated = "false"
     if has_header:
-        repeated = " AND ".join(
-            f"coalesce({quoted(column)}, '') = {literal(cell)}"
-            for column, cell in zip(columns[:2], first, strict=False)
-        )
-        faults.append(Fault("must hold data; it repeats the header", repeated))
+        cells = zip(columns[:2], first, strict=False)
+        repeated = " AND ".join(f"coalesce({quoted(name)}, '') = {literal(cell)}" for name, cell in cells)
+        faults.append(Fault("must hold data; it repeats the header", _REPEATED))
     quote = '"' if reading.quote is None else reading.quote
     kinds = ", ".join(f"{literal(column)}: 'VARCHAR'" for column in columns)
     options = (
@@ -257,7 +257,8 @@ def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     def table(_: duckdb.DuckDBPyConnection, scan: Scan) -> str:
         rows = _read_csv(text, scan, options, _LONGEST_RECORD_BYTES)
         is_comment = f"coalesce(starts_with({quoted(columns[0])}, {literal(reading.comment)}), false)"
-        return f"(SELECT * FROM {rows} WHERE NOT {is_comment})" if reading.comment else rows
+        stays = f"NOT {is_comment}" if reading.comment else "true"
+        return f"(SELECT *, {repeated} AS {_REPEATED} FROM {rows} WHERE {stays})"
 
     source = Source(
         name=text.name,
