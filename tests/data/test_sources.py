@@ -81,7 +81,6 @@ FILES = {
     "b.txt": (CSV.replace(",", ";"), {}),
     "c.dat": (BARE.replace(",", "::"), {"columns": ["user", "item", "value"]}),
     "d.csv": (BARE, {"columns": ["user", "item", "value"]}),
-    "e.csv": (BARE, {"header": False, "user": "1", "item": "2", "value": "3"}),
     "f.csv": (CSV.replace(",", "\x01"), {"delimiter": "\x01"}),
     "g.csv": (CSV.replace(",", " "), {"delimiter": " "}),
     "h.csv": (
@@ -221,7 +220,7 @@ def test_bad_lines_are_skipped_in_every_kind_of_text(tmp_path, source, digest, n
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("decimal", ","), ("delimiter", ";"), ("header", False), ("columns", NAMES), ("skip_bad_lines", 1)],
+    [("decimal", ","), ("delimiter", ";"), ("columns", NAMES), ("skip_bad_lines", 1)],
 )
 def test_options_of_text_are_refused_where_nothing_is_text(option, value, tmp_path):
     (tmp_path / "a.parquet").write_bytes(parquet())

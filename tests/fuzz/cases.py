@@ -98,7 +98,7 @@ LINES = (
     "data verify data",
     "data ingest likes.csv --out out --user user --item item --value rating --time time --duplicates last"
     " --min-user-items 2",
-    "data ingest likes.csv --out out --no-header --columns user,item,rating,time",
+    "data ingest likes.csv --out out --columns user,item,rating,time",
     "schema network",
     "report run",
     "fingerprint run",

@@ -211,23 +211,16 @@ def _names_columns(cells: Sequence[str], reading: Reading) -> bool:
     return any(found) if reading.prefix else all(found)
 
 
-def _header_of(name: str, first: Sequence[str], reading: Reading) -> bool:
+def _has_header(name: str, first: Sequence[str], reading: Reading) -> bool:
     """Whether line 1 of a table is a header; raises DataError where this is not sure."""
-    if reading.header is not None:
-        return reading.header
     is_known = _names_columns(first, reading)
     numbers = {named for named in reading.roles.values() if named and named[0].isdigit()}
     if is_known != (reading.columns is not None) and not (is_known and numbers & set(first)):
         return is_known
-    option, rule = (
-        reading.option("columns"),
-        "must name the columns of a file without a header, and no other's",
-    )
-    if is_known and not reading.prefix:
-        option, rule = "header", "must say whether line 1 is a header"
-    elif not reading.prefix and any(find_column(first, *role) is not None for role in reading.roles.items()):
-        option = next(each for each in reading.roles.items() if find_column(first, *each) is None)[0]
-        rule = "must name a column of line 1, or `columns` must name the columns"
+    option, rule = reading.option("columns"), "must name the columns, unless line 1 does"
+    missing = [option for option, named in reading.roles.items() if find_column(first, option, named) is None]
+    if not reading.prefix and reading.columns is None and 0 < len(missing) < len(reading.roles):
+        option, rule = missing[0], "must name a column of line 1, or `columns` must name all"
     raise DataError(rule, place=name, line=1, option=option, value=",".join(first))
 
 
@@ -237,8 +230,8 @@ def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     records = _kept(sample, delimiter, reading)
     DataError.require(records, "must have rows; it has none", place=text.name)
     after, first = records[0]
-    has_header = _header_of(text.name, first, reading)
-    columns = _column_names(text.name, first, has_header, reading)
+    has_header = _has_header(text.name, first, reading)
+    columns = _column_names(text.name, first, reading)
     skip = after - 1 if has_header else 0
     words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     faults = _comment_faults(quoted(columns[0]), reading)
@@ -276,14 +269,11 @@ def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     return source
 
 
-def _column_names(name: str, first: Sequence[str], has_header: bool, reading: Reading) -> list[str]:
+def _column_names(name: str, first: Sequence[str], reading: Reading) -> list[str]:
     """The names of a table's columns; raises DataError if they do not fit line 1, or repeat."""
+    names = [cell or str(place) for place, cell in enumerate(first, start=1)]
     if reading.columns is not None:
         names = list(reading.columns)
-    elif has_header:
-        names = [cell or str(place) for place, cell in enumerate(first, start=1)]
-    else:
-        names = [str(place) for place in range(1, len(first) + 1)]
     DataError.require(
         len(names) == len(first),
         f"must name its {len(first)} columns",

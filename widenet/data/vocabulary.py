@@ -185,23 +185,23 @@ class Vocabulary:
             DataError: There is no such feature, or the text is a part of more than NUM_SUGGESTIONS titles;
                 the message has the nearest titles, or the most popular ones.
         """
-        with self._database() as database:
-            return self._found(database, text)
+        return self.find_each([text])[0]
 
     def _found(self, database: "duckdb.DuckDBPyConnection", text: str | int) -> list[int]:
-        """As `find`."""
-        ranked = _rows(database, _FOUND, str(text))
-        best = min((rank for _, rank in ranked), default=_BEGINNING)
-        found = [index for index, rank in ranked if rank == best]
+        """As `find`, for a text that is no id."""
+        ranked = _rows(database, _FOUND, text) if isinstance(text, str) else []
+        worst = _TITLE if str(text).isdecimal() else _PART
+        found = [index for index, rank in ranked if rank == ranked[0][1] <= worst]
         place = f'field "{self.path.name.partition(".")[0]}"'
-        if best == _PART and len(found) > NUM_SUGGESTIONS:
+        if len(found) > NUM_SUGGESTIONS and ranked[0][1] == _PART:
             first = "; ".join(self.shown(found[:NUM_SUGGESTIONS]))
             raise DataError(f"{len(found):,} titles have this part: {first}", place=place, value=text)
-        if best == _ID or (isinstance(text, str) and best <= (_TITLE if text.isdecimal() else _PART)):
-            return found
-        near = "; ".join(self.shown([index for (index,) in _rows(database, _NEAREST, str(text))]))
-        rule = f"must be the id or the title of a feature{f'. Nearest: {near}' if near else ''}"
-        raise DataError(rule, place=place, value=text)
+        near = self.shown([index for (index,) in _rows(database, _NEAREST, str(text))])
+        rule = "must be the id or the title of a feature"
+        DataError.require(
+            found, rule + (f"; the nearest are {'; '.join(near)}" if near else ""), place=place, value=text
+        )
+        return found
 
     def find_each(self, texts: Sequence[str | int]) -> list[list[int]]:
         """As `find` for each of some texts, in their order; looks ids up all at once."""
@@ -240,29 +240,25 @@ class Vocabulary:
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
         """The values of a column for some features; None for null, OptionError for an unknown feature."""
         rows = checked_positions(str(self.path), "indices", indices, len(self))
-        return _values_at(self._table.column(column), rows)
+        chunks = self._table.column(column).chunks
+        if len(chunks) == 1:
+            return list(chunks[0].take(_arrow(rows)).to_pylist())
+        # Arrow would first make one array of the chunks.
+        starts = np.cumsum([0, *map(len, chunks)])
+        owners = np.searchsorted(starts, rows, side="right") - 1
+        taken: list[object] = [None] * len(rows)
+        for owner in np.unique(owners):
+            places = np.flatnonzero(owners == owner)
+            values = chunks[owner].take(_arrow(rows[places] - starts[owner])).to_pylist()
+            for place, value in zip(places.tolist(), values, strict=True):
+                taken[place] = value
+        return taken
 
     def _chunks(self, column: str) -> list[tuple[int, pa.Array]]:
         """The chunks of a column, each with the index of its first row."""
         chunks = self._table.column(column).chunks
         starts = np.cumsum([0, *(len(chunk) for chunk in chunks)])
         return [(int(start), chunk) for start, chunk in zip(starts, chunks, strict=False)]
-
-
-def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
-    """The values of a column at some rows, int64 [R]; None for null."""
-    if column.num_chunks == 1:
-        return list(column.chunk(0).take(_arrow(rows)).to_pylist())
-    taken: list[object] = [None] * len(rows)
-    stops = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
-    owners = np.searchsorted(stops, rows, side="right")
-    for owner in np.unique(owners):
-        chunk = column.chunk(int(owner))
-        positions = np.flatnonzero(owners == owner)
-        names = chunk.take(_arrow(rows[positions] - (stops[owner] - len(chunk)))).to_pylist()
-        for position, name in zip(positions.tolist(), names, strict=True):
-            taken[position] = name
-    return taken
 
 
 def _arrow(indices: np.ndarray) -> pa.Array:
