@@ -1,6 +1,6 @@
 """Attributes of items: categories, numbers, booleans and dates, one row for each feature; memory-mapped."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,11 +54,12 @@ class Attributes:
 
     Attributes:
         path: The file.
+        table: A column for each attribute.
         kinds: The kind of each attribute, by name: "text", "list" (of texts), "boolean", "number" or "date".
     """
 
     def __init__(self, path: Path, table: pa.Table) -> None:
-        self.path, self._table = path, table
+        self.path, self.table = path, table
         self.kinds = kinds_of(table.schema)
 
     @classmethod
@@ -83,20 +84,11 @@ class Attributes:
         return cls(path, table)
 
     def __len__(self) -> int:
-        return int(self._table.num_rows)
+        return int(self.table.num_rows)
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{name}: {kind}" for name, kind in self.kinds.items())
         return f"Attributes({str(self.path)!r}, {len(self):,} features, {listed})"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow types."""
-        return self._table.schema
-
-    def record_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the stored rows."""
-        yield from self._table.to_batches()
 
     def check(self, name: str) -> Kind:
         """Return the kind of an attribute; raises OptionError that lists the known ones for another name."""
@@ -119,7 +111,7 @@ class Attributes:
         for name in names or ():
             self.check(name)
         rows = checked_positions(str(self.path), "indices", indices, len(self))
-        taken = self._table.select(list(self.kinds if names is None else names)).take(pa.array(rows))
+        taken = self.table.select(list(self.kinds if names is None else names)).take(pa.array(rows))
         return [
             {name: value for name, value in row.items() if value is not None} for row in taken.to_pylist()
         ]
@@ -127,8 +119,7 @@ class Attributes:
     def column(self, name: str, indices: np.ndarray) -> pa.Array:
         """An attribute of some features; null where it is missing."""
         self.check(name)
-        taken = self._table.column(name).take(pa.array(indices))
-        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+        return self.table.column(name).take(pa.array(indices)).combine_chunks()
 
     def categories(self, name: str) -> tuple[np.ndarray, int]:
         """Number the categories of an attribute of texts, lists or booleans.
@@ -161,12 +152,13 @@ class Attributes:
         found, order = {}, {}
         for name, kind in self.kinds.items():
             values, is_category = self.entries(name)[1].drop_null(), kind in _CATEGORIES
-            counts = pc.value_counts(values).to_pylist() if is_category else []
+            counted = pc.value_counts(values)
+            counts = counted.to_pylist() if is_category else []
             counts.sort(key=lambda each: (-each["counts"], each["values"]))
             found[name] = kind, [each["values"] for each in counts[:most]]
-            is_varied = not len(values) or 2 * int(pc.count_distinct(values).as_py()) > len(values)
+            is_varied = not len(values) or 2 * len(counted) > len(values)
             order[name] = kind != "boolean" and is_varied, not is_category
-        return {name: found[name] for name in sorted(found, key=lambda name: order[name])}
+        return {name: found[name] for name in sorted(found, key=order.__getitem__)}
 
     def matching(self, where: Mapping[str, Any]) -> np.ndarray:
         """Whether each feature fulfils all conditions, bool [width].
@@ -182,27 +174,25 @@ class Attributes:
         for name, wanted in where.items():
             self._check_category(name, "where")
             owners, values = self.entries(name)
-            texts = values.cast(pa.string())
             accepted = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
             # As the command line writes booleans; no text of a cell is read as one.
-            words = [str(value).lower() if values.type == pa.bool_() else value for value in accepted]
+            words = [str(each).lower() if values.type == pa.bool_() else each for each in accepted]
+            texts = values.cast(pa.string())
+            known = ["true", "false"] if values.type == pa.bool_() else texts.drop_null().unique().to_pylist()
             are_texts = all(isinstance(word, str) for word in words)
-            OptionError.require(are_texts, f'must give texts for "{name}"', option="where", value=wanted)
-            known = texts.drop_null().unique().to_pylist() + ["true", "false"] * (values.type == pa.bool_())
-            if not set(words) & set(known) or (values.type == pa.bool_() and not set(words) <= set(known)):
-                near = next(filter(None, (nearest(word, known) for word in words)), "")
-                rule = f'must give a value of "{name}" that an item has; got {wanted!r}.{near}'
-                raise OptionError(rule, option="where")
-            having = np.zeros(len(self), dtype=bool)
-            having[owners[pc.is_in(texts, value_set=texts_array(words)).to_numpy(zero_copy_only=False)]] = (
-                True
-            )
-            kept &= having
+            is_known = bool(are_texts and set(words) & set(known))
+            if values.type == pa.bool_():
+                is_known = bool(words) and set(words) <= set(known)
+            near = next(filter(None, (nearest(word, known) for word in words)), "") if are_texts else ""
+            rule = f'must give texts of "{name}", of which an item has one; got {wanted!r}.{near}'
+            OptionError.require(is_known, rule, option="where")
+            is_in = pc.is_in(texts, value_set=texts_array(words)).to_numpy(zero_copy_only=False)
+            kept &= np.isin(np.arange(len(self)), owners[is_in])
         return kept
 
     def entries(self, name: str) -> tuple[np.ndarray, pa.Array]:
         """The values of an attribute, each entry of a list for itself, and the feature of each, int64 [Z]."""
-        column = self._table.column(name).combine_chunks()
+        column = self.table.column(name).combine_chunks()
         if self.kinds[name] == "list":
             return pc.list_parent_indices(column).to_numpy(), pc.list_flatten(column)
         return np.arange(len(self)), column

@@ -123,20 +123,10 @@ class Described:
 
 def lines_of(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a line about each description, from `Described.facts`."""
-    return [f"{name}: {_line(own)}" for name, own in facts.items()]
-
-
-def _line(facts: Mapping[str, Any]) -> str:
-    """What a description has, from its facts."""
-    if "categories" in facts:
-        number = facts["categories"]
-        return f"{number:,} categor{'y' if number == 1 else 'ies'}"
-    if "mean" not in facts:
-        return ", ".join(facts["columns"])
-    columns = zip(facts["columns"], facts["mean"], facts["deviation"], strict=True)
-    return ", ".join(
-        f"{name} (mean {mean:.4g}, deviation {deviation:.4g})" for name, mean, deviation in columns
-    )
+    return [
+        f"{name}: {', '.join(f'{what} {value}' for what, value in own.items())}"
+        for name, own in facts.items()
+    ]
 
 
 def _batch(counts: np.ndarray, indices: np.ndarray, values: np.ndarray) -> "SparseBatch":

@@ -1,7 +1,7 @@
 """Items with their titles and attributes: from a file or a table, or kept from an earlier dataset."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -39,28 +39,24 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
         DataError: There is no such column, it holds fewer than half of the ids, or it is not named and
             several hold all ids or another one is the obvious one by its name.
     """
-    columns = source.columns
-    if named is not None:
-        columns = [choose_column(source.name, columns, option, named)]
+    columns = source.columns if named is None else [choose_column(source.name, source.columns, option, named)]
     total = tables.count(f"SELECT count(*) FROM ({ids})")
-    found = {column: _num_found(tables, source, column, ids) for column in columns}
-    key = max(columns, key=lambda column: found[column])
+    found = {}
+    for column in columns:
+        held = f"SELECT {quoted(column)} FROM {source.cells(tables.connection)}"
+        try:
+            found[column] = tables.count(f"SELECT count(*) FROM ({ids}) WHERE name IN ({held})")
+        except duckdb.Error as error:
+            raise mistake([Table(source, {"item": column})], reason_of(error)) from error
+    key = max(columns, key=found.__getitem__)
     obvious = find_column(columns, option, named) or key
-    is_only = list(found.values()).count(total) == 1 and (obvious == key or not found[obvious])
+    is_clear = [*found.values()].count(total) == 1 and (obvious == key or not found[obvious])
+    if named is not None:
+        is_clear = 2 * found[key] >= total
     rule = f"must name the column with the {total:,} ids of the interactions, or most of them"
-    is_clear = 2 * found[key] >= total if named is not None else is_only
-    held = {column: number for column, number in found.items() if number}
-    DataError.require(is_clear, rule, place=source.name, column=named, option=option, value=held or None)
+    held_ids = {column: number for column, number in found.items() if number}
+    DataError.require(is_clear, rule, place=source.name, column=named, option=option, value=held_ids or None)
     return key
-
-
-def _num_found(tables: Tables, source: Source, column: str, ids: str) -> int:
-    """Count the ids that a column of a source holds."""
-    held = f"SELECT {quoted(column)} FROM {source.cells(tables.connection)}"
-    try:
-        return tables.count(f"SELECT count(*) FROM ({ids}) WHERE name IN ({held})")
-    except duckdb.Error as error:
-        raise mistake([Table(source, {"item": column})], reason_of(error)) from error
 
 
 _LIST = pa.list_(pa.string())
@@ -322,32 +318,17 @@ def known_items(tables: Tables, known: KnownFeatures, field_name: str) -> "ItemR
     attributes, vocabulary = known.attributes(field_name), known.of(field_name)
     if attributes is None or vocabulary is None:
         return None
-    schema, start = attributes.schema, 0
-    rows = _row_schema(schema)
-    tables.connection.register("rows_of_items", rows.empty_table())
-    tables.connection.execute(f"CREATE TABLE {_ROWS} AS SELECT * FROM rows_of_items")
-    for batch in attributes.record_batches():
-        ids = vocabulary.all_ids().slice(start, batch.num_rows)
-        _insert(tables, rows, [ids, pa.nulls(batch.num_rows, pa.string()), *batch.columns])
-        start += batch.num_rows
+    schema = attributes.table.schema
+    names = ["name", "title", *(f"a{place}" for place in range(len(schema)))]
+    rows = [[vocabulary.all_ids(), pa.nulls(len(attributes), pa.string()), *attributes.table.columns]]
     for batch in known.aside(field_name, schema):
-        _insert(
-            tables, rows, [batch.column("id"), batch.column("title"), *batch.column("attributes").flatten()]
-        )
+        rows.append([batch.column("id"), batch.column("title"), *batch.column("attributes").flatten()])
+    whole = pa.concat_tables(pa.Table.from_arrays(columns, names) for columns in rows)
+    tables.connection.register("rows_of_items", whole)
+    tables.connection.execute(f"CREATE TABLE {_ROWS} AS SELECT * FROM rows_of_items")
     titled = f"SELECT name, title FROM {_ROWS} WHERE title IS NOT NULL"
     tables.connection.execute(f"INSERT INTO titles SELECT * FROM ({titled}) ANTI JOIN titles USING (name)")
     return ItemRows(tables, schema)
-
-
-def _row_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of the table of all items: name, title, and a0, a1, ... for the attributes."""
-    columns = [(f"a{place}", column.type) for place, column in enumerate(schema)]
-    return pa.schema([("name", pa.string()), ("title", pa.string()), *columns])
-
-
-def _insert(tables: Tables, rows: pa.Schema, columns: list[pa.Array]) -> None:
-    tables.connection.register("rows_of_items", pa.Table.from_arrays(columns, schema=rows))
-    tables.connection.execute(f"INSERT INTO {_ROWS} SELECT * FROM rows_of_items")
 
 
 @dataclass(frozen=True)
@@ -398,48 +379,45 @@ class ItemRows:
         """
         if not len(self.schema):
             return []
-        columns = "".join(f", a{place}" for place in range(len(self.schema)))
+        tables, places = self.tables, range(len(self.schema))
+        columns = "".join(f", a{place}" for place in places)
         paths = [folder / attributes_file(field_name)]
-        features = f"SELECT name{columns} FROM features LEFT JOIN {_ROWS} USING (name) ORDER BY feature"
-        _write(paths[0], self.schema, self._attributes(features))
-        others = f"FROM {_ROWS} ANTI JOIN features USING (name)"
-        tables = self.tables
-        some = " OR ".join(f"a{place} IS NOT NULL" for place in range(len(self.schema)))
+        features = f"SELECT name, NULL{columns} FROM features LEFT JOIN {_ROWS} USING (name) ORDER BY feature"
+        self._write(paths[0], features, is_aside=False)
+        some = " OR ".join(f"a{place} IS NOT NULL" for place in places)
         with_attributes = f"SELECT count(*) FROM features JOIN {_ROWS} USING (name) WHERE {some}"
         tables.facts["items_with_attributes"] = tables.count(with_attributes)
-        tables.facts["items_aside"] = num_aside = tables.count(f"SELECT count(*) {others}")
-        if num_aside:
+        others = f"FROM {_ROWS} ANTI JOIN features USING (name)"
+        tables.facts["items_aside"] = tables.count(f"SELECT count(*) {others}")
+        if tables.facts["items_aside"]:
             paths.append(folder / aside_file(field_name))
             order = tables.order(f"SELECT name {others}")
-            _write(
-                paths[1],
-                aside_schema(self.schema),
-                self._aside(f"SELECT name, title{columns} {others} ORDER BY {order}"),
-            )
+            self._write(paths[1], f"SELECT name, title{columns} {others} ORDER BY {order}", is_aside=True)
         return paths
 
-    def _attributes(self, query: str) -> Iterator[pa.RecordBatch]:
-        for batch in self.tables.stream(query, ROWS_PER_BATCH):
-            yield pa.RecordBatch.from_arrays(_canonical(batch.columns[1:], self.schema), schema=self.schema)
+    def _write(self, path: Path, query: str, is_aside: bool) -> None:
+        """Write attributes into a file, in bytes that depend on their values alone.
 
-    def _aside(self, query: str) -> Iterator[pa.RecordBatch]:
-        schema = aside_schema(self.schema)
-        for batch in self.tables.stream(query, ROWS_PER_BATCH):
-            columns = _canonical(batch.columns[2:], self.schema)
-            attributes = pa.StructArray.from_arrays(columns, fields=list(self.schema))
-            yield pa.RecordBatch.from_arrays([batch.column(0), batch.column(1), attributes], schema=schema)
+        Args:
+            path: The file.
+            query: Gives an id, a title and the attributes.
+            is_aside: Whether to write `aside_schema`.
+        """
+        schema = aside_schema(self.schema) if is_aside else self.schema
 
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in self.tables.stream(query, ROWS_PER_BATCH):
+                columns = []
+                for array, column in zip(batch.columns[2:], self.schema, strict=True):
+                    # DuckDB leaves any value below a null.
+                    stored = _STORED_AS.get(column.type, column.type)
+                    values = array.cast(column.type).cast(stored).to_pylist()
+                    columns.append(pa.array(values, stored).cast(column.type))
+                if is_aside:
+                    attributes = pa.StructArray.from_arrays(columns, fields=list(self.schema))
+                    columns = [*batch.columns[:2], attributes]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-def _canonical(arrays: Sequence[pa.Array], schema: pa.Schema) -> list[pa.Array]:
-    """Attributes in bytes that depend on their values alone: DuckDB leaves any value below a null."""
-    canonical = []
-    for array, column in zip(arrays, schema, strict=True):
-        stored = _STORED_AS.get(column.type, column.type)
-        canonical.append(pa.array(array.cast(column.type).cast(stored).to_pylist(), stored).cast(column.type))
-    return canonical
-
-
-def _write(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-        for batch in rebatched(batches, schema, ROWS_PER_BATCH):
-            writer.write_batch(batch)
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for batch in rebatched(batches(), schema, ROWS_PER_BATCH):
+                writer.write_batch(batch)

@@ -43,20 +43,16 @@ class KnownFeatures:
         found = self._find(field, attributes_file(field), run_attributes, "attributes_sha256")
         if names is None or found is None:
             return None
-        path, sha256 = found
-        return Attributes.open(path, len(names), sha256)
+        return Attributes.open(found[0], len(names), found[1])
 
     def aside(self, field: str, schema: pa.Schema) -> list[pa.RecordBatch]:
         """The items beside the features of a dataset, with `aside_schema` of these attributes."""
-        if self.folder is None or not (self.folder / FILE_NAME).is_file():
+        found = self._find(field, aside_file(field), lambda run, _: run / "aside", "aside_sha256")
+        if found is None:
             return []
-        path = self.folder / aside_file(field)
-        stated = Manifest.read(self.folder).files.get(path.name)
-        if stated is None:
-            return []
-        table = open_table(path, "file of items", stated.sha256)
+        table = open_table(found[0], "file of items", found[1])
         rule = f"must have the attributes of {attributes_file(field)}"
-        DataError.require(table.schema.equals(aside_schema(schema)), rule, place=path)
+        DataError.require(table.schema.equals(aside_schema(schema)), rule, place=found[0])
         return list(table.to_batches())
 
     def _find(

@@ -69,11 +69,10 @@ def open_sources(inputs: Sequence[Any], reading: Reading, folder: Path) -> list[
                 reading = replace(reading, first_line=reading.first_line + source.text_file.num_lines)
             sources.append(source)
     kinds = {source.kind.partition(" ")[0] for source in sources}
-    useless = [] if "csv" in kinds else reading.given_for_tables
-    if kinds & {"adjacency", "sessions"}:
-        useless = [option for option in useless if not option.endswith("delimiter")]
-    if useless:
-        raise OptionError("is for CSV and other tables of text; no source is one", option=useless[0])
+    given = [] if "csv" in kinds else reading.given_for_tables
+    useless = [each for each in given if each != "delimiter" or not kinds & {"adjacency", "sessions"}]
+    rule = "is for CSV and other tables of text; no source is one"
+    OptionError.require(not useless, rule, option=next(iter(useless), None))
     return sources
 
 
