@@ -60,6 +60,9 @@ def write_pair(path, suffix, user, item):
         ("a.tsv", "1\t2,1:3,2\n", {}, "columns"),
         ("a.csv", "user,price\na,1\n", {}, "item"),
         ("a.csv", "user,item\na,b\n", {"item": "itm"}, "item"),
+        ("a.csv", "user,user_id,item\n1,2,3\n", {}, "user"),
+        ("a.csv", "user,item,asin\n1,2,3\n", {}, "item"),
+        ("a.csv", "| user | item |\n| 1 | 2 |\n", {}, "columns"),
         ("a.csv", "user,item\na,b\n", {"columns": ["user", "item"]}, "columns"),
         ("a.csv", "user_id,item_id\na,b\n", {"columns": ["user", "item"]}, "columns"),
         ("a.csv", "1,2\na,b\n", {"user": "1", "item": "2"}, "columns"),
@@ -115,6 +118,7 @@ def test_what_could_mean_two_things_is_refused_and_names_the_option(
         ("a.csv", "user,item\nu,a|b\n", {"item_separator": ""}, {"u": ["a|b"]}),
         ("a.tsv", "u\ta b  c\n", {"item_separator": " ", "columns": NAMES[:2]}, {"u": ["a", "b", "c"]}),
         ("a.dsstne", "u\ta,1:b,2\nv\t\n", {}, {"u": ["a", "b"], "v": []}),
+        ("a.csv", "price,Client ID,product-id\n5,u,a\n6,v,b\n", {}, {"u": ["a"], "v": ["b"]}),
     ],
 )  # fmt: skip
 def test_an_option_decides(tmp_path, source, name, text, options, pairs):
@@ -139,20 +143,6 @@ def test_numbers_in_names_order_the_pieces_of_a_pattern(tmp_path, source):
         source(f"part-{number}.csv", f"user,item\nu,i{number}\n")
     found = [path.name for path in matching_paths(tmp_path / "part-*.csv")]
     assert found == ["part-1.csv", "part-9.csv", "part-10.csv"]
-    dataset = ingest(tmp_path / "part-*.csv", tmp_path / "ds", sequence=True)
-    assert dataset.vocabulary("items").ids(dataset.sparse("items", slice(None)).indices.numpy()) == [
-        "i1",
-        "i9",
-        "i10",
-    ]
-
-
-@pytest.mark.parametrize("as_parquet", [False, True])
-def test_names_of_columns_that_differ_in_case_alone_are_refused(tmp_path, as_parquet):
-    table = pa.table({"user": ["u"], "item": ["a"], "Item": ["b"]})
-    pq.write_table(table, tmp_path / "t.parquet")
-    with mistake(DataError, column="item"):
-        ingest(tmp_path / "t.parquet" if as_parquet else table, tmp_path / "ds", item="Item")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "adj"])
@@ -166,33 +156,6 @@ def test_a_path_with_signs_of_a_pattern_means_that_file_alone(tmp_path, suffix, 
         write_pair(tmp_path / f"{path}.{suffix}", suffix, user, "x")
     ingest([tmp_path / f"{name}.{suffix}"], tmp_path / "ds")
     assert Dataset.open(tmp_path / "ds").ids(slice(None)) == ["right"]
-
-
-def test_quoted_and_spaced_headers_and_a_quoted_path_are_read(tmp_path, source):
-    path = source("it's.csv", 'user,"it\'em ""x"""\na,b\n')
-    assert ingest([path], tmp_path / "ds", item='it\'em "x"').num_examples == 1
-    spaced = source("r.csv", "user; what \na;x\n")
-    assert items_of(ingest([spaced], tmp_path / "spaced", item=" what ")) == ["x"]
-
-
-@pytest.mark.parametrize(
-    ("header", "option"),
-    [("user,user_id,item", "user"), ("user,item,asin", "item"), ("| user | item |", "columns")],
-)
-def test_names_that_could_mean_two_columns_or_have_spaces_around_are_not_taken(
-    header, option, tmp_path, source
-):
-    path = source("a.csv", f"{header}\n{header.replace('user', '1').replace('item', '2')}\n")
-    with mistake(DataError, place="a.csv", option=option):
-        ingest([path], tmp_path / "ds")
-
-
-@pytest.mark.parametrize(
-    "header", ["visitorid,sku", "customer_id,StockCode", "Client ID,product-id", "member_id,parent_asin"]
-)
-def test_usual_names_need_no_option(tmp_path, source, header):
-    dataset = ingest(source("a.csv", f"price,{header}\n5,u,a\n6,v,b\n"), tmp_path / "ds")
-    assert pairs_of(dataset) == {"u": ["a"], "v": ["b"]}
 
 
 # Texts: compression, ends of lines, and lines that are left out.
@@ -213,7 +176,7 @@ def test_lines_may_end_in_several_ways(tmp_path, source, name):
     lines = LINES[name]
     expected = ingest(source(name, "\n".join(lines) + "\n"), tmp_path / "even").digest
     draw = random.Random(3)
-    for case, ends in enumerate((ENDS[:2], ENDS[1:], ENDS, ["\r"], ["\n"] * 40 + ["\r\n"])):
+    for case, ends in enumerate((ENDS, ["\r"])):
         mixed = "".join(line + draw.choice(ends) for line in lines).encode()
         assert ingest(source(name, mixed), tmp_path / f"{case}").digest == expected
 
@@ -275,7 +238,7 @@ def truth(request, tmp_path_factory):
 def test_a_file_without_its_bad_lines_is_as_pandas_reads_the_good_ones(tmp_path, truth, bad):
     end, expected = truth
     good, bad_line = [line.format(end=end) for line in GOOD], BAD[bad].format(end=end)
-    for header, place, is_ended in ((True, 0, True), (True, 2, False), (True, 4, False), (False, 4, True)):
+    for header, place, is_ended in ((True, 0, True), (False, 4, False)):
         lines = [*["user,item,value"][: int(header)], *good[:place], bad_line, *good[place:]]
         path = tmp_path / "a.csv"
         path.write_bytes((end.join(lines) + end * is_ended).encode("latin-1"))
@@ -288,22 +251,14 @@ def test_a_file_without_its_bad_lines_is_as_pandas_reads_the_good_ones(tmp_path,
         assert dataset.manifest.source["train_lines_skipped"] == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("r.csv", "us\ufffder,item\nu1,caf\ufffd\nu1,a\nu2,\n"),
-        ("r.jsonl", '{"user": "u1", "item": "caf\ufffd"}\n{"user": "u1", "item": "a"}\n{"user": "b"}\n'),
-        ("r.dsstne", "us\ufffder\tcaf\ufffd:a\nu2 a\n"),
-    ],
-)
-def test_a_character_for_what_was_not_text_is_text_in_names_and_cells(name, text, tmp_path):
-    (tmp_path / name).write_bytes(text.encode())
-    named = {"user": "us\ufffder"} if name == "r.csv" else {}
-    dataset = ingest(tmp_path / name, tmp_path / "data", skip_bad_lines=1, **named)
+def test_a_character_for_what_was_not_text_is_text_in_names_and_cells(tmp_path):
+    text, path = "us\ufffder,item\nu1,caf\ufffd\nu1,a\nu2,\n", tmp_path / "r.csv"
+    path.write_bytes(text.encode())
+    dataset = ingest(path, tmp_path / "data", skip_bad_lines=1, user="us\ufffder")
     assert items_of(dataset) == ["a", "caf\ufffd"]
-    (tmp_path / name).write_bytes(text.encode().replace("\ufffd".encode(), b"\xff"))
+    path.write_bytes(text.encode().replace("\ufffd".encode(), b"\xff"))
     with mistake(DataError):
-        ingest(tmp_path / name, tmp_path / "other", **named)
+        ingest(path, tmp_path / "other", user="us\ufffder")
 
 
 # JSON: lines and arrays, keys that hold lists.
@@ -351,10 +306,6 @@ def test_lists_are_rows_and_the_other_keys_may_hold_anything(tmp_path, source):
     for number, text in enumerate((json_lines(*rows), json.dumps(rows))):
         dataset = ingest(source("a.json", text), tmp_path / str(number), item="items")
         assert pairs_of(dataset) == {"1": ["a", "b"], "2": ["c"], "3": []}
-    first = [{"user": "u", "items": ["a"], "times": [1], "tags": ["p", "q"]}] * 120
-    path = source("r.jsonl", json_lines(*first, {"user": "v", "items": [], "times": []}))
-    manifest = ingest(path, tmp_path / "ds", item="items", time="times").manifest
-    assert (manifest.num_examples, manifest.fields["items"].width) == (2, 1)
 
 
 def test_a_long_first_line_and_one_with_a_line_separator_are_whole(tmp_path, source):
