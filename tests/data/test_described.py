@@ -68,16 +68,8 @@ def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
 
 def test_the_order_of_the_sources_does_not_count(tmp_path):
     turned = {name: column[::-1] for name, column in ITEMS.items()}
-    ingest(
-        {name: column[::-1] for name, column in LOG.items()},
-        tmp_path / "b",
-        items=turned,
-        items_id="id",
-        items_sparse=SPARSE,
-        items_dense=DENSE,
-        normalize=True,
-    )
     made(tmp_path / "a", normalize=True)
+    made(tmp_path / "b", normalize=True, items=turned)
     one, other = ((tmp_path / name / described_file("items")).read_bytes() for name in "ab")
     assert one == other
 
@@ -110,26 +102,8 @@ def test_a_vocabulary_that_does_not_grow_takes_no_new_items(tmp_path):
         ({"items_sparse": {"g": "gener"}}, "gener"),
         ({"items_sparse": {"g": "id"}}, "id"),
         ({"items_dense": {"p": ["price", "zzz"]}}, "zzz"),
-        ({"items": ITEMS | {"price": ["9,5", None, "1,0", "2"]}}, "price"),
         ({"items_dense": {"w": ["word"]}}, "word"),
         ({"items": ITEMS | {"word": ["1", "inf", "2", None]}, "items_dense": {"w": ["word"]}}, "word"),
-        ({"items": ITEMS | {"word": ["007", "1", None, "2"]}, "items_dense": {"w": ["word"]}}, "word"),
-        (
-            {
-                "items": {"id": ["w", "x"], "none": [None, None]},
-                "items_sparse": None,
-                "items_dense": {"n": ["none"]},
-            },
-            "none",
-        ),
-        (
-            {
-                "items": {"id": ["w", "x"], "none": [None, None]},
-                "items_sparse": {"n": "none"},
-                "items_dense": None,
-            },
-            "none",
-        ),
         ({"items_dense": {"g": ["genre"]}}, "genre"),
     ],
 )
@@ -146,9 +120,7 @@ def test_what_cannot_describe_is_refused_and_leaves_nothing(tmp_path, options, c
         ({"items": None, "items_id": None, "items_sparse": None}, "items_dense"),
         ({"items_dense": {"kind": ["price"]}}, "items_dense"),
         ({"items_sparse": {"a/b": "genre"}}, "items_sparse"),
-        ({"items_sparse": {"a" * 101: "genre"}}, "items_sparse"),
         ({"items_dense": {"size": ["price", "price"]}}, "items_dense"),
-        ({"items_dense": {"size": []}}, "items_dense"),
         ({"items_dense": None, "normalize": True}, "normalize"),
     ],
 )
@@ -198,11 +170,7 @@ def test_the_order_of_rows_moves_no_bit():
     assert normalization(numbers)[0] == [4.001 / 5]
 
 
-def test_a_constant_or_absent_column_is_only_moved():
-    assert normalization(np.array([[7.0, np.nan], [7.0, np.nan]])) == ([7.0, 0.0], [1.0, 1.0])
-
-
 @pytest.mark.parametrize("rows", [3, 109, 1000])
 def test_a_constant_column_is_constant_although_its_mean_is_rounded(rows):
-    found = normalization(np.array([[19.95, 0.1, -1e38]]).repeat(rows, axis=0))
-    assert found == ([19.95, 0.1, -1e38], [1.0, 1.0, 1.0])
+    found = normalization(np.array([[19.95, np.nan, -1e38]]).repeat(rows, axis=0))
+    assert found == ([19.95, 0.0, -1e38], [1.0, 1.0, 1.0])

@@ -92,7 +92,7 @@ def test_options_that_belong_together_are_asked_for(tmp_path, options):
         ingest_extreme(tmp_path / "train.txt", "a", **options)
 
 
-@pytest.mark.parametrize("places", [("a", "a"), ("a", "a/test"), ("a/b/train", "a"), ("a", "b/../a/c/test")])
+@pytest.mark.parametrize("places", [("a/b/train", "a"), ("a", "b/../a/c/test")])
 def test_neither_dataset_may_lie_in_the_other(tmp_path, places):
     (tmp_path / "train.txt").write_text(TRAIN)
     out, test_out = (tmp_path / place for place in places)

@@ -57,26 +57,20 @@ def facts(place=None, line=None, column=None, option=None):
     [
         ("r.csv", R + "a,x,1\n" * 3 + "a,y,five\n", RATING, facts(line=5, column="rating")),
         ("r.csv", R + "a,x,1\na,y,\n", RATING, facts(line=3, column="rating")),
-        ("r.csv", R + "a,x,nan\n", RATING, facts(line=2, column="rating")),
-        ("r.csv", R + "a,x,1e39\n", RATING, facts(line=2, column="rating")),
-        ("r.csv", R + "a,x,\u0663\n", RATING, facts(line=2, column="rating")),
         ("r.csv", R + "a,x,1\n,y,2\n", {}, facts(line=3, column="user")),
         ("r.csv", R + 'a,x,1\nb,"",2\n', {}, facts(line=3, column="item")),
         ("r.csv", R + 'a,"x\ny",1\nb,y\n', {}, facts(line=4)),
         ("r.csv", R + "a,x,1\nb,y,z,2\n", {}, facts(line=3)),
         ("r.csv", R + 'a,x,1\nb,"y,2\nc,z,3\n', {}, facts(line=3, option="quote")),
         ("r.csv", R.encode() + b"a,\xff,1\n", {}, facts(line=2)),
-        ("r.csv", "user,user\n", {}, facts(column="user")),
         ("r.csv", "User,user,item\n1,a,x\n", {}, facts(column="User")),
         ("r.csv", "\na,b\n", {}, facts(line=1)),
         ("r.csv", "", {}, facts()),
-        ("r.csv", "\ufeff", {}, facts()),
         ("r.adj", "<!DOCTYPE html>\n<html><body>Not found</body></html>\n", {}, facts()),
         ("r.csv", R + "a,x,1\n", {"time": "rating", "min_value": 1}, facts(option="time")),
         ("r.csv", "user,item,day\na,x,2024-05-01T12:00:00\na,y,May\n", {"time": "day"}, facts(line=3)),
         ("r.csv", "user,item,day\na,x,2024-05-01\na,y,20240502\n", {"time": "day"}, facts(column="day")),
         ("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n", {"time": "ts"}, facts(line=3, column="ts")),
-        ("r.csv", "user,item,ts\na,x,inf\n", {"time": "ts"}, facts(line=2, column="ts")),
         ("r.csv", R + "a,x,1\na,y,2\n", RATING | {"min_value": 3}, facts(option="min_value")),
         ("r.csv", "1,2\n", {"columns": ["user", "item", "value"]}, facts(line=1)),
         ("r.csv", "user;item;value\na;b;x\n", {"value": "value"}, facts(line=2, column="value")),
@@ -85,21 +79,16 @@ def facts(place=None, line=None, column=None, option=None):
         ("a.sessions", b"x\n\xff\n", {}, facts(line=2)),
         ("a.sessions", "x\n", RATING, facts(option="value")),
         ("a.jsonl", JSON * 6 + "{broken\n", {}, facts(line=7)),
-        ("a.jsonl", JSON * 6 + "[1]\n", {}, facts(line=7)),
         ("a.jsonl", JSON * 6 + '{"user": 1, "value": 2}\n', {}, facts(line=7, column="item")),
         ("a.jsonl", JSON * 200 + '{"user": 1, "item": [2]}\n', {}, facts(line=201)),
-        ("a.jsonl", JSON * 6 + '{"user": 1, "item": [[2]]}\n', {}, facts(line=7)),
         ("a.jsonl", '{"user": [1], "item": [2]}\n', {}, facts(column="user")),
         ("a.jsonl", JSON * 6 + '{"user": 1, "item": {"id": "x"}}\n', {}, facts(line=7)),
-        ("a.jsonl", "[1, 2]\n", {}, facts()),
         ("a.jsonl", "1\n2\n", {}, facts()),
         ("a.jsonl", '{"user": 1, "item": [2, 3], "value": [1]}\n', {"value": "value"}, facts(line=1)),
-        ("a.json", "[ ]", {}, facts()),
         ("a.json", '[["u", "i"], 7]', {}, facts()),
         ("a.dsstne", "a\tx,1\nb x\n", {}, facts(line=2)),
         ("a.dsstne", "a\tx,1:,2\n", {}, facts(line=1, column="item")),
         ("a.dsstne", "a\tx,1:y\n", {"value": "value"}, facts(line=1, column="value")),
-        ("a.csv", "user,item\nu1,caf\u00e9\n".encode("latin-1"), {}, facts(line=2)),
         ("a.csv", "user,item\nu1,a\0b\n", {}, facts(line=2)),
         ("a.csv", "user,item\nu1,1\n".encode("utf-16-le"), {}, facts(line=1)),
         (
@@ -109,7 +98,6 @@ def facts(place=None, line=None, column=None, option=None):
             facts(line=2, column="rating"),
         ),
         ("a.csv", "user,item\nu1,1\n", {"user": "usr"}, facts(option="user")),
-        ("a.csv.gz", GZIP[: len(GZIP) // 2], {}, facts()),
         ("a.csv.gz", GZIP[:-8] + bytes(4) + GZIP[-4:], {}, facts()),
         ("a.csv.zst", b"\x28\xb5\x2f\xfdnothing at all", {}, facts()),
         ("a.jsonl", '{"user":"u","item":' + "[" * 100_000 + "]" * 100_000 + "}\n", {}, facts(line=1)),
@@ -118,9 +106,7 @@ def facts(place=None, line=None, column=None, option=None):
         ("a", "%%MatrixMarket matrix\n1 1 1\n", {}, facts()),
         ("a.npz", "PK no archive", {}, facts()),
         ("a.npz", npz(np.array([1, np.nan]), 2), {"value": "value"}, facts()),
-        ("a.npz", npz(np.ones(3), 2), {}, facts()),
         ("r.parquet", b"PAR1 and then nothing", {}, facts()),
-        ("r.parquet", TABLE[: len(TABLE) // 2], {}, facts()),
         ("r.parquet", TABLE[:4] + bytes(40) + TABLE[44:], {}, facts()),
         ("r.parquet", TABLE, RATING, facts()),
     ],
@@ -150,8 +136,6 @@ def test_a_wrong_table_is_refused_by_its_row(tmp_path, form):
         pd.DataFrame({"user": [1, "a"], "item": [1, 2]}),
         {"user": [1, 1, 2], "item": ["a", "b"]},
         {"user": ["u"], "item": [[["a", "b"]]]},
-        {"Kunde;Artikel": ["u;a"]},
-        pd.Series([1, 2]),
         pd.DataFrame([[1, 2, 3]], columns=["user", "item", "item"]),
         {"user": [1.0, np.nan], "item": [1, 2]},
         {"user": [1.0, np.inf], "item": [1, 2]},
@@ -183,7 +167,6 @@ def test_a_path_that_is_no_new_file_is_refused(tmp_path, source):
         ({"memory": "lots"}, "memory"),
         ({"threads": 0}, "threads"),
         ({"min_value": float("nan")}, "min_value"),
-        ({"min_value": float("-inf")}, "min_value"),
         ({"format": "cvs"}, "format"),
         ({"decimal": ";"}, "decimal"),
         ({"quote": "##"}, "quote"),
@@ -192,30 +175,23 @@ def test_a_path_that_is_no_new_file_is_refused(tmp_path, source):
         ({"since": "2024-05-01"}, "time"),
         ({"heldout_last": 1}, "time"),
         ({"since": "May", "time": "time"}, "since"),
-        ({"since": "nan", "time": "time"}, "since"),
         ({"since": 3, "until": 3, "time": "time"}, "since"),
         ({"since": "2024-05-01", "until": "1672531200", "time": "time"}, "since"),
         ({"heldout_since": 1, "validation_since": 2, "time": "time"}, "validation_since"),
         ({"heldout_since": "30d", "validation_since": "30 days", "time": "time"}, "validation_since"),
-        ({"heldout_since": "inf", "time": "time"}, "heldout_since"),
         ({"min_user_items": -1}, "min_user_items"),
-        ({"heldout_last": -1, "time": "time"}, "heldout_last"),
         ({"validation_last": 0, "sequence": True}, "validation_last"),
         ({"validation_last": 1, "validation_since": 1, "time": "time"}, "validation_last"),
         ({"heldout": "x.csv", "heldout_since": 1, "time": "time"}, "heldout"),
         ({"time": "at", "time_format": "%q"}, "time_format"),
-        ({"time": "at", "time_format": "dd/mm/yyyy"}, "time_format"),
         ({"time_format": "%d/%m/%Y"}, "time_format"),
         ({"dense": {"x": ["age"]}}, "dense"),
         ({"sparse": {"items": "shop"}}, "sparse"),
         ({"sparse": {"a": "shop"}, "dense": {"a": ["day"]}, "users": "u.csv"}, "dense"),
         ({"weight": "w"}, "weight"),
         ({"users_columns": ["id"]}, "users_columns"),
-        ({"sparse": {"shop": "shop"}, "time": "day", "until": 30}, "sparse"),
         ({"items_id": "x"}, "items_id"),
-        ({"items_title": "x"}, "items_title"),
         ({"items": "i.csv", "titles": "t.csv", "items_title": "x"}, "items_title"),
-        ({"title": "x"}, "title"),
         ({"title_id": "x"}, "title_id"),
     ],
 )
@@ -236,10 +212,8 @@ def test_what_is_no_source_is_refused(tmp_path, sources, monkeypatch):
     ("text", "options", "column"),
     [
         (USERS, {"dense": {"x": ["agee"]}}, "agee"),
-        (USERS, {"sparse": {"x": "where"}}, "where"),
         (USERS, {"users_id": "country", "weight": "counts"}, "country"),
         (USERS, {"dense": {"x": ["country"]}}, "country"),
-        (USERS, {"dense": {"x": ["tag"]}}, "tag"),
         (USERS, {"weight": "income"}, "income"),
         (USERS.replace("20,1", "0;5,1"), {"dense": {"x": ["age"]}}, "age"),
         (USERS + "b,at,1,1,1,1\n", {"weight": "counts"}, None),
@@ -258,11 +232,9 @@ def test_a_wrong_file_of_users_is_refused(tmp_path, source, text, options, colum
     [
         ("i.csv", "id,g\n1,a\n2,b\n1,b\n", "id"),
         ("i.csv", "id,g\n,a\n1,b\n", "id"),
-        ("i.csv", "what,g\n1,a\n", None),
         ("i.csv", "id,g\n77,a\n", "id"),
         ("i.jsonl", '{"id": 1, "g": {"a": 1}}\n', "g"),
         ("i.jsonl", '{"id": 1, "g": ["a"]}\n{"id": 2, "g": [["b"], "c"]}\n', "g"),
-        ("i.jsonl", '{"id": 1, "g": [{"a": 1}]}\n', "g"),
         ("absent.csv", None, None),
     ],
 )
@@ -278,24 +250,8 @@ def test_titles_that_name_no_item_are_refused(tmp_path, source):
     books = source("books.csv", "isbn,id,title\nx,1,One\n")
     with mistake(DataError, place="books.csv", column="id", option="title_id"):
         ingest(interactions, tmp_path / "ds", titles=books, title_id="id")
-    with mistake(DataError, option="titles_columns"):
-        ingest(
-            interactions,
-            tmp_path / "ds",
-            titles=source("t.csv", "1,One\n"),
-            titles_columns=["id", "title", "x"],
-        )
-    source("u.csv", "id,title\nx,One\n")
-    with mistake(OptionError, place="[tu].csv"):
-        ingest(interactions, tmp_path / "ds", titles=tmp_path / "[tu].csv")
-
-
-def test_another_column_than_the_obvious_one_is_named(tmp_path, source):
-    interactions = source("r.csv", "user,item\nu,a\nu,b\n")
-    titles = source("t.csv", "id,parent,title\na,b,A\nc,a,C\nd,a,D\n")
-    with mistake(DataError, place="t.csv", option="title_id"):
-        ingest(interactions, tmp_path / "ds", titles=titles)
-    ingest(interactions, tmp_path / "ds", titles=titles, title_id="id")
+    with mistake(OptionError, place="[rb]*.csv"):
+        ingest(interactions, tmp_path / "ds", titles=tmp_path / "[rb]*.csv")
 
 
 NAN = float("nan")
@@ -343,13 +299,9 @@ def test_what_is_no_list_of_the_kind_is_refused(tmp_path, lists, place):
     ("text", "line"),
     [
         ("", 1),
-        ("user,item\n", 1),
-        ("1 0 3\n", 1),
         ("2 4 3\n1 0:1\n", 1),
         ("1 4 3\n1 0:1\n1 0:1\n", 1),
         ("1 4 3\n1 0:one\n", 2),
-        ("1 4 3\n1 2 0:1\n", 2),
-        ("1 4 3\n1 0:nan\n", 2),
         ("2 4 3\n1 0:1\n1,3 0:1\n", 3),
         ("2 4 3\n 0:1\n1 0:1 4:1\n", 3),
         ("1 4 3\n0 0:1e99\n", None),

@@ -78,9 +78,3 @@ def test_goodbooks_has_the_titles_of_the_column_that_all_items_are_in(tmp_path, 
     assert all(books[name] == title for name, title in names.named(range(len(names))))
     with mistake(DataError, place="books.csv", column="book_id", option="title_id"):
         ingest(folder / "to_read.csv", tmp_path / "wrong", **given, title_id="book_id")
-
-
-def test_a_column_that_nobody_reads_may_hold_anything(tmp_path, source, log):
-    lines = '{"asin":"1","title":"One","rank":["x"]}\n{"asin":"2","title":"Two","rank":"y"}\n'
-    ingest(log, tmp_path / "ds", titles=source("t.json", lines))
-    assert titles_of(tmp_path / "ds") == ["One", "Two"]
