@@ -116,6 +116,8 @@ def test_what_could_mean_two_things_is_refused_and_names_the_option(
         ("a.csv", 'user,item\nu1,5" disk\n', {}, {"u1": ['5" disk']}),
         ("a.csv", "user,item\nu,a|b\nv,\n", {"item_separator": "|"}, {"u": ["a", "b"], "v": []}),
         ("a.csv", "user,item\nu,a|b\n", {"item_separator": ""}, {"u": ["a|b"]}),
+        ("a.jsonl", '{"user": "u", "item": "a|b"}\n', {"item_separator": "|"}, {"u": ["a", "b"]}),
+        ("a.json", '[{"user": "u", "item": ["a", "b"]}]', {"item_separator": "|"}, {"u": ["a", "b"]}),
         ("a.tsv", "u\ta b  c\n", {"item_separator": " ", "columns": NAMES[:2]}, {"u": ["a", "b", "c"]}),
         ("a.dsstne", "u\ta,1:b,2\nv\t\n", {}, {"u": ["a", "b"], "v": []}),
         ("a.csv", "price,Client ID,product-id\n5,u,a\n6,v,b\n", {}, {"u": ["a"], "v": ["b"]}),
