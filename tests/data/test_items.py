@@ -12,7 +12,7 @@ from tests.mistakes import mistake
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
-from widenet.data.split import split, split_users
+from widenet.data.split import split
 from widenet.errors import DataError
 
 ITEMS = """item,title,genre,in_stock,year,price,added,seen,zip
@@ -119,25 +119,13 @@ def test_the_bytes_do_not_depend_on_the_order_of_rows(tmp_path, source, log):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_titles_are_items_with_titles_alone(tmp_path, source, log):
-    titles = source("t.csv", "id,title\n1,One\n2,Two\n3,\n")
-    alone = ingest(log, tmp_path / "titles", titles=titles)
-    items = ingest(log, tmp_path / "items", items=titles)
-    assert items.attributes("items") is None
-    assert items.beside == []
-    for name in alone.manifest.files:
-        assert items.manifest.files[name] == alone.manifest.files[name]
-
-
 def test_splits_have_the_attributes_and_verify_checks_them(tmp_path, source, log):
     whole = ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS), items_id="item")
-    parts = [split(whole, tmp_path / "split", heldout=0.5)]
-    parts += split_users(whole, tmp_path / "train", tmp_path / "users", users=0.5, heldout=0.5)
-    for part in parts:
-        assert part.attributes("items").of([0]) == [ONE]
-        verify(part.path, part.manifest)
-        for name in ("items.attributes.arrow", "items.aside.arrow"):
-            assert part.manifest.files[name] == whole.manifest.files[name]
+    part = split(whole, tmp_path / "split", heldout=0.5)
+    assert part.attributes("items").of([0]) == [ONE]
+    verify(part.path, part.manifest)
+    for name in ("items.attributes.arrow", "items.aside.arrow"):
+        assert part.manifest.files[name] == whole.manifest.files[name]
     damaged = tmp_path / "split" / "items.attributes.arrow"
     contents = bytearray(damaged.read_bytes())
     contents[len(contents) // 2] ^= 1
@@ -159,10 +147,6 @@ def test_grown_items_have_the_attributes_that_were_kept_aside(tmp_path, source, 
         {},
     ]
     assert grown.manifest.source["items_aside"] == 1
-    fresh = source("fresh.csv", "id,color\n9,red\n7,\n2,\n")
-    other = ingest(later, tmp_path / "fresh", vocabulary=tmp_path / "before", grow=True, items=fresh)
-    assert other.attributes("items").kinds == {"color": "text"}
-    assert other.attributes("items").of([0, 3]) == [{}, {"color": "red"}]
 
 
 def test_cells_may_hold_several_texts_and_decimal_commas(tmp_path, source, log):

@@ -18,9 +18,9 @@ from tests.mistakes import mistake
 from widenet.data import columns
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
+from widenet.data.manifest import WHOLE_NUMBERS
 from widenet.data.read import matching_paths
 from widenet.errors import DataError
-from widenet.runs.training import fit
 
 NAMES = ["user", "item", "value"]
 
@@ -269,7 +269,6 @@ OBJECTS = [
     {"user": f"u{row % 5}", "item": 'é\n"[,]{}' if row == 3 else row, "rating": row / 2, "tags": [{"a": 1}]}
     for row in range(20)
 ]
-LAYOUTS = [{}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False, "indent": 4}]
 
 
 def json_lines(*rows):
@@ -277,18 +276,14 @@ def json_lines(*rows):
 
 
 def test_an_array_is_read_as_its_objects(tmp_path, source):
-    expected = ingest(source("a.jsonl", json_lines(*OBJECTS)), tmp_path / "lines", value="rating")
-    first, spread, close, plain = (json.dumps(OBJECTS, **layout).encode() for layout in LAYOUTS)
-    contents = [
-        first,
-        b"\xef\xbb\xbf \r\n" + spread.replace(b"\n", b"\r\n"),
-        gzip.compress(close),
-        pa.Codec("zstd").compress(plain, asbytes=True),
-    ]
-    for case, (name, content) in enumerate(zip(["a.json", "a", "b", "a.json.zst"], contents, strict=True)):
-        dataset = ingest(source(name, content), tmp_path / f"{case}", value="rating")
-        assert dataset.digest == expected.digest
-        assert items_of(dataset) == items_of(expected)
+    expected = ingest(source("a.jsonl", json_lines(*OBJECTS)), tmp_path / "lines", value="rating").digest
+    spread, close = json.dumps(OBJECTS, indent=1), json.dumps(OBJECTS, separators=(",", ":"))
+    contents = {
+        "a": b"\xef\xbb\xbf \r\n" + spread.replace("\n", "\r\n").encode(),
+        "b.json.gz": gzip.compress(close.encode()),
+    }
+    for name, content in contents.items():
+        assert ingest(source(name, content), tmp_path / f"{name}-ds", value="rating").digest == expected
 
 
 @pytest.mark.parametrize(
@@ -319,21 +314,6 @@ def test_a_long_first_line_and_one_with_a_line_separator_are_whole(tmp_path, sou
 
 # Tables in memory, and matrices.
 
-GIVEN = {
-    "a dictionary": {"user": ["u", "u", "v"], "item": np.array(["a", "b", "a"])},
-    "two dictionaries": [{"user": ["u"], "item": ["a"]}, {"item": ["b", "a"], "user": ["u", "v"]}],
-    "an open file": io.StringIO("user,item\nu,a\nu,b\nv,a\n"),
-    "an open file of bytes": io.BytesIO(gzip.compress(b"user,item\nu,a\nu,b\nv,a\n")),
-    "lists": pd.DataFrame({"user": ["u", "v"], "item": [["a", "b"], ["a"]]}),
-}
-
-
-@pytest.mark.parametrize("kind", GIVEN)
-def test_plain_python_is_a_source(tmp_path, kind):
-    dataset = ingest(GIVEN[kind], tmp_path / "ds")
-    assert pairs_of(dataset) == {"u": ["a", "b"], "v": ["a"]}
-    assert dataset.sparse("items", slice(None)).indices.tolist() == [0, 1, 0]
-
 
 @pytest.mark.parametrize("as_parquet", [False, True])
 def test_ids_that_became_floats_are_whole_numbers(tmp_path, as_parquet):
@@ -357,11 +337,10 @@ def test_ids_that_became_floats_are_whole_numbers(tmp_path, as_parquet):
 
 def test_whole_numbers_in_categories_stay_whole_numbers(tmp_path):
     table = pd.DataFrame({"user": [1, 2, 2], "item": pd.Series([1032, 7, 1032]).astype("category")})
-    model = fit(table, tmp_path / "run", quiet=True, device="cpu")
-    assert [row.item for row in model.recommend([7], k=1)] == [1032]
+    assert ingest(table, tmp_path / "ds").manifest.source[WHOLE_NUMBERS] == ["items"]
 
 
-@pytest.mark.parametrize("form", ["coo", "csr", "csc", "dok", "lil", "file"])
+@pytest.mark.parametrize("form", ["coo", "csc", "dok", "file"])
 def test_repeated_entries_of_a_matrix_add_up_in_every_form(tmp_path, form):
     matrix = scipy.sparse.coo_matrix(([1.0, 2.0, 4.0], ([0, 0, 2], [1, 1, 0])), shape=(3, 2))
     scipy.sparse.save_npz(tmp_path / "m.npz", matrix)

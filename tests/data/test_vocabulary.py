@@ -75,14 +75,6 @@ def test_an_unknown_text_is_refused(text, vocabulary):
         vocabulary.find(text)
 
 
-def test_a_file_that_is_no_vocabulary_is_refused(tmp_path):
-    dataset_from_lists(tmp_path / "ds", [[0, 1]])
-    (tmp_path / "text").write_text("no arrow")
-    for path in ("none", "text", "ds/examples-00000.arrow"):
-        with mistake(DataError):
-            Vocabulary.open(tmp_path / path)
-
-
 def written(path, ids, counts=(1, 2, 3), titles=None):
     """A file of Arrow that only looks like a vocabulary."""
     titles = pa.nulls(len(ids), pa.string()) if titles is None else titles
@@ -107,7 +99,7 @@ def test_no_changed_bytes_of_a_vocabulary_without_a_digest_end_a_process(tmp_pat
             names.places_of(["two"]).tolist(),
         )
 
-    for place, found in flips(path, 5, 1000, read):
+    for place, found in flips(path, 5, 300, read):
         assert isinstance(found, DataError | tuple), f"{place}: {found}"
 
 
