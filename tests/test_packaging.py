@@ -40,7 +40,6 @@ COMMANDS = {
     "netCDF4": [
         "import data.nc --out OUT",
         "dsstne import-data data.nc --out OUT",
-        "dsstne export-data data OUT",
         "dsstne export-model run OUT",
         "dsstne generateNetCDF -d gl -i text -o OUT -f features -s samples -c",
         "dsstne train -c text -i text -o text -n OUT",

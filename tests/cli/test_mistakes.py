@@ -129,7 +129,6 @@ LINES = [
     ("import bad/text.keras --out OUT --weights bad/v.txt", OptionError),
     ("dsstne import-data bad/text.bin --out OUT", DataError, "bad/text.bin"),
     ("data ingest bad/cut.nc --out OUT", DataError, "bad/cut.nc"),
-    ("dsstne export-data data bad", OptionError),
     ("dsstne export-model bad OUT", CheckpointError, "bad"),
     ("dsstne encoder bad/brace.json", DocumentError, "bad/brace.json", None, 1),
     ("dsstne encoder bad/fly.json", DocumentError, "bad/fly.json"),

@@ -96,33 +96,6 @@ def import_data(
     show(out, made)
 
 
-@app.command("export-data")
-def export_data(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset.")],
-    out: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")
-    ],
-    targets: Annotated[
-        list[str] | None,
-        typer.Option(help="Field that an output predicts; only these fields get the example weights."),
-    ] = None,
-    features: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[FIELD=]FILE",
-            help="Index file of features to write: for all sparse fields, or FIELD=FILE for one.",
-        ),
-    ] = None,
-    samples: Annotated[Path | None, typer.Option(help="Index file of the examples to write.")] = None,
-) -> None:
-    """Write a dataset as DSSTNE's NetCDF data and index files, with a data set for each field and part."""
-    from widenet.dsstne.export import export_data as run
-
-    named = index_files(features or [])
-    run(source, out, targets=targets or [], features=named, samples=samples)
-    typer.echo(f"{out}: written.")
-
-
 def _echo(phase: str) -> None:
     typer.echo(f"{phase} ...", err=True)
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from widenet.data.manifest import MAX_WIDTH, PARTS, Facts, Manifest, Part, column, value_column
+from widenet.data.manifest import MAX_WIDTH, Facts, Manifest, value_column
 from widenet.data.messages import ignore_message
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
-from widenet.dsstne.netcdf import Column, NetcdfFile, as_characters, as_floats, read_names, reading
+from widenet.dsstne.netcdf import Column, NetcdfFile, as_floats, read_names, reading
 from widenet.errors import CapacityError, DataError, OptionError, nearest, reason_of
 
 NUMBERS_PER_BLOCK = 2**24
@@ -42,88 +42,11 @@ class Attribute(IntFlag):
 
 
 KINDS = ("Numeric", "Image", "Audio")
-NUMPY_TYPES = {
-    "UInt": "u4",
-    "Int": "i4",
-    "LLInt": "i8",
-    "ULLInt": "u8",
-    "Float": "f4",
-    "Double": "f8",
-    "RGB8": "u1",
-    "RGB16": "u2",
-    "UChar": "u1",
-    "Char": "i1",
-}
-"""NumPy types by the names of DSSTNE's types, in the order of their codes."""
-TYPES = tuple(NUMPY_TYPES)
+TYPES = ("UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char")
+"""DSSTNE's types, in the order of their codes."""
 _SCALES = {"RGB8": (256, 0.5), "RGB16": (65_536, 0.5), "UChar": (256, 0.5), "Char": (128, 0.0)}
 """Divisor of dense 8-bit and 16-bit numbers, and the shift that inputs subtract afterwards."""
 _SIDES = ("width", "height", "length")
-_UINT32_ENTRIES = 2**32
-
-
-def stored_as(data_type: str) -> str:
-    """Return the type under which files store a data type; DSSTNE reads Char as characters."""
-    return "S1" if data_type == "Char" else NUMPY_TYPES[data_type]
-
-
-def scale_of(data_type: str, is_target: bool) -> tuple[int, float]:
-    """Return divisor and shift: a stored number v of a dense set means v / divisor - shift."""
-    divisor, shift = _SCALES.get(data_type, (1, 0.0))
-    return divisor, 0.0 if is_target else shift
-
-
-def create_set(
-    file: Any,
-    number: int,
-    *,
-    name: str,
-    kind: str,
-    data_type: str,
-    attributes: Attribute,
-    dimensions: Sequence[int],
-    num_examples: int,
-    num_entries: int,
-    width: int,
-) -> None:
-    """Write the attributes of a data set, and create its dimensions and empty variables.
-
-    Args:
-        file: The `netCDF4.Dataset`.
-        number: Number of the set.
-        name: Its name.
-        kind: One of KINDS.
-        data_type: One of TYPES.
-        attributes: Its attributes.
-        dimensions: Its sides.
-        num_examples: Number of its examples.
-        num_entries: Entries of all examples, if the set is sparse.
-        width: Numbers of an example, if the set is dense.
-    """
-    file.setncattr(f"name{number}", as_characters(name))
-    codes = {"attributes": int(attributes), "kind": KINDS.index(kind), "dataType": TYPES.index(data_type)}
-    sides = dict(zip(_SIDES, dimensions, strict=False))
-    for key, value in {**codes, "dimensions": len(sides), **sides}.items():
-        file.setncattr(f"{key}{number}", np.uint32(value))
-    file.createDimension(f"examplesDim{number}", num_examples)
-    file.createDimension(f"uniqueExamplesDim{number}", num_examples)
-    if attributes & Attribute.WEIGHTED:
-        file.createVariable(f"dataWeight{number}", "f4", (f"examplesDim{number}",))
-    if not attributes & Attribute.SPARSE:
-        file.createDimension(f"dataDim{number}", num_examples * width)
-        file.createVariable(f"data{number}", stored_as(data_type), (f"dataDim{number}",))
-        return
-    file.createDimension(f"sparseDataDim{number}", max(1, num_entries))
-    place = "u4" if num_entries < _UINT32_ENTRIES else "u8"
-    for key in ("sparseStart", "sparseEnd"):
-        file.createVariable(f"{key}{number}", place, (f"uniqueExamplesDim{number}",))
-    columns = {"sparseIndex": "u4"}
-    if not attributes & Attribute.BOOLEAN:
-        columns["sparseData"] = stored_as(data_type)
-    for key, stored in columns.items():
-        variable = file.createVariable(f"{key}{number}", stored, (f"sparseDataDim{number}",))
-        if not num_entries:
-            variable[:] = np.zeros(1, variable.dtype)
 
 
 @dataclass(frozen=True)
@@ -288,8 +211,8 @@ class DataSet:
     def dense_rows(self, start: int, stop: int, is_target: bool) -> NDArray[np.float32]:
         """Read examples of a dense set, float32 [E * width], with 8-bit and 16-bit numbers scaled."""
         stored = self._dense(start, stop, self.width)
-        divisor, shift = scale_of(self.data_type, is_target)
-        numbers = as_floats(stored) / np.float32(divisor) - np.float32(shift)
+        divisor, shift = _SCALES.get(self.data_type, (1, 0.0))
+        numbers = as_floats(stored) / np.float32(divisor) - np.float32(0.0 if is_target else shift)
         last = np.arange(1, stop - start + 1) * self.width
         self._check(
             stored,
@@ -408,8 +331,7 @@ def import_data(
     """Import all data sets of some NetCDF files as a dataset; each becomes a field of the same name.
 
     Sparse data sets become sparse fields. Dense Boolean data sets do too, with one feature per example.
-    Other dense data sets become dense fields. If FIELD exists, FIELD.validation and FIELD.heldout become its
-    parts.
+    Other dense data sets become dense fields.
 
     Numbers become float32. The indices of an example are sorted, and the values of repeated indices are
     added up. Memory holds about 2^24 numbers of each data set, and the names.
@@ -422,7 +344,7 @@ def import_data(
         samples: Index file of the examples.
         targets: Data sets that outputs predict. Their dense 8-bit numbers v become v / 256 or v / 128, and
             RGB16 becomes v / 65536. In other data sets, the inputs, unsigned ones become v / 256 - 0.5.
-        only: Data sets to import, each with its parts; others are left out. Default: all.
+        only: Data sets to import; others are left out. Default: all.
         name: Name of the dataset; the name of the first file if not given.
         overwrite: Whether to replace an earlier dataset at `out`, once the new one is whole.
         on_progress: Receives a line for each phase.
@@ -443,10 +365,8 @@ def import_data(
         sets = [
             DataSet.of(file, number) for file in files for number in range(file.whole("datasets", minimum=1))
         ]
-        by_name = {each.name: each for each in sets}
-        wanted = by_name if only is None else only
-        sets = [each for each in sets if _base(each.name, by_name)[0] in wanted]
-        DataError.require(sets, f"must hold one of the data sets {', '.join(wanted)}", place=paths[0])
+        sets = [each for each in sets if only is None or each.name in only]
+        DataError.require(sets, f"must hold one of the data sets {', '.join(only or ())}", place=paths[0])
         _check_sets(sets)
         fields = _fields(sets, features, targets)
         _check_room(fields, folder)
@@ -454,7 +374,7 @@ def import_data(
             "sources": [path.name for path in paths],
             FACTS: {each.layout.name: each.facts() for each in fields},
         }
-        names = _example_names(sets[0], None if samples is None else Path(samples))
+        names = None if samples is None else _example_names(sets[0], Path(samples))
         say("writing")
         dense = sum(each.layout.width for each in fields if each.layout.kind == "dense")
         return write_contents(
@@ -499,17 +419,17 @@ def facts_of(manifest: Manifest) -> dict[str, SetFacts]:
 
 @dataclass
 class _Field:
-    """A field of the new dataset, and the data set of each of its parts.
+    """A field of the new dataset, and its data set.
 
     Attributes:
         layout: Name, width and kind of the field.
-        sets: The data set of each part.
-        names: Names of the features, if an index file or the file itself has them.
+        data_set: The data set.
+        names: Names of the features, if an index file has them.
         is_target: Whether an output predicts the field.
     """
 
     layout: FieldLayout
-    sets: Mapping[Part, DataSet]
+    data_set: DataSet
     names: Sequence[str] | None
     is_target: bool
 
@@ -520,36 +440,32 @@ class _Field:
 
     def facts(self) -> Facts:
         """Return the facts of the data set that a dataset does not store otherwise."""
-        train = self.sets["train"]
+        own = self.data_set
         facts = SetFacts(
-            kind=train.kind,
-            data_type=train.data_type,
-            attributes=[each.name for each in Attribute if each & train.attributes],
-            dimensions=train.dimensions,
+            kind=own.kind,
+            data_type=own.data_type,
+            attributes=[each.name for each in Attribute if each & own.attributes],
+            dimensions=own.dimensions,
             is_target=self.is_target,
         )
         return facts.model_dump(mode="json")
 
     def columns(self, start: int, stop: int, facts: Facts) -> Iterator[tuple[str, pa.Array]]:
         """Yield the columns of some examples, and count repeated indices in the facts."""
+        name = self.layout.name
         if self.layout.kind == "dense":
-            numbers = self.sets["train"].dense_rows(start, stop, self.is_target)
-            yield self.layout.name, pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.layout.width)
+            numbers = self.data_set.dense_rows(start, stop, self.is_target)
+            yield name, pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.layout.width)
             return
-        for part, data_set in self.sets.items():
-            rows = data_set.rows(start, stop, self.layout.width)
-            offsets = pa.array(np.r_[0, np.cumsum(rows.counts)].astype(np.int32))
-            yield column(self.layout.name, part), pa.ListArray.from_arrays(offsets, pa.array(rows.indices))
-            if rows.values is not None:
-                yield (
-                    value_column(self.layout.name, part),
-                    pa.ListArray.from_arrays(offsets, pa.array(rows.values)),
-                )
-            if part == "train":
-                np.add.at(self.counts, rows.indices, 1)
-            merged = facts.get("repeated_indices_merged", 0)
-            assert isinstance(merged, int)
-            facts["repeated_indices_merged"] = merged + rows.merged
+        rows = self.data_set.rows(start, stop, self.layout.width)
+        offsets = pa.array(np.r_[0, np.cumsum(rows.counts)].astype(np.int32))
+        yield name, pa.ListArray.from_arrays(offsets, pa.array(rows.indices))
+        if rows.values is not None:
+            yield value_column(name), pa.ListArray.from_arrays(offsets, pa.array(rows.values))
+        np.add.at(self.counts, rows.indices, 1)
+        merged = facts.get("repeated_indices_merged", 0)
+        assert isinstance(merged, int)
+        facts["repeated_indices_merged"] = merged + rows.merged
 
     def vocabulary(self) -> Iterator[pa.RecordBatch]:
         """Return the names and counts of the features; a feature without a name is called by its index.
@@ -577,22 +493,15 @@ def _check_sets(sets: Sequence[DataSet]) -> None:
 def _fields(
     sets: Sequence[DataSet], features: Mapping[str, Path | str] | Path | str | None, targets: Sequence[str]
 ) -> list[_Field]:
-    """Group the data sets into fields of one or more parts."""
-    by_name = {each.name: each for each in sets}
-    parts_of: dict[str, dict[Part, DataSet]] = {}
-    for each in sets:
-        base, part = _base(each.name, by_name)
-        parts_of.setdefault(base, {})[part] = each
-    named = features if isinstance(features, Mapping) else dict.fromkeys(parts_of, features)
+    """Return the field of each data set."""
+    known = [each.name for each in sets]
+    named = features if isinstance(features, Mapping) else dict.fromkeys(known, features)
     for option, names in (("targets", targets), ("features", named)):
         for name in names:
-            if name not in parts_of:
-                rule = f'must name data sets; got "{name}".{nearest(name, parts_of)}'
+            if name not in known:
+                rule = f'must name data sets; got "{name}".{nearest(name, known)}'
                 raise OptionError(rule, option=option)
-    return [
-        _field(name, _checked_parts(parts), named.get(name), name in targets)
-        for name, parts in parts_of.items()
-    ]
+    return [_field(each, named.get(each.name), each.name in targets) for each in sets]
 
 
 def _check_room(fields: Sequence[_Field], folder: Path) -> None:
@@ -601,66 +510,24 @@ def _check_room(fields: Sequence[_Field], folder: Path) -> None:
     for each in fields:
         if each.layout.kind == "sparse" and _NAME_BYTES * each.layout.width > free:
             rule = f"has {each.layout.width:,} features, whose names do not fit on the disk"
-            raise CapacityError(rule, place=each.sets["train"].place)
+            raise CapacityError(rule, place=each.data_set.place)
 
 
-def _base(name: str, by_name: Mapping[str, DataSet]) -> tuple[str, Part]:
-    """Return the field and the part that a data set belongs to."""
-    for part in PARTS[1:]:
-        base = name.removesuffix(f".{part}")
-        if base != name and base in by_name:
-            return base, part
-    return name, "train"
+def _field(own: DataSet, index: Path | str | None, is_target: bool) -> _Field:
+    if not own.is_sparse:
+        rule = f"must have at most {_MAX_DENSE_WIDTH:,} numbers per example; got {own.width:,}"
+        DataError.require(own.width <= _MAX_DENSE_WIDTH, rule, place=own.place)
+        return _Field(FieldLayout(own.name, own.width, kind="dense"), own, None, is_target)
+    names = None if index is None else read_names(Path(index))
+    width = own.width if names is None else len(names)
+    rule = f"must name at most the {own.width:,} features of {own.place}"
+    DataError.require(width <= own.width, rule, place=index, value=width)
+    return _Field(FieldLayout(own.name, width, has_values=own.has_values), own, names, is_target)
 
 
-def _checked_parts(parts: dict[Part, DataSet]) -> dict[Part, DataSet]:
-    """Return the parts in their order; raises DataError unless all have the same form."""
-    train = parts["train"]
-    for each in parts.values():
-        forms = [(part.is_sparse, part.has_values, part.dimensions) for part in (train, each)]
-        if forms[0] != forms[1] or (len(parts) > 1 and not train.is_sparse):
-            raise DataError(
-                f"must be sparse as a part of {train.name!r}, and must have the same dimensions and values",
-                place=each.place,
-            )
-    return {part: parts[part] for part in PARTS if part in parts}
-
-
-def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_target: bool) -> _Field:
-    train = parts["train"]
-    DataError.require(
-        train.is_sparse or train.width <= _MAX_DENSE_WIDTH,
-        f"must have at most {_MAX_DENSE_WIDTH:,} numbers per example; got {train.width:,}",
-        place=train.place,
-    )
-    if not train.is_sparse:
-        return _Field(FieldLayout(name, train.width, kind="dense"), parts, None, is_target)
-    names = _names(train.file, f"indToFeature{train.number}", index)
-    width = train.width if names is None else len(names)
-    DataError.require(
-        width <= train.width,
-        f"must name at most the {train.width:,} features of {train.place}",
-        place=index,
-        value=width,
-    )
-    return _Field(
-        FieldLayout(name, width, parts=tuple(parts), has_values=train.has_values), parts, names, is_target
-    )
-
-
-def _names(file: NetcdfFile, variable: str, index: Path | str | None) -> list[str] | None:
-    """Return the names in an index file, or else in a variable of a NetCDF file, if it has it."""
-    if index is not None:
-        return read_names(Path(index))
-    return file.column(variable).texts() if file.has_column(variable) else None
-
-
-def _example_names(data_set: DataSet, index: Path | None) -> list[str] | None:
-    """Return the names of examples from the index file, or from the file's variable samples."""
-    names, place = _names(data_set.file, "samples", index), index or data_set.file.path
-    if names is not None and len(names) != data_set.num_examples:
-        rule = f"must name the {data_set.num_examples:,} examples of {data_set.place}"
-        raise DataError(f"{rule}; got {len(names):,} names", place=place)
+def _example_names(data_set: DataSet, index: Path) -> list[str]:
+    names, rule = read_names(index), f"must name the {data_set.num_examples:,} examples of {data_set.place}"
+    DataError.require(len(names) == data_set.num_examples, rule, place=index, value=len(names))
     return names
 
 

@@ -142,10 +142,6 @@ class NetcdfFile:
         dimension = self._source.dimensions.get(name)
         return None if dimension is None else len(dimension)
 
-    def has_column(self, name: str) -> bool:
-        """Return whether the file has a variable of that name."""
-        return name in self._source.variables
-
     def column(self, name: str, length: int | None = None, *, takes_characters: bool = False) -> "Column":
         """Return a variable of one dimension.
 
@@ -174,13 +170,6 @@ class Column:
 
     def __len__(self) -> int:
         return int(self._variable.shape[0])
-
-    def texts(self) -> list[str]:
-        """Read the whole variable as texts."""
-        texts = self._read(slice(None))
-        rule = f"must hold texts; it holds {texts.dtype}"
-        DataError.require(texts.dtype == object, rule, place=self.place)
-        return [str(text) for text in texts]
 
     def numbers(self, start: int, stop: int) -> NDArray[Any]:
         """Read the numbers from `start` to `stop` in their stored type."""

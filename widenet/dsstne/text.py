@@ -15,14 +15,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from widenet.data.messages import ignore_message
-from widenet.dsstne.data import Attribute, create_set
-from widenet.dsstne.netcdf import check_places, numbered_lines, read_names, writing
+from widenet.dsstne.data import TYPES, Attribute
+from widenet.dsstne.netcdf import as_characters, check_places, numbered_lines, read_names, writing
 from widenet.errors import DataError, OptionError
 from widenet.plan.numbers import decimal
 
 WIDTH_STEP = 128
 """Widths are rounded up to a multiple of this, as in DSSTNE."""
 _ENTRIES_PER_WRITE = 2**22
+_UINT32_ENTRIES = 2**32
 
 
 def generate(
@@ -180,24 +181,30 @@ def _write(file: Any, name: str, width: int, text: _Text) -> int:
     lengths = ends - starts
     stops = np.cumsum(lengths)
     num_entries = int(stops[-1])
-    file.setncattr("datasets", np.uint32(1))
-    create_set(
-        file,
-        0,
-        name=name,
-        kind="Numeric",
-        data_type="Float" if text.analog else "UInt",
-        attributes=Attribute.SPARSE if text.analog else Attribute.SPARSE | Attribute.BOOLEAN,
-        dimensions=(width,),
-        num_examples=len(starts),
-        num_entries=num_entries,
-        width=width,
-    )
-    file.variables["sparseStart0"][:] = stops - lengths
-    file.variables["sparseEnd0"][:] = stops
     columns: dict[str, NDArray[Any]] = {"sparseIndex0": np.frombuffer(text.indices, np.uint32)}
     if text.analog:
         columns["sparseData0"] = np.frombuffer(text.values, np.float32)
+    file.setncattr("name0", as_characters(name))
+    attributes = {
+        "datasets": 1,
+        "attributes0": Attribute.SPARSE if text.analog else Attribute.SPARSE | Attribute.BOOLEAN,
+        "kind0": 0,
+        "dataType0": TYPES.index("Float" if text.analog else "UInt"),
+        "dimensions0": 1,
+        "width0": width,
+    }
+    for key, value in attributes.items():
+        file.setncattr(key, np.uint32(value))
+    file.createDimension("examplesDim0", len(starts))
+    file.createDimension("uniqueExamplesDim0", len(starts))
+    file.createDimension("sparseDataDim0", max(1, num_entries))
+    place = "u4" if num_entries < _UINT32_ENTRIES else "u8"
+    for key, positions in (("sparseStart0", stops - lengths), ("sparseEnd0", stops)):
+        file.createVariable(key, place, ("uniqueExamplesDim0",))[:] = positions
+    for key, flat in columns.items():
+        variable = file.createVariable(key, flat.dtype, ("sparseDataDim0",))
+        if not num_entries:
+            variable[:] = 0
     for variable, flat in columns.items():
         for first, last in _pieces(stops):
             at = np.repeat((ends - stops)[first:last], lengths[first:last])

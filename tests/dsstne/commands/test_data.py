@@ -5,17 +5,6 @@ import pytest
 from tests.dsstne.models import connected, fully, write_model
 from widenet.cli import main
 from widenet.data.dataset import Dataset
-from widenet.data.lists import dataset_from_lists
-from widenet.dsstne.export import export_data
-
-
-@pytest.fixture
-def written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    export_data(dataset_from_lists("whole", [[1, 0], [2]], width=3, sparse={"next": [[0], [1]]}), "x.nc")
-    (tmp_path / "names").write_text("a\t0\nb\t1\nc\t2\n")
-    (tmp_path / "two").write_text("p\t0\nq\t1\n")
-    return tmp_path
 
 
 def command(*arguments):
@@ -24,16 +13,7 @@ def command(*arguments):
     return ended.value.code or 0
 
 
-@pytest.mark.usefixtures("written")
-def test_a_dataset_goes_out_again(capsys):
-    assert command("dsstne", "export-data", "whole", "y.nc", "--targets", "next") == 0
-    assert capsys.readouterr().out == "y.nc: written.\n"
-    assert command("dsstne", "import-data", "y.nc", "--out", "again", "--targets", "next") == 0
-    assert Dataset.open("again").digest == Dataset.open("whole").digest
-    assert command("data", "ingest", "y.nc", "--out", "other") == 2
-
-
-def test_text_becomes_netcdf_that_ingest_reads(tmp_path, monkeypatch, capsys):
+def test_text_becomes_netcdf_and_that_a_dataset(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.txt").write_text("u1\ta,2:b,3\nu2\tb,1\n")
     flags = ["-d", "input", "-i", "in.txt", "-o", "in.nc", "-f", "features", "-s", "samples"]
@@ -41,6 +21,9 @@ def test_text_becomes_netcdf_that_ingest_reads(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("in.nc: data set 'input': 2 examples, 2 features")
     assert command("dsstne", "generateNetCDF", *flags, "-c", "-m") == 2
     assert command("dsstne", "generateNetCDF", "-h") == 0
+    assert command("dsstne", "import-data", "in.nc", "--out", "data", "--targets", "input") == 0
+    assert Dataset.open("data").field("input").num_entries == {"train": 3}
+    assert command("data", "ingest", "in.nc", "--out", "other") == 2
 
 
 def test_a_network_goes_in_and_out(tmp_path, monkeypatch, capsys):
