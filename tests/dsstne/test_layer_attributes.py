@@ -5,7 +5,7 @@ output that takes them.
 import numpy as np
 import pytest
 
-from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
+from tests.dsstne.models import fully, write_model
 from tests.dsstne.test_model import convolved, scores
 from widenet.dsstne.model_export import export_model, merged_attributes
 from widenet.dsstne.model_import import import_model
@@ -58,43 +58,6 @@ def test_an_output_that_pools(function, best, tmp_path):
     truth = [best(each.reshape(4, 3, 2, 4, 2)).ravel() for each in edges]
     kinds = ["input", "convolution", "pooling", "output"]
     assert_same_and_written_back(tmp_path, [IMAGE, EDGES, last], connections, {"Image": images}, truth, kinds)
-
-
-@pytest.mark.parametrize("activation", ["Sigmoid", "SoftMax", "LeakyRectifiedLinear"])
-def test_an_output_that_convolves_and_skips(activation, tmp_path):
-    connections = drawn({("Image", "Edges"): ((4, 2, 3, 3), 4), ("Edges", "Output"): ((4, 4, 3, 3), 4)})
-    last = fully("Output", "Output", 8, ["Edges"], activation=activation, data="class", skip=["Edges"])
-    last["more"] = {"type": 1, **WINDOW, **VOLUME}
-    images = np.random.default_rng(1).normal(size=(3, 96)).astype("f4")
-    sums = []
-    for image in images.astype(float):
-        edges = np.tanh(convolved(image.reshape(2, 6, 8), *connections["Image", "Edges"], 1))
-        sums.append((convolved(edges, *connections["Edges", "Output"], 1) + edges).ravel())
-    truth = ACTIVATIONS[activation][1](np.stack(sums))
-    kinds = ["input", "convolution", "convolution", "output"]
-    assert_same_and_written_back(tmp_path, [IMAGE, EDGES, last], connections, {"Image": images}, truth, kinds)
-
-
-def skipping():
-    """An output that adds the units of a hidden layer, whose weights a second hidden layer shares."""
-    layers = [
-        fully("Age", "Input", 3, data="age"),
-        fully("First", "Hidden", 5, ["Age"], activation="Tanh"),
-        fully("Second", "Hidden", 5, ["First"], activation="Sigmoid"),
-        fully("Output", "Output", 5, ["Second", "First"], activation="Sigmoid", data="class", skip=["First"]),
-    ]
-    connections = connected(3, layers)
-    connections["First", "Second"] = ((("Second", "Output"), True), connections["First", "Second"][1])
-    return layers, connections
-
-
-def test_an_output_that_skips(tmp_path):
-    layers, connections = skipping()
-    ages = np.random.default_rng(5).normal(size=(4, 3)).astype("f4")
-    bare = forward([*layers[:3], {**layers[3], "activation": "Linear"}], connections, {"Age": ages})
-    truth = 1 / (1 + np.exp(-(bare["Output"] + bare["First"])))
-    kinds = ["input", "hidden", "hidden", "hidden", "output"]
-    assert_same_and_written_back(tmp_path, layers, connections, {"Age": ages}, truth, kinds)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from widenet.dsstne.model_import import import_model
 from widenet.errors import FitError, OptionError
 from widenet.interop.import_network import import_network
 from widenet.predict.top_k import top_k
-from widenet.runs import Model, train
+from widenet.runs import Model
 from widenet.sparse import SparseBatch
 
 SPARSE, DENSE = 1, 0
@@ -287,27 +287,6 @@ def test_a_dataset_names_the_features_and_is_predicted(tmp_path):
     with pytest.raises(FitError):
         import_model(path, tmp_path / "other", data=Dataset.open(tmp_path / "data"))
     assert not (tmp_path / "other").exists()
-
-
-def test_a_training_may_begin_with_the_weights(tmp_path):
-    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1], [3, 4]], width=10)
-    names = {"gl_input": "items", "gl_output": "items"}
-    begun = import_model(
-        write_model(tmp_path / "x.nc", autoencoder(), connected(1, autoencoder())),
-        tmp_path / "run",
-        data=dataset,
-        fields=names,
-    )
-    documents = (
-        tmp_path / "run" / "network.json",
-        {
-            "epochs": 1,
-            "optimizer": {"kind": "sgd", "learning_rate": 1e-30},
-        },
-    )
-    same = train(*documents, dataset, tmp_path / "further", start_from=tmp_path / "run")
-    assert same.fingerprint() == begun.fingerprint()
-    assert train(*documents, dataset, tmp_path / "anew").fingerprint() != begun.fingerprint()
 
 
 def test_a_parametric_rectifier_is_linear_for_dsstne_computes_nothing_for_it(tmp_path):

@@ -1,77 +1,20 @@
 """Runs are written as networks that DSSTNE computes alike."""
 
 import h5py
-import netCDF4
 import numpy as np
 import pytest
 import torch
 
-from tests.dsstne.files import dense_set, sparse_set
 from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
 from tests.mistakes import mistake
 from widenet import train
-from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.dsstne.data import import_data
 from widenet.dsstne.model_export import export_model
 from widenet.dsstne.model_import import import_model
 from widenet.errors import FitError
 
 SPARSE, DENSE = 1, 0
 NAMES = {code: name for name, (code, _) in ACTIVATIONS.items()}
-
-
-OF_NETWORK = (
-    "version name kind errorFunction maxout_k LRN_k LRN_n LRN_alpha LRN_beta bSparsenessPenalty"
-    " sparsenessPenalty_p sparsenessPenalty_beta bDenoising denoising_p deltaBoost_one deltaBoost_zero"
-    " SMCE_oneScale SMCE_zeroScale SMCE_oneTarget SMCE_zeroTarget ShuffleIndices layers weights"
-)
-OF_LAYER = (
-    "name kind type poolingfunction dataSet Nx Ny Nz Nw dimensions kernelX kernelY kernelZ kernelStrideX"
-    " kernelStrideY kernelStrideZ kernelPaddingX kernelPaddingY kernelPaddingZ kernelDimensions weightInit"
-    " weightInitScale biasInit weightNorm deltaNorm pDropout activation RELUSlope ELUAlpha SELULambda"
-    " attributes sources skips"
-)
-OF_WEIGHT = "inputLayer outputLayer norm bShared bLocked width height length depth breadth"
-OF_SHARED = "sourceInputLayer sourceOutputLayer bTransposed"
-OF_NORMALIZATION = "scaleBN biasBN runningMeanBN runningVarianceBN"
-"""Attributes and variables that DSSTNE's reader asks for, by its source; dimensions are biasDim, weightDim
-and bnDim.
-"""
-
-
-def assert_readable_by_dsstne(path):
-    """Every name that DSSTNE's reader asks for is there, of a kind that it can take."""
-    with netCDF4.Dataset(path) as file:
-        attributes = {name: file.getncattr(name) for name in file.ncattrs()}
-        wanted = set(OF_NETWORK.split())
-        lengths = {name: len(dimension) for name, dimension in file.dimensions.items()}
-        for number in range(attributes["layers"]):
-            at = f"layer{number}_"
-            wanted |= {at + name for name in OF_LAYER.split()}
-            wanted |= {
-                f"{at}{kind}{place}"
-                for kind in ("source", "skip")
-                for place in range(attributes[f"{at}{kind}s"])
-            }
-            if attributes[f"{at}attributes"] & 4:
-                parts = [file.variables[at + name] for name in OF_NORMALIZATION.split()]
-                assert all(part.dimensions == (f"{at}bnDim",) and part.dtype == np.float32 for part in parts)
-        for number in range(attributes["weights"]):
-            at = f"weight{number}_"
-            shared = attributes[f"{at}bShared"]
-            wanted |= {at + name for name in f"{OF_WEIGHT} {OF_SHARED if shared else ''}".split()}
-            for name, dimension in {
-                "bias": "biasDim",
-                **({} if shared else {"weights": "weightDim"}),
-            }.items():
-                assert file.variables[at + name].shape == (lengths[at + dimension],)
-                assert file.variables[at + name].dtype == np.float32
-        assert wanted <= attributes.keys()
-    with h5py.File(path) as file:
-        texts = [file.attrs.get_id(name).dtype for name in wanted if isinstance(attributes[name], str)]
-        assert all(dtype.kind == "S" for dtype in texts), "DSSTNE reads texts of characters alone"
-    return attributes
 
 
 def read(path):
@@ -193,65 +136,6 @@ def test_a_trained_run_is_written_whatever_its_shards(tmp_path):
     hidden = 1.0507009873554805 * np.where(hidden > 0, hidden, 1.6732632423543772 * np.expm1(hidden))
     truth = np.sort(1 / (1 + np.exp(-(hidden @ weights[1] + biases[1]))))[::-1]
     np.testing.assert_allclose(block.scores[:7], truth, rtol=1e-5)
-
-
-def test_all_names_are_there_that_dsstnes_reader_asks_for(tmp_path):
-    layers, between = network(tied=True)
-    import_model(write_model(tmp_path / "x.nc", layers, between), tmp_path / "tied")
-    export_model(tmp_path / "tied", tmp_path / "tied.nc")
-    found = assert_readable_by_dsstne(tmp_path / "tied.nc")
-    assert [found[f"layer{number}_attributes"] for number in range(5)] == [3, 0, 0, 0, 0]
-    assert [int(found[f"weight3_{side}"]) for side in ("width", "height", "length", "depth", "breadth")] == [
-        12,
-        5,
-        1,
-        1,
-        1,
-    ]
-    assert found["weight3_bShared"] == 1
-
-
-def test_convolutions_have_their_sides_padding_and_norms(tmp_path, netcdf):
-    sound = np.arange(48).reshape(2, 24) % 7
-    import_data(
-        [netcdf("x.nc", dense_set(0, "sound", sound, sides=(24,)), sparse_set(1, "class", [[0], [1]]))],
-        tmp_path / "data",
-    )
-    dataset = Dataset.open(tmp_path / "data")
-    document = {
-        "layers": [
-            {"name": "in", "kind": "input", "field": "sound", "shape": [3, 8]},
-            {
-                "name": "édges",
-                "kind": "convolution",
-                "filters": 4,
-                "kernel": [5],
-                "padding": "same",
-                "batch_normalization": True,
-            },
-            {"name": "best", "kind": "pooling", "function": "max", "kernel": [2], "padding": "valid"},
-            {"name": "flat", "units": 3, "weight_norm": 1.5},
-            {"name": "out", "kind": "output", "field": "class", "activation": "sigmoid"},
-        ]
-    }
-    train(document, {"epochs": 1}, dataset, tmp_path / "run")
-    export_model(tmp_path / "run", tmp_path / "x.nc")
-    found = assert_readable_by_dsstne(tmp_path / "x.nc")
-    sides = [
-        [int(found[f"layer{number}_{side}"]) for side in ("Nx", "Ny", "Nz", "dimensions", "type")]
-        for number in range(4)
-    ]
-    assert sides == [[8, 3, 1, 2, 1], [8, 4, 1, 2, 1], [4, 4, 1, 2, 2], [3, 1, 1, 1, 0]]
-    assert [int(found[f"layer{number}_kernelPaddingX"]) for number in range(4)] == [0, 2, 0, 0]
-    assert [int(found[f"weight0_{side}"]) for side in ("width", "height", "length", "depth", "breadth")] == [
-        4,
-        3,
-        5,
-        1,
-        1,
-    ]
-    assert [float(found[f"weight{number}_norm"]) for number in range(3)] == [0.0, 1.5, 0.0]
-    assert found["layer1_name"] == "édges"
 
 
 def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):

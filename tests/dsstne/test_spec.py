@@ -124,14 +124,6 @@ def test_penalty_and_denoising_act_where_a_layer_is_sparse_and_the_network_has_t
     assert layers_of(config(hidden(Sparse=True, Activation="Relu"), **penalty))[1]["activation"] == "relu"
 
 
-def test_what_belongs_to_training_is_told():
-    found = spoken(config(ShuffleIndices=False, Decay=0.01))
-    assert found.training == {"shuffle": False, "schedule": {"kind": "inverse", "decay": 0.01}}
-    notes = NetworkSpec.of(config(ShuffleIndices=False, Decay=0.01)).notes
-    assert ["shuffle" in notes[0], "schedule" in notes[1], len(notes)] == [True, True, 2]
-    assert NetworkSpec.of(config()).notes == ()
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

@@ -9,14 +9,11 @@ import pytest
 import torch
 
 from tests.dsstne.files import dense_set, sparse_set
-from tests.dsstne.test_model_export import assert_readable_by_dsstne
-from tests.mistakes import mistake
 from tests.model.twin import Real, dense, entries_of, random_batch, snapshot, sparse
 from widenet.data.dataset import Dataset
 from widenet.dsstne.data import import_data
 from widenet.dsstne.model_import import import_model
 from widenet.dsstne.train import network_of, train
-from widenet.errors import DataError
 from widenet.runs import Silence
 
 P, BETA, DROP, NOISE, ALPHA, L2, L1 = 0.2, 0.05, 0.4, 0.3, 0.5, 0.01, 0.002
@@ -222,14 +219,6 @@ def test_a_dense_input_has_the_dimensions_of_its_data_and_a_sparse_one_is_flat(
     assert network.inputs[0].shape == shape
 
 
-def test_facts_of_a_field_that_the_dataset_lacks_are_refused(netcdf, tmp_path):
-    manifest = import_data([netcdf("x.nc", sparse_set(0, "in", [[1], [2]]))], tmp_path / "data")
-    source = {"dsstne": {"other": manifest.source["dsstne"]["in"]}}
-    layers = [{"DataSet": "in", "N": "auto"}, {"DataSet": "in", "N": "auto"}]
-    with mistake(DataError, place="dataset x"):
-        network_of({"Layers": layers}, Path("config.json"), manifest.model_copy(update={"source": source}))
-
-
 def test_a_sound_is_trained_by_convolutions_and_dsstne_can_read_what_comes_out(netcdf, tmp_path):
     random = np.random.default_rng(0)
     sound = dense_set(0, "sound", random.normal(size=(20, 36)), sides=(12, 3))
@@ -258,12 +247,4 @@ def test_a_sound_is_trained_by_convolutions_and_dsstne_can_read_what_comes_out(n
     model = train(
         tmp_path / "config.json", [data], tmp_path / "gl.nc", {"epochs": 2, "batch_size": 10}, Silence()
     )
-    found = assert_readable_by_dsstne(tmp_path / "gl.nc")
-    assert [found[f"layer{number}_name"] for number in range(found["layers"])] == ["In", "C", "Wave", "Kind"]
-    assert [int(found[f"layer2_{side}"]) for side in ("Nx", "Ny", "dimensions", "kernelPaddingX")] == [
-        10,
-        2,
-        2,
-        0,
-    ]
     assert import_model(tmp_path / "gl.nc", tmp_path / "back").fingerprint() == model.fingerprint()

@@ -4,16 +4,12 @@ attention gives in float64.
 
 import numpy as np
 import pytest
-import torch
-from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
 from tests.frameworks.test_onnx_export import answers
 from tests.interop.networks import model_of, scores
-from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, attention, gru
 from widenet.data.lists import dataset_from_lists
 from widenet.frameworks.onnx_export import export_onnx
-from widenet.model.layers.attention import EPSILON
 from widenet.sparse import SparseBatch
 
 ROWS = [[0, 3, 5, 3], [], [1], np.random.default_rng(0).integers(0, WIDTH, 60).tolist(), [4, 9], [7] * 5]
@@ -65,38 +61,3 @@ def test_onnxruntime_scores_and_recommends_as_the_network_does(name, tmp_path):
             own = dict(zip(units.tolist(), values.tolist(), strict=True))
             assert own.pop(-1, -np.inf) == -np.inf
             assert own == pytest.approx({int(item.item): item.score for item in items}, abs=1e-5)
-
-
-@pytest.mark.parametrize("positions", ["relative", "absolute", "none"])
-def test_onnxruntime_gives_the_scores_of_torchs_attention(positions, tmp_path):
-    block = attention(positions=positions, heads=2, activation="gelu", normalize_output=True)
-    model = model_of([*EMBEDDED, block, TIED], dataset(tmp_path), tmp_path / "run")
-    export_onnx(model, tmp_path / "all.onnx")
-    held = {name: trunk.tensor.double() for name, trunk in model.network.trunk.items()}
-    table, bias = (all_rows(model.network.wide[name]).double() for name in ("item/history", "out bias"))
-    found = outputs(tmp_path / "all.onnx", ROWS)["out"]
-
-    def times(name, values):
-        return values @ held[f"state/{name}"].T + held[f"state/{name} bias"]
-
-    def normal(name, values):
-        scale, shift = held[f"state/{name} scale"], held[f"state/{name} shift"]
-        return layer_norm(values, (6,), scale, shift, EPSILON)
-
-    for row, given in zip(ROWS, found, strict=True):
-        read = row[-50:]
-        x, length = table[read], len(read)
-        if positions == "absolute":
-            x = x + held["state/positions"][:length]
-        q, k, v = times("projections", normal("attention", x)).view(length, 3, 2, 3).permute(1, 2, 0, 3)
-        mask = torch.full((length, length), -torch.inf, dtype=torch.float64).triu(1)
-        if positions == "relative":
-            vectors = held["state/positions"].view(-1, 2, 3)
-            back = torch.arange(length)[:, None] - torch.arange(length)
-            mask = mask + torch.einsum("htc,tshc->hts", q, vectors[back.clamp_min(0)]) * 3**-0.5
-        joined = scaled_dot_product_attention(q, k, v, mask).transpose(0, 1).flatten(1)
-        x = x + times("joined", joined)
-        x = normal("output", x + times("outer", gelu(times("inner", normal("feed forward", x)))))
-        newest = x[-1] if length else torch.zeros(6, dtype=torch.float64)
-        wanted = torch.softmax(table @ newest + bias, dim=0)
-        assert np.abs(given - wanted.numpy()).max() <= 1e-5

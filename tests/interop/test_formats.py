@@ -1,7 +1,5 @@
 """Files of networks are known by their suffixes; what does not go with one is refused."""
 
-import io
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -59,13 +57,3 @@ def test_data_are_no_network(tmp_path):
     write_netcdf(tmp_path / "data.nc", {"datasets": 1, **attributes}, dimensions, variables)
     with mistake(DataError, place="data.nc"):
         import_network(tmp_path / "data.nc", tmp_path / "other")
-
-
-def test_a_damaged_archive_is_refused(tmp_path):
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("config.json", "{}")
-    path = tmp_path / "model.keras"
-    path.write_bytes(packed.getvalue().replace(b"PK\x01\x02", b"XXXX"))
-    with mistake(DataError, place="model.keras"):
-        import_network(path, tmp_path / "run")

@@ -30,7 +30,6 @@ from tests.stores.test_runs import (  # noqa: F401 a fixture among them
 from widenet.errors import CheckpointError, StoreError
 from widenet.parallel.group import exchange_for
 from widenet.runs.machines import ready
-from widenet.stores import cache
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri
 from widenet.training.run_path import is_free
@@ -112,10 +111,9 @@ def test_work_that_nobody_has_published_is_removed_without_its_dataset(store, un
     with pytest.raises(StoreError):
         widenet.train(None, None, uncut, URI, device="cpu", report=Silence())
     mirror = RunMirror(Uri.of(URI))
-    mirror.is_shared = True
-    mirror.note_machines()
     store.count_from_here()
     assert not mirror.restore()
+    mirror.begin(resume=False)
     assert not (mirror.path / "checkpoints").exists()
     assert widenet.Dataset.open(mirror.path / "data").field("items").num_entries["validation"]
     assert (mirror.path / "network.json").is_file()
@@ -125,9 +123,8 @@ def test_work_that_nobody_has_published_is_removed_without_its_dataset(store, un
 def test_a_folder_that_cannot_be_filled_is_an_error_of_the_run(data):
     interrupt(data, URI, 1)
     mirror = RunMirror(Uri.of(URI))
-    mirror.is_shared = True
-    mirror.note_machines()
-    cache.partial(mirror.path).write_text("in the way")
+    shutil.rmtree(mirror.path)
+    mirror.path.write_text("in the way")
     left = mirror.path.with_name(".run.0.here")
     left.touch()
     os.utime(left, (0, 0))

@@ -95,7 +95,7 @@ def test_a_dataset_in_a_store_has_the_bytes_of_ingest(spark, store, tmp_path, mo
     write_dataset(frame, "s3://shelf/books", user="u", item="the `i.d`", **options)
     ingest(path, tmp_path / "ingest", user="u", item="the `i.d`", **options)
     assert store.published("books") == files_of(tmp_path / "ingest")
-    with mistake(DataError, place="s3://shelf/books"):
+    with mistake(StoreError, place="s3://shelf/books"):
         write_dataset(frame, "s3://shelf/books", user="u", item="the `i.d`")
     store.refuse_put(1)
     with mistake(StoreError, place="s3://shelf/other"):

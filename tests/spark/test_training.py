@@ -10,7 +10,7 @@ import pytest
 import widenet
 from tests.mistakes import mistake
 from tests.scale_page import begin
-from widenet.errors import CheckpointError, DocumentError, OptionError
+from widenet.errors import CheckpointError, DocumentError, OptionError, StoreError
 
 pytest.importorskip("pyspark", reason="pyspark is not installed; `make test-spark` installs it")
 pytestmark = [
@@ -103,7 +103,7 @@ def test_executors_that_share_a_store_alone_train_and_predict(spark, store, cach
     found = predict(frame, "s3://shelf/run", user="user", item="item", k=5, device="cpu")
     rows = [tuple(row) for row in found.orderBy("user", "rank").collect()]
     assert rows == by_command("s3://shelf/run", table_of_100(), tmp_path / "again", {}, {"k": 5})
-    with mistake(CheckpointError, place="s3://shelf/run"):
+    with mistake(StoreError, place="s3://shelf/run"):
         train(NETWORK, TRAINING, "s3://shelf/books", "s3://shelf/run", processes=2)
     kept = [*store.objects().values(), *(path.read_bytes() for path in caches.rglob("*") if path.is_file())]
     assert not any(secret.encode() in content for content in kept for secret in store.secrets)

@@ -37,9 +37,8 @@ def check_refusals(store, bucket, tmp_path):
 
 
 @in_every_store
-@pytest.mark.parametrize("status", ["403 Forbidden", "401 Unauthorized", "400 Bad Request"])
-def test_a_refusal_is_one_sentence(store, bucket, tmp_path, status):
-    store.count_from_here(lambda *_: status)
+def test_a_refusal_is_one_sentence(store, bucket, tmp_path):
+    store.count_from_here(lambda *_: "403 Forbidden")
     check_refusals(store, bucket, tmp_path)
 
 
@@ -63,14 +62,6 @@ def at_port(store, monkeypatch, port):
     for name, value in store.variables(f"http://127.0.0.1:{port}").items():
         monkeypatch.setenv(name, value)
     return Bucket(Uri.of(store.uri("books")))
-
-
-@in_every_store
-def test_a_store_that_cannot_be_reached_is_one_sentence(store, monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    with mistake(StoreError):
-        at_port(store, monkeypatch, port).read("x")
 
 
 @in_every_store

@@ -2,10 +2,7 @@
 
 import pytest
 
-import widenet
-from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri
 
@@ -36,10 +33,3 @@ def test_a_run_that_cannot_be_resumed_is_one_sentence_of_all_processes(lacks, da
     status, text = widenet_command(*words, **variables)
     assert (status, len(text.splitlines())) == (2, 1), text
     assert text.startswith("widenet: ")
-
-
-def test_a_run_that_cannot_be_resumed_is_a_typed_error_in_python(data):
-    place = RunMirror(Uri.of(URI)).path
-    place.with_name(f".{place.name}.making").mkdir()
-    with mistake(CheckpointError):
-        widenet.train(None, None, data, URI, resume=True, device="cpu")

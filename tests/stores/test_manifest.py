@@ -10,11 +10,7 @@ from widenet.errors import StoreError
 from widenet.stores.bucket import Content
 from widenet.stores.folders import StoreManifest
 
-GOOD = StoreManifest(
-    kind="dataset",
-    files={"a/b.arrow": Content(bytes=3, sha256="0" * 64)},
-    replaced=frozenset({"1" * 64}),
-)
+GOOD = StoreManifest(kind="dataset", files={"a/b.arrow": Content(bytes=3, sha256="0" * 64)})
 
 
 def signed(**changes):
@@ -39,7 +35,7 @@ CHANGES = [
     {"files": {"a": {"bytes": 1}}},
     {"files": {"a": ENTRY, "a/b/c": ENTRY}},
     *({"files": files} for files in ([1], None)),
-    *({"replaced": replaced} for replaced in (["../other"], [["x"]], 1)),
+    {"more": []},
     *({"kind": kind} for kind in ("model", [])),
     *({"format_version": version} for version in (2, "1")),
 ]

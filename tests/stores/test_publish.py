@@ -10,9 +10,9 @@ import pytest
 
 import widenet
 from tests.mistakes import mistake
-from tests.stores.servers import S3, Azure, Google, in_every_store
+from tests.stores.servers import in_every_store
 from widenet.data.writer import publication
-from widenet.errors import DataError, OptionError, StoreError
+from widenet.errors import OptionError, StoreError
 from widenet.predict.files import Block, open_results
 from widenet.stores.bucket import Bucket
 from widenet.stores.uri import Uri
@@ -54,7 +54,7 @@ def test_a_dataset_in_a_store_has_the_bytes_of_a_local_one(store, csv, tmp_path)
 @pytest.mark.parametrize("name", ["/notes.txt", "/files/notes.txt", "/sub/widenet.json", "/widenet.json", ""])
 def test_a_prefix_with_other_objects_is_refused_before_any_work(store, csv, name):
     store.put(f"books{name}", b"mine")
-    with mistake(DataError):
+    with mistake(StoreError):
         widenet.ingest(csv, store.uri("books"))
     assert store.objects() == {f"books{name}": b"mine"}
 
@@ -106,9 +106,6 @@ def test_a_failed_upload_keeps_the_finished_dataset_and_is_repeated_from_what_is
     assert widenet.Dataset.open(kept).num_examples == 60
     assert len(store.objects()) == 2
     store.count_from_here()
-    with pytest.raises(DataError):
-        widenet.ingest(csv, store.uri("books"), user="no such column")
-    assert unsent() == [kept]
     widenet.ingest(csv, store.uri("books"))
     assert len([method for method, _ in store.requests if method == "PUT"]) == 2
     assert store.published("books") == files_of(widenet.Dataset.open(store.uri("books")).path)
@@ -129,26 +126,9 @@ def test_predictions_appear_under_their_name(store, tmp_path):
     assert unsent() == []
 
 
-@pytest.mark.parametrize(
-    ("store", "part"),
-    [(S3, 1), (S3, 2), (S3, 3), (Azure, 1), (Azure, 2), (Azure, 3), (Google, 1), (Google, 2)],
-    indirect=["store"],
-)
-def test_a_large_file_of_which_a_part_fails_is_invisible(store, tmp_path, part):
-    (tmp_path / "large").write_bytes(bytes(25 * 2**20))
-    store.refuse_put(part)
-    bucket = Bucket(Uri.of(store.uri("large")))
-    with mistake(StoreError):
-        bucket.upload("", tmp_path / "large")
-    store.count_from_here()
-    del bucket
-    assert store.objects() == {}
-
-
 @in_every_store
-@pytest.mark.parametrize("size", [0, 5 * 2**20, 23 * 2**20])
-def test_a_file_of_any_size_arrives(store, tmp_path, size):
-    data = (b"0123456789abcde" * (size // 15 + 1))[:size]
+def test_a_large_file_arrives(store, tmp_path):
+    data = b"0123456789abcde" * 2**20
     (tmp_path / "file").write_bytes(data)
     Bucket(Uri.of(store.uri("folder"))).upload("file", tmp_path / "file")
     assert store.read("folder/file") == data

@@ -8,19 +8,18 @@ from enum import IntFlag
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from widenet.data.manifest import MAX_WIDTH, Facts, Manifest, value_column
 from widenet.data.messages import ignore_message
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
 from widenet.dsstne.netcdf import Column, NetcdfFile, as_floats, read_names, reading
-from widenet.errors import CapacityError, DataError, OptionError, nearest, reason_of
+from widenet.errors import CapacityError, DataError, OptionError, nearest
 
 NUMBERS_PER_BLOCK = 2**24
 """Maximum of numbers of one data set in memory, unless a single row has more, besides narrow gaps."""
@@ -391,32 +390,6 @@ def import_data(
         )
 
 
-class SetFacts(BaseModel):
-    """What a dataset does not store otherwise about the data set that a field was."""
-
-    kind: Literal["Numeric", "Image", "Audio"]
-    data_type: Literal["UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char"]
-    attributes: tuple[str, ...]
-    dimensions: Annotated[tuple[int, ...], Field(min_length=1, max_length=3)]
-    is_target: bool
-
-    @property
-    def flags(self) -> Attribute:
-        """The attributes."""
-        return Attribute(sum(each for each in Attribute if each.name in self.attributes))
-
-
-def facts_of(manifest: Manifest) -> dict[str, SetFacts]:
-    """Return the facts of the data sets that the fields of a dataset were, by field; raises DataError."""
-    rule, place = f"source.{FACTS} must be as `import_data` wrote it", f"dataset {manifest.name}"
-    try:
-        facts = TypeAdapter(dict[str, SetFacts]).validate_python(manifest.source.get(FACTS, {}))
-    except ValidationError as error:
-        raise DataError(f"{rule}: {reason_of(error)}", place=place) from None
-    DataError.require(facts.keys() <= manifest.fields.keys(), rule, place=place)
-    return facts
-
-
 @dataclass
 class _Field:
     """A field of the new dataset, and its data set.
@@ -441,14 +414,13 @@ class _Field:
     def facts(self) -> Facts:
         """Return the facts of the data set that a dataset does not store otherwise."""
         own = self.data_set
-        facts = SetFacts(
-            kind=own.kind,
-            data_type=own.data_type,
-            attributes=[each.name for each in Attribute if each & own.attributes],
-            dimensions=own.dimensions,
-            is_target=self.is_target,
-        )
-        return facts.model_dump(mode="json")
+        return {
+            "kind": own.kind,
+            "data_type": own.data_type,
+            "attributes": [str(each.name) for each in Attribute if each & own.attributes],
+            "dimensions": [*own.dimensions],
+            "is_target": self.is_target,
+        }
 
     def columns(self, start: int, stop: int, facts: Facts) -> Iterator[tuple[str, pa.Array]]:
         """Yield the columns of some examples, and count repeated indices in the facts."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
-from widenet.dsstne.data import Attribute, facts_of, import_data
+from widenet.dsstne.data import FACTS, Attribute, import_data
 from widenet.dsstne.model_export import write_network
 from widenet.dsstne.netcdf import check_places
 from widenet.dsstne.spec.network import (
@@ -167,15 +167,15 @@ def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tupl
     Raises:
         DocumentError: The document breaks a rule.
     """
-    facts = facts_of(manifest)
+    facts: Any = manifest.source[FACTS]
     dense = {
-        name: list(each.dimensions) for name, each in facts.items() if manifest.fields[name].kind == "dense"
+        name: each["dimensions"] for name, each in facts.items() if manifest.fields[name].kind == "dense"
     }
     document = translation(_with_dimensions(values, dense), str(config))
     layers = document.network["layers"]
     for place, layer in enumerate(layers):
-        known = facts.get(layer.get("field", ""))
-        if layer.get("kind") == "output" and known and known.flags & Attribute.SPARSE_IGNORE_ZERO:
+        attributes = facts.get(layer.get("field"), {"attributes": ()})["attributes"]
+        if layer.get("kind") == "output" and Attribute.SPARSE_IGNORE_ZERO.name in attributes:
             layer["others"] = "ignore"  # DSSTNE then counts only the listed features in the loss
         if layer.get("kind") == "output" and _shares_small(layers, layer, manifest):
             if layer["units"] == "auto" and layer["field"] in manifest.fields:

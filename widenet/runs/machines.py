@@ -29,11 +29,10 @@ def meet(mirror: RunMirror, exchange: Exchange) -> None:
         by_all(exchange, lambda: _leave(own), _WHERE)
         names = exchange.collect(own.name, _WHERE)
         seen = [own.with_name(name).exists() for name in names]
-        everyone = exchange.collect(all(seen), _WHERE)
+        exchange.collect(None, _WHERE)  # all have looked
     finally:
         own.unlink(missing_ok=True)
     mirror.leads, mirror.leads_here = exchange.leads, names[seen.index(True)] == own.name
-    mirror.is_with_leader, mirror.is_shared = seen[0], not all(everyone)
 
 
 def ready(mirror: RunMirror, exchange: Exchange, resume: bool) -> bool:
@@ -48,8 +47,8 @@ def ready(mirror: RunMirror, exchange: Exchange, resume: bool) -> bool:
         Whether there is something to resume: a training that torchrun restarts may have published nothing.
 
     Raises:
-        CheckpointError: There is a run already, or there are checkpoints that the store lacks.
-        StoreError: The store refuses.
+        CheckpointError: A folder cannot be written.
+        StoreError: There is a run already, or the store refuses.
     """
     meet(mirror, exchange)
 
@@ -59,9 +58,7 @@ def ready(mirror: RunMirror, exchange: Exchange, resume: bool) -> bool:
 
     def begin() -> None:
         with writing(mirror.path):
-            if not resume:
-                mirror.begin()
-            mirror.note_machines()
+            mirror.begin(resume)
 
     resume = resume and all(exchange.collect(by_all(exchange, refresh, _WHERE), _WHERE))
     by_some(exchange, mirror.leads_here, begin, _WHERE)
@@ -74,7 +71,7 @@ def fetch(mirror: RunMirror | None, checkpoint: Checkpoint, network: Network) ->
     Raises:
         StoreError: The store refuses, or has lost one; all processes raise this.
     """
-    if mirror is None or not mirror.is_shared:
+    if mirror is None:
         return
     names = (name for name, _ in files_of(network, with_state=False))
     needed = {name: checkpoint.files[name] for name in names if name in checkpoint.files}

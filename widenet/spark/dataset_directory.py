@@ -100,7 +100,7 @@ def write_dataset(
 
     Raises:
         DataError: A column, a cell or `path` breaks a rule.
-        StoreError: The store of `path` refuses.
+        StoreError: The store of `path` refuses, or holds something already.
         OptionError: An option is wrong, or executors differ from the driver.
     """
     options = Options(

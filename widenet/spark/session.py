@@ -1,12 +1,10 @@
 """The Spark session, and what its executors must have in common with the driver."""
 
-import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -41,7 +39,7 @@ def shared_place(name: str, place: str | Path) -> Path | str:
 
 
 def check_executors(spark: SparkSession, *places: Path | str) -> None:
-    """Compare Python and libraries of executors with the driver's, and let them look for places.
+    """Compare libraries of executors with the driver's, and let them look for places.
 
     Every executor has the chance of a task, but Spark decides which ones get it.
 
@@ -50,8 +48,8 @@ def check_executors(spark: SparkSession, *places: Path | str) -> None:
         places: Folders, and URIs of object stores, which need not hold anything yet.
 
     Raises:
-        OptionError: An executor lacks a library, has another Python, torch or widenet, does not see a folder,
-            or cannot use a store.
+        OptionError: An executor lacks a library, has another torch or widenet, does not see a folder, or
+            cannot use a store.
     """
     context, libraries = spark.sparkContext, _LIBRARIES
     folders = [str(place) for place in places if isinstance(place, Path)]
@@ -60,10 +58,9 @@ def check_executors(spark: SparkSession, *places: Path | str) -> None:
     # A function within a function travels as code, so that it also runs where widenet is missing.
     def facts(_: Iterator[int]) -> Iterator[dict[str, Any]]:
         import os
-        import sys
         from importlib.metadata import PackageNotFoundError, version
 
-        found: dict[str, Any] = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
+        found: dict[str, Any] = {}
         for library in libraries:
             try:
                 found[library] = version(library)
@@ -78,25 +75,14 @@ def check_executors(spark: SparkSession, *places: Path | str) -> None:
         yield found
 
     number = context.defaultParallelism
-    try:
-        reports = context.parallelize(range(number), number).mapPartitions(facts).collect()
-    except PythonException as error:
-        if "PYTHON_VERSION_MISMATCH" not in str(error):
-            raise
-        own = f"{sys.version_info[0]}.{sys.version_info[1]}"
-        raise OptionError(f"executors must have Python {own}, as the driver has") from error
+    reports = context.parallelize(range(number), number).mapPartitions(facts).collect()
     for report in reports:
-        _check_report(report)
-
-
-def _check_report(report: dict[str, Any]) -> None:
-    """Raise OptionError unless what an executor has found is as it must be."""
-    for library in _LIBRARIES:
-        own, there = version(library), report[library]
-        is_same = there == own if library in _SAME else there is not None
-        rule = f"executors must have {library} {own}, as the driver has"
-        OptionError.require(is_same, rule, value=there)
-    for unseen in report["unseen"]:
-        raise OptionError("must be a folder that all executors share", place=unseen)
-    for refused in report["refused"]:
-        raise OptionError(refused)
+        for library in _LIBRARIES:
+            own, there = version(library), report[library]
+            is_same = there == own if library in _SAME else there is not None
+            rule = f"executors must have {library} {own}, as the driver has"
+            OptionError.require(is_same, rule, value=there)
+        for unseen in report["unseen"]:
+            raise OptionError("must be a folder that all executors share", place=unseen)
+        for refused in report["refused"]:
+            raise OptionError(refused)

@@ -20,15 +20,8 @@ CONNECT, SILENT, RETRIES = "5s", "20s", 2
 """Limits of a request: with them a store that does not answer is reported after about a minute."""
 _LARGEST_READ = 2**28
 """Bytes of the largest object that is read into memory: a manifest of about a million files."""
-Sha256 = Annotated[str, Limits(pattern=r"^[0-9a-f]{64}$")]
 _BLOCK_BYTES = 8 * 2**20
 _LONGEST_ERROR = 400
-_SERVERS = {
-    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
-    "gs": ("GOOGLE_BASE_URL",),
-    "abfs": ("AZURE_STORAGE_ENDPOINT", "AZURE_STORAGE_ACCOUNT_NAME"),
-}
-"""Variables that say where the objects of a scheme are."""
 
 
 class Content(BaseModel):
@@ -36,7 +29,7 @@ class Content(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
     bytes: Annotated[int, Limits(ge=0)]
-    sha256: Sha256
+    sha256: Annotated[str, Limits(pattern=r"^[0-9a-f]{64}$")]
 
     @classmethod
     def of(cls, file: Path) -> "Content":
@@ -158,15 +151,6 @@ class Bucket:
             text = str(error).partition("\n\nDebug source")[0]
             text = " ".join(re.sub(r"<[^>]*>|\?\S*", " ", text).split())
             raise StoreError(text[:_LONGEST_ERROR], place=self.uri) from None
-
-
-def server_of(scheme: str) -> list[str]:
-    """Return what else than a URI says where its objects are, if anything: an address or an account."""
-    named = [os.environ[name] for name in _SERVERS[scheme] if os.environ.get(name)]
-    if scheme == "abfs":
-        parts = _connection()
-        named += [parts[name] for name in ("blobendpoint", "accountname") if name in parts]
-    return named[:1]
 
 
 def _store(uri: Uri) -> Any:

@@ -116,7 +116,7 @@ def make_room() -> None:
         limit = -1.0
     if not 0 <= limit < float("inf"):
         raise OptionError("must be a number of GiB, at least 0", place=LIMIT, value=text)
-    locks = sorted(folder("copies").glob(".*.lock"), key=_last_use)
+    locks = sorted(folder("copies").glob(".*.lock"), key=lambda lock: lock.stat().st_mtime)
     copies = [lock.with_name(lock.name.removeprefix(".").removesuffix(".lock")) for lock in locks]
     sizes = {entry: _size_bytes(entry) for entry in copies}
     excess = sum(sizes.values()) - limit * 2**30
@@ -131,21 +131,17 @@ def _locked(path: Path, how: int) -> int:
     Who uses an entry shares NAME.lock, whose time is that of the last use. Who makes one has NAME.making:
     somebody may still use one that was removed by hand.
     """
-    while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, how)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(lock), path.stat()):
-                    return lock
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)  # it was removed with its entry meanwhile
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, how)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
 
 
 def _removed(entry: Path) -> bool:
-    """Remove a copy with its locks unless a process uses or makes it; returns whether it did."""
+    """Remove a copy unless a process uses or makes it; returns whether it did. Its empty locks stay."""
     with ExitStack() as stack:
         for suffix in ("making", "lock"):
             path = entry.with_name(f".{entry.name}.{suffix}")
@@ -153,17 +149,9 @@ def _removed(entry: Path) -> bool:
                 stack.callback(os.close, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
             except BlockingIOError:
                 return False
-            stack.callback(path.unlink, missing_ok=True)
         for path in (entry, partial(entry)):
             shutil.rmtree(path, ignore_errors=True)
     return True
-
-
-def _last_use(lock: Path) -> float:
-    try:
-        return lock.stat().st_mtime
-    except FileNotFoundError:  # another process has just removed it
-        return 0.0
 
 
 def _size_bytes(entry: Path) -> int:

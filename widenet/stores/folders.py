@@ -4,17 +4,17 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 from widenet.errors import DataError, OptionError, StoreError, WidenetError, damage_of
 from widenet.stores import cache
-from widenet.stores.bucket import Bucket, Content, Sha256, server_of
+from widenet.stores.bucket import Bucket, Content
 from widenet.stores.uri import Uri, check_known_scheme, is_uri
 
 FILE_NAME = "widenet.json"
@@ -48,8 +48,6 @@ class StoreManifest(BaseModel):
     kind: Kind
     files: dict[Annotated[str, AfterValidator(_plain_name)], Content]
     """Size and SHA-256 of each file, by its path."""
-    replaced: frozenset[Sha256] = frozenset()
-    """SHA-256 of objects of earlier manifests that may still be there."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -74,7 +72,7 @@ class StoreManifest(BaseModel):
     @property
     def digest(self) -> str:
         """SHA-256 of the contents: equal for equal manifests."""
-        return hashlib.sha256(json.dumps(self._contents(), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
 
     @property
     def objects(self) -> dict[str, int]:
@@ -83,10 +81,7 @@ class StoreManifest(BaseModel):
 
     def to_json(self) -> bytes:
         """The text of the manifest."""
-        return json.dumps({**self._contents(), "sha256": self.digest}, indent=1).encode()
-
-    def _contents(self) -> dict[str, Any]:
-        return {**self.model_dump(), "replaced": sorted(self.replaced)}
+        return json.dumps({**self.model_dump(), "sha256": self.digest}, indent=1).encode()
 
 
 def object_name(sha256: str) -> str:
@@ -94,10 +89,10 @@ def object_name(sha256: str) -> str:
     return f"files/{sha256}"
 
 
-def digest_of(name: str) -> str | None:
-    """The SHA-256 in the name of an object below a URI; None if widenet writes no such object."""
-    found = re.fullmatch(r"files/([0-9a-f]{64})", name)
-    return None if found is None else found[1]
+def digests_in(bucket: Bucket) -> set[str]:
+    """The SHA-256 of the objects below a URI that widenet has written, but for the manifest."""
+    found = (re.fullmatch(r"files/([0-9a-f]{64})", name) for name in bucket.sizes())
+    return {match[1] for match in found if match is not None}
 
 
 def read_manifest(bucket: Bucket) -> StoreManifest | None:
@@ -225,8 +220,7 @@ def dataset_out(out: str | Path, is_repeated: bool = False) -> Iterator[Path]:
         is_repeated: Whether an earlier attempt may have published the same dataset, which then stays.
 
     Raises:
-        DataError: The URI is taken.
-        StoreError: The store refuses; the local directory stays if it is finished.
+        StoreError: The URI is taken, or the store refuses.
     """
     bucket = Bucket(Uri.of(out))
     if not is_repeated or read_manifest(bucket) is None:
@@ -241,7 +235,7 @@ def _publish_dataset(bucket: Bucket, place: Path) -> None:
     contents = {name: Content.of(path) for name, path in files.items()}
     manifest, before = StoreManifest(kind="dataset", files=contents), read_manifest(bucket)
     if before is None or before.digest != manifest.digest:
-        send(bucket, manifest, {contents[name].sha256: path for name, path in files.items()}, None)
+        send(bucket, manifest, {contents[name].sha256: path for name, path in files.items()})
 
     def adopt(folder: Path) -> None:
         shutil.rmtree(folder)
@@ -256,7 +250,7 @@ def file_out(out: str | Path) -> Iterator[Path]:
 
     Raises:
         OptionError: There is such an object.
-        StoreError: The store refuses; the local file stays if it is finished.
+        StoreError: The store refuses.
     """
     bucket = Bucket(Uri.of(out))
     name = bucket.uri.name[-100:]
@@ -278,40 +272,38 @@ def file_out(out: str | Path) -> Iterator[Path]:
 def _sent(bucket: Bucket, send: Callable[[Path], None]) -> Iterator[Path]:
     """Give a folder, not made yet, which is sent to a bucket when the block ends; other processes wait.
 
-    What could not be sent stays until the same is made again.
+    If it cannot be sent, it stays until the same is made again.
     """
-    place = cache.folder("unsent") / cache.entry_name(bucket.uri, *server_of(bucket.uri.scheme))
+    place = cache.folder("unsent") / cache.entry_name(bucket.uri)
     with cache.locked(place):
-        making = cache.partial(place)
-        shutil.rmtree(making, ignore_errors=True)
-        yield making
         shutil.rmtree(place, ignore_errors=True)
-        making.rename(place)
-        try:
-            send(place)
-        except (StoreError, OptionError) as error:
-            rule = f"{str(error).rstrip('.')}; the same command sends {place} again, which is finished"
-            raise type(error)(rule) from None
+        yield place
+        send(place)
         shutil.rmtree(place, ignore_errors=True)
 
 
 def check_vacant(bucket: Bucket) -> None:
-    """Raise DataError if a URI holds anything but objects of an upload that was broken off."""
-    if bucket.version() is not None or not all(map(digest_of, bucket.sizes())):
-        rule = (
-            f"must hold nothing yet but what an interrupted upload left; it has {FILE_NAME} or other objects"
-        )
-        raise DataError(rule, place=bucket.uri)
+    """Raise StoreError if a URI holds anything but objects of an upload that was broken off."""
+    is_vacant = bucket.version() is None and len(bucket.sizes()) == len(digests_in(bucket))
+    rule = f"must hold nothing yet but what an interrupted upload left; it has {FILE_NAME} or other objects"
+    StoreError.require(is_vacant, rule, place=bucket.uri)
 
 
-def send(bucket: Bucket, manifest: StoreManifest, sources: Sources, before: StoreManifest | None) -> None:
+def send(
+    bucket: Bucket,
+    manifest: StoreManifest,
+    sources: Sources,
+    before: StoreManifest | None = None,
+    unneeded: Collection[str] = (),
+) -> None:
     """Publish a manifest after its objects; those that are there are not sent again.
 
     Args:
         bucket: Where to publish.
         manifest: The manifest.
-        sources: The contents of its files.
+        sources: The contents of its files; of those without one, the objects must be there.
         before: The manifest that it replaces; None: it is the first.
+        unneeded: SHA-256 of objects to remove then.
 
     Raises:
         StoreError: The store refuses, or somebody else has published meanwhile.
@@ -328,6 +320,5 @@ def send(bucket: Bucket, manifest: StoreManifest, sources: Sources, before: Stor
     if (now and now.digest) != (before and before.digest):
         raise StoreError("was published by somebody else meanwhile", place=bucket.uri)
     bucket.upload(FILE_NAME, manifest.to_json())
-    for digest in manifest.replaced:
-        if object_name(digest) in there:
-            bucket.delete(object_name(digest))
+    for digest in unneeded:
+        bucket.delete(object_name(digest))

@@ -329,6 +329,8 @@ def publishing(
         by_all(exchange, written, "checkpoint")
         for entries in exchange.collect(own, "checkpoint"):
             checkpoint.files.update(entries)
+        if mirror is not None:
+            mirror.note_sent(checkpoint.files)
         placed = submit(put if leads else lambda: None)
         yield
         by_all(exchange, placed, "checkpoint")

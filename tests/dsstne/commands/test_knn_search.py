@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.parallel.workers import commanded
 from widenet.cli import main
 
 
@@ -60,13 +59,3 @@ def test_every_flag_does_what_it_says(search, tmp_path):
         "q|q:1.000\n",
         "",
     )
-
-
-def test_several_processes_write_the_same(search, groups, launched, tmp_path):
-    words = ["--data-files", "one.txt", "two.txt", "--input-files", "in.txt", "--output-file"]
-    assert search(*words, "one")[0] == 0
-    line = ["dsstne", "knn-search", *words, "two"]
-    assert groups(2)(commanded, line, tmp_path) == [(0, "", "")] * 2
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    assert search(*words, "two", "--processes", "2")[0] == 0
-    assert launched == [(2, [*line, "--processes", "2"])]

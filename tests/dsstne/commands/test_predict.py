@@ -11,9 +11,6 @@ from tests.cli.test_processes import ended
 from tests.dsstne.commands.test_train import PREDICT, TRAIN, write_project
 from tests.parallel.copied import command
 from tests.parallel.workers import commanded
-from widenet.dsstne import predict
-from widenet.plan.tiles import SEARCHED_CELLS
-from widenet.predict import restrictions as rows
 from widenet.predict import top_k
 
 logits = top_k.Tiles.logits
@@ -68,25 +65,3 @@ def test_two_processes_train_and_predict_what_one_does(place, groups):
         assert second == (0, "", "")
         assert Path("two").read_bytes() == Path(expected).read_bytes()
     assert not list(folder.glob(".*"))
-
-
-@pytest.mark.usefixtures("place")
-def test_memory_holds_no_batch_of_a_whole_output(widenet, monkeypatch):
-    monkeypatch.setattr(predict, "_VALUES_PER_BLOCK", 1)
-    monkeypatch.setitem(SEARCHED_CELLS, "cpu", 1)
-    monkeypatch.setattr(rows, "_RECOMMENDATIONS_A_BLOCK", 1)
-    met = []
-    monkeypatch.setattr(top_k.Tiles, "logits", lambda self, *tile: met.append(logits(self, *tile)) or met[-1])
-    for more, expected in ((["-l", "Output"], "values"), (["-f", "none"], "halved")):
-        assert widenet("dsstne", "predict", *LISTED, *more, "-n", "alone.nc", "-s", "small").status == 0
-        for ours, theirs in zip(table("small"), table(expected), strict=True):
-            assert ours == pytest.approx(theirs, abs=1e-6)
-    assert {len(tile) for tile in met} == {1}
-    assert max(tile.shape[1] for tile in met) < 128
-
-
-def table(path):
-    return [
-        [float(number) for number in re.findall(r"0\.\d+", line)]
-        for line in Path(path).read_text("utf-8").splitlines()
-    ]

@@ -38,27 +38,6 @@ def test_channels_of_an_input_are_the_side_after_the_axes_of_the_kernel(sides, k
     )
 
 
-def test_an_output_that_convolves_has_the_sides_of_its_n_and_no_padding():
-    first, last = (
-        {**INPUT, "N": [12, 10, 3]},
-        {
-            **OUTPUT,
-            "Type": "Convolutional",
-            "Kernel": [3, 2],
-            "N": [10, 9, 2],
-        },
-    )
-    before, after = layers_of(first, last)[1:]
-    assert (before["filters"], before["kernel"], before["padding"], after["units"]) == (
-        2,
-        [2, 3],
-        "valid",
-        180,
-    )
-    before, after = layers_of(first, {**last, "N": 2})[1:]
-    assert (before["filters"], before["padding"], after["units"]) == (2, "valid", "auto")
-
-
 def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():
     shared = {"InputLayer": "G", "SourceInputLayer": "F", "SourceOutputLayer": "Out"}
     found = layers_of(

@@ -8,7 +8,6 @@ from tests.dsstne.test_spec import (
     config,
     hidden,
     layers_of,
-    spoken,
 )
 from widenet.dsstne.spec.network import translation
 
@@ -42,25 +41,6 @@ def test_weights_begin_as_dsstnes_code_draws_them(given, expected):
     assert (found["initializer"], found["bias_start"]) == (expected, -10.2)
 
 
-@pytest.mark.parametrize(
-    ("function", "expected", "ignores"),
-    [
-        (None, "cross_entropy", True),
-        ("CrossEntropy", "cross_entropy", True),
-        ("cross entropy", "cross_entropy", True),
-        ("L1", "l1", True),
-        ("L2", "l2", False),
-        ("L2Hinge", "l2_hinge", False),
-        ("Hinge", "hinge", False),
-    ],
-)
-def test_every_output_has_the_networks_loss_with_values_where_dsstne_looks_at_them(
-    function, expected, ignores
-):
-    found = layers_of(config(**({} if function is None else {"ErrorFunction": function})))[-1]
-    assert (found["loss"], found.get("values") == "ignore") == (expected, ignores)
-
-
 @pytest.mark.parametrize("key", ["ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"])
 @pytest.mark.parametrize("function", ["ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"])
 def test_both_spellings_of_the_margins_serve_both_losses(key, function):
@@ -78,13 +58,3 @@ def test_both_spellings_of_the_margins_serve_both_losses(key, function):
         "zero_scale": 0.3,
     }
     assert ("values" in found) == (kind == "scaled_marginal_cross_entropy")
-
-
-@pytest.mark.parametrize(
-    ("function", "acts"),
-    [("L2", True), ("L1", True), ("CrossEntropy", True), ("L2Hinge", False), ("Hinge", False)],
-)
-def test_boosts_go_where_dsstne_applies_them(function, acts):
-    found = spoken(config(ErrorFunction=function, DeltaBoost={"one": 4, "zero": 0.5}))
-    expected = {"target": 4.0, "other": 0.5} if acts else None
-    assert found.network["layers"][-1].get("delta_boost") == expected
