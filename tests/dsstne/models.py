@@ -47,91 +47,58 @@ def fully(name, kind, units, source=(), *, activation="Sigmoid", data="", attrib
     }
 
 
+LAYER_WHOLE = {"type": 0, "Ny": 1, "Nz": 1, "dimensions": 1, "poolingfunction": 0, "weightInit": 2}
+LAYER_FLOATS = {"weightInitScale": 0.01, "biasInit": -1.5, "weightNorm": 0, "deltaNorm": 0}
+NEWER_FLOATS = {"RELUSlope": 0.25, "ELUAlpha": 0.7, "SELULambda": 1.050701}
+
+
 def write_model(path, layers, connections, *, old=False, **changes):
     """A network as DSSTNE writes it. connections: weights [in, out] and bias, or (owner, transposed) and
     bias, by source and layer.
     """
     with netCDF4.Dataset(path, "w", format="NETCDF4") as file:
-        for name, value in (
-            GLOBALS | {"layers": np.uint32(len(layers)), "weights": np.uint32(len(connections))} | changes
-        ).items():
-            if value is not None:
-                file.setncattr(name, value)
+
+        def put(prefix, values, kind=lambda value: value):
+            for name, value in values.items():
+                file.setncattr(f"{prefix}{name}", kind(value))
+
+        def put_numbers(dimension, variables):
+            file.createDimension(dimension, len(next(iter(variables.values()))))
+            for name, numbers in variables.items():
+                file.createVariable(name, "f4", (dimension,))[:] = numbers
+
+        counts = {"layers": np.uint32(len(layers)), "weights": np.uint32(len(connections))}
+        whole = {name: value for name, value in (GLOBALS | counts | changes).items() if value is not None}
+        put("", whole)
         for number, layer in enumerate(layers):
-            values = {
-                "name": layer["name"],
-                "kind": np.uint32(["Input", "Hidden", "Output"].index(layer["kind"])),
-                "type": np.uint32(0),
+            at, normalization = f"layer{number}_", layer.get("normalization", {})
+            put(at, {"name": layer["name"], "dataSet": layer["data"]})
+            floats = LAYER_FLOATS | {"pDropout": layer.get("dropout", 0)} | ({} if old else NEWER_FLOATS)
+            put(at, floats, np.float32)
+            numbers = LAYER_WHOLE | ({} if old else {"Nw": 1}) | {"Nx": layer["units"]}
+            numbers |= {
+                "kind": ["Input", "Hidden", "Output"].index(layer["kind"]),
+                "attributes": layer["attributes"] | 4 * bool(normalization),
+                "activation": ACTIVATIONS[layer["activation"]][0],
             }
-            values |= {
-                "dataSet": layer["data"],
-                "Nx": np.uint32(layer["units"]),
-                "Ny": np.uint32(1),
-                "Nz": np.uint32(1),
-            }
-            values |= {
-                "dimensions": np.uint32(1),
-                "poolingfunction": np.uint32(0),
-                "pDropout": np.float32(layer.get("dropout", 0)),
-            }
-            values |= {
-                "weightInit": np.uint32(2),
-                "weightInitScale": np.float32(0.01),
-                "biasInit": np.float32(-1.5),
-            }
-            values |= {
-                "weightNorm": np.float32(0),
-                "deltaNorm": np.float32(0),
-                "attributes": np.uint32(layer["attributes"]),
-            }
-            values |= {
-                "activation": np.uint32(ACTIVATIONS[layer["activation"]][0]),
-                "sources": np.uint32(len(layer["source"])),
-                "skips": np.uint32(0),
-            }
-            if not old:
-                values |= {
-                    "Nw": np.uint32(1),
-                    "RELUSlope": np.float32(0.25),
-                    "ELUAlpha": np.float32(0.7),
-                    "SELULambda": np.float32(1.050701),
-                }
-            values |= {f"skip{place}": name for place, name in enumerate(layer.get("skip", ()))} | {
-                "skips": np.uint32(len(layer.get("skip", ())))
-            }
-            values |= {name: np.uint32(value) for name, value in layer.get("more", {}).items()}
-            if "normalization" in layer:
-                values["attributes"] = np.uint32(layer["attributes"] | 4)
-                file.createDimension(f"layer{number}_bnDim", len(next(iter(layer["normalization"].values()))))
-                for name, numbers in layer["normalization"].items():
-                    file.createVariable(f"layer{number}_{name}", "f4", (f"layer{number}_bnDim",))[:] = numbers
-            values |= {f"source{place}": source for place, source in enumerate(layer["source"])}
-            for name, value in values.items():
-                file.setncattr(f"layer{number}_{name}", value)
+            for kind in ("source", "skip"):
+                others = layer.get(kind, ())
+                numbers[f"{kind}s"] = len(others)
+                put(at, {f"{kind}{place}": other for place, other in enumerate(others)})
+            put(at, numbers | layer.get("more", {}), np.uint32)
+            if normalization:
+                put_numbers(f"{at}bnDim", {f"{at}{name}": own for name, own in normalization.items()})
         for number, ((source, layer), (weights, bias)) in enumerate(connections.items()):
-            prefix = f"weight{number}_"
-            shared = isinstance(weights, tuple)
-            values = {
-                "inputLayer": source,
-                "outputLayer": layer,
-                "bShared": np.uint32(shared),
-                "bLocked": np.uint32(0),
-                "norm": np.float32(0),
-            }
+            at, shared = f"weight{number}_", isinstance(weights, tuple)
+            put(at, {"inputLayer": source, "outputLayer": layer, "norm": np.float32(0)})
+            put(at, {"bShared": shared, "bLocked": 0}, np.uint32)
+            put_numbers(f"{at}biasDim", {f"{at}bias": bias})
             if shared:
-                values |= {
-                    "sourceInputLayer": weights[0][0],
-                    "sourceOutputLayer": weights[0][1],
-                    "bTransposed": np.uint32(weights[1]),
-                }
+                put(at, {"sourceInputLayer": weights[0][0], "sourceOutputLayer": weights[0][1]})
+                put(at, {"bTransposed": weights[1]}, np.uint32)
             else:
-                values |= {"width": np.uint64(weights.shape[1]), "height": np.uint64(weights.shape[0])}
-            for name, value in values.items():
-                file.setncattr(f"{prefix}{name}", value)
-            for name, flat in ({"bias": bias} | ({} if shared else {"weight": weights.ravel()})).items():
-                file.createDimension(f"{prefix}{name}Dim", len(flat))
-                variable = f"{prefix}{'weights' if name == 'weight' else name}"
-                file.createVariable(variable, "f4", (f"{prefix}{name}Dim",))[:] = flat
+                put(at, {"width": weights.shape[1], "height": weights.shape[0]}, np.uint64)
+                put_numbers(f"{at}weightDim", {f"{at}weights": weights.ravel()})
     return path
 
 

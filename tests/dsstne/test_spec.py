@@ -57,12 +57,7 @@ def test_the_sample_of_movielens_says_what_dsstne_makes_of_it():
                 "units": 128,
                 "activation": "sigmoid",
                 "initializer": HALF_XAVIER,
-                "sparseness": {
-                    "after_dropout": True,
-                    "pull_outside": True,
-                    "target": 0.5,
-                    "weight": 2.0,
-                },
+                "sparseness": {"after_dropout": True, "pull_outside": True, "target": 0.5, "weight": 2.0},
             },
             {
                 "name": "Output",

@@ -122,13 +122,7 @@ layers { name: "loss" type: SOFTMAX_LOSS bottom: "ip3" bottom: "label" top: "los
 def test_networks_of_the_first_format_are_read_too(alone, tmp_path):
     net, (w1, b1, w2, w3, b3) = (
         tmp_path / "net.prototxt",
-        (
-            numbers(4, 5),
-            numbers(4),
-            numbers(7, 5),
-            numbers(2, 11),
-            numbers(2),
-        ),
+        (numbers(4, 5), numbers(4), numbers(7, 5), numbers(2, 11), numbers(2)),
     )
     found = text_format.Parse(FIRST_FORMAT, message("NetParameter")(), allow_unknown_field=True)
     layers = {layer.name: layer for layer in found.layers}

@@ -3,6 +3,7 @@ with it alone.
 """
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import onnxruntime
@@ -96,12 +97,13 @@ def test_onnxruntime_gives_the_scores_of_convolutions_and_pooling(tmp_path):
     assert_same(*images(tmp_path, SPATIAL), tmp_path)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-def test_onnxruntime_normalizes_over_any_number_of_channels(n, tmp_path):
+@pytest.mark.parametrize("n", [1, 3, 5, 4])
+def test_onnxruntime_normalizes_over_any_odd_number_of_channels(n, tmp_path):
     function = {"kind": "lrn", "alpha": 0.7, "n": n, "k": 0.5, "beta": 0.6}
     response = {"name": "bright", "kind": "pooling", "function": function}
     layers = [{**SPATIAL[0], "shape": [5, 4, 2]}, response, {**SPATIAL[-1], "source": "bright"}]
-    assert_same(*images(tmp_path, layers), tmp_path)
+    with mistake(FitError, place='layer "bright"') if n == 4 else nullcontext():
+        assert_same(*images(tmp_path, layers), tmp_path)
 
 
 @pytest.mark.parametrize("name", sequences.SETTINGS)

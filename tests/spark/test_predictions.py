@@ -43,11 +43,7 @@ def run(tmp_path_factory):
     items = {"item": ITEMS, "genre": genres, "in_stock": [n % 7 > 0 for n in range(60)]}
     pq.write_table(pa.table(items), folder / "items.parquet")
     widenet.ingest(
-        folder / "rows.parquet",
-        folder / "ds",
-        value="value",
-        time="time",
-        items=folder / "items.parquet",
+        folder / "rows.parquet", folder / "ds", value="value", time="time", items=folder / "items.parquet"
     )
     training = {"epochs": 2, "batch_size": 64, "optimizer": {"kind": "adam", "learning_rate": 0.01}}
     widenet.train({"name": "n", "layers": LAYERS}, training, folder / "ds", folder / "run", device="cpu")

@@ -241,10 +241,7 @@ class Google(S3):
         (Path(self.folder) / "key.json").write_text(json.dumps(account))
 
     def variables(self, address):
-        return {
-            "GOOGLE_APPLICATION_CREDENTIALS": f"{self.folder}/key.json",
-            "GOOGLE_BASE_URL": address,
-        }
+        return {"GOOGLE_APPLICATION_CREDENTIALS": f"{self.folder}/key.json", "GOOGLE_BASE_URL": address}
 
     def stop(self):
         super().stop()

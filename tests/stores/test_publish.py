@@ -118,10 +118,7 @@ def test_predictions_appear_under_their_name(store, tmp_path):
             units = np.zeros(1, np.int64)
             results.write(Block(["u"], np.array([1]), ["i"], np.array([0.5], np.float32), units))
     assert store.read("out/a.csv") == (tmp_path / "a.csv").read_bytes()
-    with (
-        mistake(OptionError, place="a.csv"),
-        open_results(Path(store.uri("out/a.csv"))),
-    ):
+    with mistake(OptionError, place="a.csv"), open_results(Path(store.uri("out/a.csv"))):
         pass
     assert unsent() == []
 

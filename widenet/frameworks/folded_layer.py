@@ -326,25 +326,16 @@ class FoldedLayer:
 
 @dataclass
 class Piece:
-    """The units of a layer, with a scale and a shift that the next weights will absorb.
+    """The units of a layer, which may have another order.
 
     Attributes:
         layer: The layer.
-        scale: Factors [units]; None for 1.
-        shift: Numbers [units] to add; None for 0.
         flattened_by: Operation that flattened the units with the channels fastest, unlike widenet's layers;
             empty if there is none.
     """
 
     layer: FoldedLayer
-    scale: np.ndarray | None = None
-    shift: np.ndarray | None = None
     flattened_by: str = ""
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether the units are unchanged."""
-        return self.scale is None and self.shift is None and not self.flattened_by
 
 
 def channels_first(weight: np.ndarray, pieces: list[Piece]) -> np.ndarray:
@@ -362,26 +353,12 @@ def channels_first(weight: np.ndarray, pieces: list[Piece]) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def by_channel(numbers: np.ndarray | None, channels: int) -> np.ndarray | None:
-    """Reduce numbers of units to one per channel; raises UnsupportedError if they differ in a channel."""
-    if numbers is None:
-        return None
-    each = numbers.reshape(channels, -1)
-    if (each != each[:, :1]).any():
-        raise UnsupportedError("a scale or shift that differs between the positions of a channel")
-    return np.ascontiguousarray(each[:, 0])
-
-
-def spread(numbers: np.ndarray | float, channels: int, positions: int) -> np.ndarray:
-    """Expand numbers [1], [channels] or [units] to one per unit, float32 [channels * positions]."""
+def spread(numbers: np.ndarray | float, channels: int) -> np.ndarray:
+    """Expand numbers [1] or [channels] to one per channel, float32 [channels]."""
     flat = np.asarray(numbers, np.float32).reshape(-1)
-    if flat.size not in (1, channels, channels * positions):
+    if flat.size not in (1, channels):
         raise UnsupportedError(f"a scale or shift of {flat.size} numbers over {channels} units or channels")
-    return (
-        np.broadcast_to(flat, channels * positions)
-        if flat.size == 1
-        else np.repeat(flat, channels * positions // flat.size)
-    )
+    return np.broadcast_to(flat, channels)
 
 
 def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:
@@ -405,23 +382,9 @@ def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:
     }
     edges = np.cumsum([shape[0] for shape in shapes])[:-1]
     for piece, part in zip(pieces, np.split(step.weight, edges, axis=1), strict=True):
-        if piece.shift is not None and piece.shift.any():
-            if padding == "same" or any(padding):
-                raise UnsupportedError("a shift of several layers before a convolution with padding")
-            shift = piece.shift.reshape(part.shape[1], -1)
-            if (shift != shift[:, :1]).any():
-                raise UnsupportedError(
-                    "a convolution over a shift that differs between the positions of a channel"
-                )
-            layer.add_bias(part.sum(axis=tuple(range(2, part.ndim))) @ shift[:, 0])
-        scale = np.ones(1, np.float32) if piece.scale is None else piece.scale.reshape(part.shape[1], -1)
-        if piece.flattened_by or (scale != scale[..., :1]).any():
-            raise UnsupportedError(
-                "a convolution over flattened units, or over a scale that differs between the positions of a"
-                " channel"
-            )
-        each = scale if scale.ndim == 1 else np.repeat(scale[:, 0], prod(kernel))
-        layer.add_weight(piece.layer.name, part.reshape(filters, -1) * each)
+        if piece.flattened_by:
+            raise UnsupportedError("a convolution over flattened units")
+        layer.add_weight(piece.layer.name, part.reshape(filters, -1))
     return layer
 
 
@@ -431,14 +394,11 @@ def recurrent(name: str, step: Recur, pieces: list[Piece]) -> FoldedLayer:
     units = step.state_weight.shape[1]
     if (
         others
-        or not piece.is_bare
+        or piece.flattened_by
         or piece.layer.width != step.weight.shape[1]
         or len(step.state_weight) != len(step.weight)
     ):
-        raise UnsupportedError(
-            "a recurrent layer over several layers, over scaled or shifted units, or with weights of another"
-            " shape"
-        )
+        raise UnsupportedError("a recurrent layer over several layers, or with weights of another shape")
     layer = FoldedLayer(
         name, (units,), {piece.layer.name: step.weight}, step.bias, state_weight=step.state_weight
     )
@@ -450,7 +410,7 @@ def pooled(name: str, step: Pool, pieces: list[Piece]) -> FoldedLayer:
     """Return the pooling layer over one piece."""
     piece, *others = pieces
     shape = piece.layer.shape or ()
-    if others or not piece.is_bare or len(shape) < 2:
+    if others or piece.flattened_by or len(shape) < 2:
         raise UnsupportedError("pooling of several layers, or of units without channels and axes")
     layer = FoldedLayer(name, shape, pooled=piece.layer.name)
     layer.document = {"kind": "pooling", "function": step.function}

@@ -29,7 +29,6 @@ from widenet.frameworks.folded_layer import (
     Recur,
     Same,
     UnsupportedError,
-    by_channel,
     channels_first,
     convolved,
     pooled,
@@ -113,8 +112,8 @@ class _Folding:
                 return [piece for source in sources for piece in self.values[source]]
             case Add(name=name, sources=sources):
                 return [Piece(self._sum(name, sources))]
-            case Affine(source=source, scale=scale, shift=shift):
-                return self._affine(source, scale, shift)
+            case Affine():
+                return [Piece(self._affine(step))]
             case Activate():
                 return self._activated(step)
             case Drop(source=source, probability=probability):
@@ -128,9 +127,6 @@ class _Folding:
         pieces = self.values[step.source]
         if any(piece.layer.shape is None for piece in pieces):
             raise UnsupportedError("an input whose shape the file does not have")
-        if _needs_identity(step, pieces):
-            before = f"{step.name} before"
-            pieces = self.values[before] = [Piece(self._identity(before, pieces))]
         layer: FoldedLayer = make(self._unique(step.name), step, pieces)
         return layer
 
@@ -147,9 +143,7 @@ class _Folding:
             weight = channels_first(weight, pieces)
         layer = FoldedLayer(self._unique(name), (len(weight),), bias=bias)
         for piece, part in zip(pieces, np.split(weight, np.cumsum(widths)[:-1], axis=1), strict=True):
-            if piece.shift is not None:
-                layer.add_bias(part @ piece.shift)
-            layer.add_weight(piece.layer.name, part if piece.scale is None else part * piece.scale)
+            layer.add_weight(piece.layer.name, part)
         return layer
 
     def _sum(self, name: str, sources: tuple[str, ...]) -> FoldedLayer:
@@ -179,14 +173,14 @@ class _Folding:
         others = [self.values[source][0] for number, source in enumerate(sources) if number != place]
         if any(other.layer.is_sparse for other in others):
             raise UnsupportedError("a sum with a sparse input")
-        if place is None or not all(other.is_bare for other in others):
+        if place is None or any(other.flattened_by for other in others):
             return self._identity(name, [self.values[source][0] for source in sources])
         total = own[place] or FoldedLayer(name, None)
         total.skip += [other.layer.name for other in others]
         return total
 
     def _identity(self, name: str, pieces: list[Piece]) -> FoldedLayer:
-        """Return a layer with identity weights that sums some pieces with their scales and shifts."""
+        """Return a layer with identity weights that sums some pieces."""
         shape = pieces[0].layer.shape
         if shape is None or any(
             piece.flattened_by or piece.layer.shape != shape or piece.layer.is_sparse for piece in pieces
@@ -197,7 +191,7 @@ class _Folding:
         channels, *places = shape
         if channels > _MAX_IDENTITY_UNITS:
             raise UnsupportedError(
-                f"a sum, scale or shift of more than {_MAX_IDENTITY_UNITS:,} units that is not followed by a"
+                f"a sum, scale or shift of more than {_MAX_IDENTITY_UNITS:,} units that does not follow a"
                 " layer with weights"
             )
         layer = FoldedLayer(self._unique(name), shape)
@@ -211,12 +205,7 @@ class _Folding:
                 "padding": [0] * len(places),
             }
         for piece in pieces:
-            scale, shift = (by_channel(numbers, channels) for numbers in (piece.scale, piece.shift))
-            layer.add_weight(
-                piece.layer.name, np.diag(np.ones(channels, np.float32) if scale is None else scale)
-            )
-            if shift is not None:
-                layer.add_bias(shift)
+            layer.add_weight(piece.layer.name, np.eye(channels, dtype=np.float32))
         return layer
 
     def _own(self, source: str) -> FoldedLayer | None:
@@ -224,27 +213,22 @@ class _Folding:
         piece, *others = self.values[source]
         return (
             piece.layer
-            if not others and piece.is_bare and piece.layer.is_linear and self._is_used_once(source)
+            if not (others or piece.flattened_by) and piece.layer.is_linear and self._is_used_once(source)
             else None
         )
 
-    def _affine(self, source: str, scale: np.ndarray | float, shift: np.ndarray | float) -> list[Piece]:
-        piece, *others = self.values[source]
-        if others or piece.layer.shape is None or piece.flattened_by:
+    def _affine(self, step: Affine) -> FoldedLayer:
+        """Fold a scale and a shift into the linear layer before them, or into one with identity weights."""
+        piece, *others = self.values[step.source]
+        if others or piece.layer.shape is None:
             raise UnsupportedError("a scale or shift of several layers, or of an input of unknown width")
-        channels, *places = piece.layer.shape
-        own = self._own(source)
-        if own is not None and not own.skip:
-            own_scale, own_shift = (spread(numbers, channels, 1) for numbers in (scale, shift))
-            own.weights = {name: weight * own_scale[:, None] for name, weight in own.weights.items()}
-            own.bias = own_shift if own.bias is None else own.bias * own_scale + own_shift
-            return [Piece(own)]
-        if piece.layer.is_sparse:
-            raise UnsupportedError("a scale or shift of a sparse input")
-        all_scale, all_shift = (spread(numbers, channels, prod(places)) for numbers in (scale, shift))
-        before_scale = 1.0 if piece.scale is None else piece.scale
-        before_shift = 0.0 if piece.shift is None else piece.shift
-        return [Piece(piece.layer, before_scale * all_scale, before_shift * all_scale + all_shift)]
+        scale, shift = (spread(numbers, piece.layer.shape[0]) for numbers in (step.scale, step.shift))
+        own = self._own(step.source)
+        if own is None or own.skip:
+            own = self._identity(step.name, [piece])
+        own.weights = {name: weight * scale[:, None] for name, weight in own.weights.items()}
+        own.bias = shift if own.bias is None else own.bias * scale + shift
+        return own
 
     def _activated(self, step: Activate) -> list[Piece]:
         pieces = self.values[step.source]
@@ -276,7 +260,7 @@ class _Folding:
         piece, *others = self.values[source]
         if (
             not others
-            and piece.is_bare
+            and not piece.flattened_by
             and not piece.layer.is_sparse
             and self._is_used_once(source)
             and 0 <= probability < 1
@@ -298,13 +282,12 @@ class _Folding:
     def _can_be_output(self, pieces: list[Piece]) -> bool:
         """Return whether a value is the unchanged units of one layer, which an output can take."""
         piece, *others = pieces
-        return not others and piece.is_bare and piece.layer.input_step is None
+        return not others and not piece.flattened_by and piece.layer.input_step is None
 
     def _output(self, name: str, source: str) -> FoldedLayer:
         if not self._can_be_output(self.values[source]):
             raise UnsupportedError(
-                "an output must be the unchanged units of one layer, not an input, several layers, or scaled"
-                " or shifted units"
+                "an output must be the unchanged units of one layer, not an input or several layers"
             )
         layer = self.values[source][0].layer
         ends = sum(self.values[each][0].layer is layer for each in self.operations.outputs.values())
@@ -350,20 +333,6 @@ class _Folding:
         chosen = next(each for each in candidates if each not in self.names and each not in ("id", "weight"))
         self.names.add(chosen)
         return chosen
-
-
-def _needs_identity(step: Operation, pieces: list[Piece]) -> bool:
-    """Return whether an operation cannot absorb the scale or shift of its source.
-
-    The source then needs a layer with identity weights.
-    """
-    if any(piece.flattened_by or len(piece.layer.shape or ()) < 2 for piece in pieces) or len(pieces) > 1:
-        return False
-    shift = pieces[0].shift
-    padded = isinstance(step, Convolve) and (step.padding == "same" or any(map(any, step.padding)))
-    return (isinstance(step, Pool) and not pieces[0].is_bare) or (
-        padded and shift is not None and bool(shift.any())
-    )
 
 
 def _keeps_units(step: Operation) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from widenet.errors import FitError
 from widenet.frameworks.onnx_graph import END, Graph, weight_name
 from widenet.model.activations import rises
 from widenet.model.layers.attention import EPSILON
@@ -553,8 +554,8 @@ def pooling(
     first = sources[0]
     match layer.function:
         case LocalResponseNormalization(k=k, n=n, alpha=alpha, beta=beta):
-            if n % 2 == 0:
-                return _even_response(graph, first, shape, layer.function)
+            rule = 'must have an odd "n"; other LRN cannot be written to ONNX'
+            FitError.require(n % 2, rule, place=f'layer "{layer.name}"', value=n)
             placed = graph.op("Reshape", first, graph.whole(-1, shape[0], 1, _positions(shape)))
             return _flat(graph, graph.op("LRN", placed, alpha=alpha, beta=beta, bias=k, size=n))
         case plain if windows is not None:
@@ -565,26 +566,6 @@ def pooling(
             return str(graph.op("Max", *sources))
         case plain:
             return _compared(graph, sources, plain.kind == "cosine")
-
-
-def _even_response(graph: Graph, value: str, shape: Shape, function: LocalResponseNormalization) -> str:
-    """Return a local response normalization over an even number of channels.
-
-    ONNX's LRN need not support even sizes. The longer half comes after each channel.
-    """
-    n = function.n
-    placed = graph.op("Reshape", value, graph.whole(-1, 1, shape[0], _positions(shape)))
-    pads = [(n - 1) // 2, 0, n // 2, 0]
-    mean = graph.op(
-        "AveragePool",
-        graph.op("Mul", placed, placed),
-        kernel_shape=[n, 1],
-        strides=[1, 1],
-        pads=pads,
-        count_include_pad=1,
-    )
-    total = graph.op("Add", graph.op("Mul", mean, graph.constant(function.alpha)), graph.constant(function.k))
-    return _flat(graph, graph.op("Div", placed, graph.op("Pow", total, graph.constant(function.beta))))
 
 
 def _compared(graph: Graph, sources: list[str], by_cosine: bool) -> str:

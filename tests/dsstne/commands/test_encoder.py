@@ -16,7 +16,7 @@ CONFIG = {
         {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": True},
         {"Name": "Hidden", "N": 8, "Activation": "Tanh"},
         {"Name": "Output", "Kind": "Output", "DataSet": "output", "N": "auto", "Activation": "Sigmoid"},
-    ],
+    ]
 }
 TRAINING = {"Epochs": 3, "Alpha": 0.5, "Lambda": 0, "Results": "found.nc"}
 ROWS = [[1, 4, 5], [0, 1], [], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], [9]]

@@ -84,12 +84,12 @@ def test_a_training_ends_with_a_network_that_predicts_what_its_run_does(project)
         "average regularization error 0.000000, elapsed time" in line for line in ended.out.splitlines()
     )
     training = Model.load("gl.nc.run").run.training
-    assert (
-        training.seed,
-        training.shuffle,
-        training.l2,
-        training.optimizer.learning_rate,
-    ) == (12134, False, 0, 0.5)
+    assert (training.seed, training.shuffle, training.l2, training.optimizer.learning_rate) == (
+        12134,
+        False,
+        0,
+        0.5,
+    )
     Path("none").write_text("", "utf-8")
     assert project("dsstne", "predict", *PREDICT, "-f", "none", "-k", 30, "-p", ".6f").status == 0
     found, model = recommended(), Model.load("gl.nc.run")

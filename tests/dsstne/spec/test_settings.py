@@ -2,13 +2,7 @@
 
 import pytest
 
-from tests.dsstne.test_spec import (
-    HALF_XAVIER,
-    changed_case,
-    config,
-    hidden,
-    layers_of,
-)
+from tests.dsstne.test_spec import HALF_XAVIER, changed_case, config, hidden, layers_of
 from widenet.dsstne.spec.network import translation
 
 
