@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.places import presets
 from widenet import Dataset, Model, train
 from widenet.metrics.ranking import Metrics
-from widenet.runs.made_of import set_terms
+from widenet.runs.neighbourhood import set_terms
 
 
 def both_presets(

@@ -18,7 +18,7 @@ from benchmarks.usual import default_documents
 from widenet import Dataset, Model, ingest
 from widenet.data.manifest import Part
 from widenet.plan.machine import available_threads
-from widenet.runs.made_of import set_terms, words_of
+from widenet.runs.neighbourhood import set_terms, words_of
 from widenet.spec.layers import Neighbourhood as Term
 
 SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"

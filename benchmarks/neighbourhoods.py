@@ -20,7 +20,7 @@ from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
 from widenet.parallel.exchange import fixed_arithmetic
 from widenet.predict.terms import count_neighbours
-from widenet.runs.made_of import set_terms
+from widenet.runs.neighbourhood import set_terms
 from widenet.spec.layers import Neighbourhood as Term
 
 PRESETS = "gowalla", "goodbooks"

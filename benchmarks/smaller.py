@@ -33,7 +33,7 @@ def run(asked: argparse.Namespace) -> None:
 
 def _print_losses(widths: list[int]) -> None:
     from widenet import ingest, quantize, train
-    from widenet.runs.made_of import num_bytes
+    from widenet.runs.quantizing import num_bytes
 
     network, training = presets("gowalla")["best"]
     print("| units | run | bytes of weights | of float32 | NDCG@20 | of float32 |\n|---|---|---|---|---|---|")
@@ -74,7 +74,7 @@ def _times(num: int, asked: argparse.Namespace) -> Table:
 
 def ranking(num: int, items: int, small: bool) -> Callable[[int], dict[str, Any]]:
     """Return steps of `widenet.predict.top_k` for drawn vectors, in float32 or in 8 bits."""
-    from widenet.runs.made_of import put_in_8_bits
+    from widenet.runs.quantizing import put_in_8_bits
 
     network = drawn_network(max(USERS), items, COLUMNS)
     if small:

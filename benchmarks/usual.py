@@ -13,7 +13,7 @@ from widenet import Dataset, Model, ingest, split, train
 from widenet.data.invented_books import write_catalogue_csv
 from widenet.predict.terms import count_neighbours
 from widenet.runs.documents import documents
-from widenet.runs.made_of import set_terms
+from widenet.runs.neighbourhood import set_terms
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_directory import RunDirectory
 

@@ -6,7 +6,7 @@ import torch
 from tests import sequences
 from tests.simulated import cases
 from tests.trainings import SETTINGS, books, document, tied_near
-from widenet import Model, dataset_from_lists, fit_neighbourhood
+from widenet import Model, dataset_from_lists
 from widenet.kernels.steps import KINDS
 from widenet.model import triton_step
 
@@ -108,10 +108,8 @@ def test_a_neighbourhood_is_trained_chosen_and_asked_as_on_a_cpu(data, tmp_path)
         cases.trained(MANY["with neighbours"], data, tmp_path / device, device) for device in ("cuda", "cpu")
     )
     assert cases.weights_of(ours) == pytest.approx(cases.weights_of(cpus), rel=1e-3, abs=1e-4)
-    fit_neighbourhood(tmp_path / "cuda", tmp_path / "fitted")
-    for folder in ("cuda", "fitted"):
-        found = [Model.load(tmp_path / folder, device=device) for device in ("cuda", "cpu")]
-        best, expected = ([one.item for one in model.recommend(["3", "5"], k=9)] for model in found)
-        assert best == expected
-        told, asked = (model.evaluate(data, part="validation", ks=[3]) for model in found)
-        assert told == asked
+    found = [Model.load(tmp_path / "cuda", device=device) for device in ("cuda", "cpu")]
+    best, expected = ([one.item for one in model.recommend(["3", "5"], k=9)] for model in found)
+    assert best == expected
+    told, asked = (model.evaluate(data, part="validation", ks=[3]) for model in found)
+    assert told == asked

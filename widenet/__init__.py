@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from widenet.report.listing import list_runs
     from widenet.report.write import write_report
     from widenet.runs import Model, train
-    from widenet.runs.made_of import fit_neighbourhood, quantize
     from widenet.runs.model import compare
+    from widenet.runs.quantizing import quantize
     from widenet.runs.training import fit
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
@@ -37,11 +37,10 @@ _HOME = {
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
     "describe": "widenet.data.describe:describe",
     "fit": "widenet.runs.training:fit",
-    "fit_neighbourhood": "widenet.runs.made_of:fit_neighbourhood",
     "ingest": "widenet.data.ingest:ingest",
     "ingest_extreme": "widenet.data.extreme:ingest_extreme",
     "list_runs": "widenet.report.listing:list_runs",
-    "quantize": "widenet.runs.made_of:quantize",
+    "quantize": "widenet.runs.quantizing:quantize",
     "split": "widenet.data.split:split",
     "split_users": "widenet.data.split:split_users",
     "train": "widenet.runs:train",
@@ -62,7 +61,6 @@ __all__ = [
     "dataset_from_lists",
     "describe",
     "fit",
-    "fit_neighbourhood",
     "ingest",
     "ingest_extreme",
     "list_runs",

@@ -60,7 +60,6 @@ class Argument:
         form: Placeholder of the value in a list of flags.
         at_least: Smallest value.
         at_most: Largest value; needs `at_least`.
-        choices: The values that the command line offers, if these are not all.
         flag: Name of the flag, if it is not that of the argument; an empty text if there is no flag.
         is_repeated: Whether the flag may be given several times, for a list; otherwise commas part a list.
     """
@@ -69,7 +68,6 @@ class Argument:
     form: str | None = None
     at_least: float | None = None
     at_most: float | None = None
-    choices: tuple[str, ...] = ()
     flag: str | None = None
     is_repeated: bool = False
 
@@ -95,6 +93,13 @@ def declared(owner: type) -> dict[str, tuple[Any, Argument]]:
         for argument in annotation.__metadata__
         if isinstance(argument, Argument)
     }
+
+
+class Checked:
+    """A dataclass of arguments, whose bounds are checked when it is made; raises OptionError."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
 
 
 def check_bounds(arguments: Any) -> None:
@@ -189,13 +194,12 @@ def checked_positions(place: str, name: str, positions: Any, size: int) -> "np.n
     rule = f"must be a list of whole numbers from 0 to {size - 1:,}"
     try:
         array = np.asarray(positions)
+        is_sound = array.ndim == 1 and (len(array) == 0 or array.dtype.kind in "iu")
     except ValueError:
-        raise OptionError(rule, place=place, option=name, value=positions) from None
-    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
-        raise OptionError(rule, place=place, option=name, value=positions)
-    outside = (array < 0) | (array >= size)
-    if outside.any():
-        raise OptionError(rule, place=place, option=name, value=int(array[outside][0]))
+        is_sound = False
+    OptionError.require(is_sound, rule, place=place, option=name, value=positions)
+    outside = array[(array < 0) | (array >= size)]
+    OptionError.require(not len(outside), rule, place=place, option=name, value=outside[:1].tolist())
     return array.astype(np.int64, copy=False)
 
 
@@ -262,11 +266,6 @@ def _bound(
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        known = signature.parameters
-        for unknown in kwargs:
-            if unknown not in known:
-                rule = f"is not an argument.{nearest(unknown, known)}"
-                raise ArgumentError(rule, place=name, option=unknown) from None
         raise ArgumentError(str(error), place=name) from None
 
 
@@ -278,8 +277,7 @@ def _allows(annotation: Any, value: Any) -> bool:
     if origin in (Union, UnionType):
         return any(_allows(option, value) for option in arguments)
     if origin is Literal:
-        # The function itself checks the value.
-        return any(isinstance(value, type(option)) for option in arguments)
+        return isinstance(value, str) and value in arguments
     if origin in (Sequence, Iterable):
         return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
     if origin is Mapping:

@@ -41,7 +41,6 @@ LINES = {
     "report": "run --out new.html",
     "runs": ".",
     "knn like": "run Hobbit -k 2",
-    "neighbourhood": "run --out near --metric ndcg@2",
     "quantize": "run --out new",
     "fingerprint": "run",
     "export": "run --out new.onnx",

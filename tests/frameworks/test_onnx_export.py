@@ -29,7 +29,7 @@ from widenet.frameworks import onnx_export
 from widenet.frameworks.onnx_export import export_onnx
 from widenet.predict.top_k import Rules, top_k
 from widenet.runs import train
-from widenet.runs.made_of import quantize
+from widenet.runs.quantizing import quantize
 from widenet.sparse import SparseBatch
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mistakes import mistake
-from widenet.errors import DataError, FitError, OptionError
+from widenet.errors import ArgumentError, DataError, FitError, OptionError
 from widenet.knn import neighbours as module
 from widenet.knn.neighbours import MEASURES, Neighbours
 
@@ -160,8 +160,8 @@ def test_what_one_process_cannot_read_all_refuse(groups, tmp_path):
 @pytest.mark.parametrize(
     ("error", "place", "option", "options"),
     [
-        (OptionError, None, "measure", {"measure": "cosin"}),
-        (OptionError, None, "stored", {"stored": "fp16"}),
+        (ArgumentError, None, "measure", {"measure": "cosin"}),
+        (ArgumentError, None, "stored", {"stored": "fp16"}),
         (OptionError, None, "keys", {"keys": ["a"]}),
         (DataError, "vectors: row 1", None, {"vectors": [[1], [np.inf]]}),
         (DataError, "vectors: row 0", None, {"vectors": [[1e5]], "stored": "float16"}),

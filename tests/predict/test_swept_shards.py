@@ -9,7 +9,7 @@ from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
 from widenet.parallel.exchange import one_thread_an_operation
 from widenet.predict import top_k
 from widenet.predict.top_k import Only, Rules, Tiles
-from widenet.runs.made_of import put_in_8_bits
+from widenet.runs.quantizing import put_in_8_bits
 from widenet.sparse import SparseBatch
 
 MID = {"name": "mid", "units": 21, "activation": "tanh"}

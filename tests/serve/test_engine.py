@@ -12,7 +12,7 @@ from tests.serve.conftest import NETWORK, WIDTH, answered, pairs
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError
 from widenet.runs import Model, train
-from widenet.runs.made_of import quantize
+from widenet.runs.quantizing import quantize
 from widenet.serve import engine as module
 from widenet.serve.engine import Engine
 from widenet.serve.requests import Explain, Recommend, RefusedError, Score, Similar

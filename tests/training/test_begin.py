@@ -11,7 +11,7 @@ from tests.starts import OLD, grown
 from tests.trainings import SETTINGS, TIED, UNTIED, Heard
 from widenet.errors import CheckpointError, FitError
 from widenet.runs import train
-from widenet.runs.made_of import quantize
+from widenet.runs.quantizing import quantize
 
 
 @pytest.fixture(scope="module")

@@ -39,9 +39,6 @@ COMMAND_GROUPS = {
         "recommend": Command("Recommend items to one person", "widenet.cli.use:recommend"),
         "predict": Command("Write recommendations for every user", "widenet.cli.use:predict"),
         "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.use:knn"),
-        "neighbourhood": Command(
-            "Give a trained run the best neighbourhood term", "widenet.cli.use:neighbourhood"
-        ),
         "quantize": Command("Make a smaller run in 8 bits of a trained one", "widenet.cli.use:quantize"),
         "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.use:fingerprint"),
     },

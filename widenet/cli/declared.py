@@ -12,11 +12,10 @@ import typer
 
 from widenet.arguments import IN_STORES, Argument, declared, must_be_local
 from widenet.errors import OptionError
-from widenet.runs.run_arguments import EvaluateArguments, LoadArguments
+from widenet.runs.run_arguments import LoadArguments
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_LITERAL: Any = Literal
 _WORDS: tuple[type, ...] = (int, float, str, Path)
 """Types that typer converts a text to."""
 
@@ -186,9 +185,10 @@ def _read_as(kind: Any, argument: Argument) -> Any:
     plain = [member for member in kinds if member in _WORDS]
     if bool in kinds:
         return kind
-    if argument.choices:
-        read: Any = _LITERAL[argument.choices]
-    elif Path in plain or any(isinstance(member, ForwardRef) for member in kinds):
+    read: Any
+    if any(get_origin(member) is Literal for member in get_args(kind)) or get_origin(kind) is Literal:
+        return kind
+    if Path in plain or any(isinstance(member, ForwardRef) for member in kinds):
         read = Path
     elif argument.is_repeated or any(get_origin(member) is Mapping for member in kinds):
         return list[str] | None
@@ -227,7 +227,6 @@ def whole_number(option: str, text: str, most: float = math.inf) -> int:
 
 Run = Annotated[Path, IN_STORES, option(LoadArguments, "run")]
 Device = Annotated[str | None, option(LoadArguments, "device")]
-Output = Annotated[str | None, option(EvaluateArguments, "output")]
 IncludeSeen = Annotated[
     bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")
 ]

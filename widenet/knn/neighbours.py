@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.arguments import check_choice, checked_positions, typed
+from widenet.arguments import checked_positions, typed
 from widenet.data.vectors import Source, source_of
 from widenet.errors import DataError, FitError, OptionError
 from widenet.kernels import best_units
@@ -332,8 +332,6 @@ class Neighbours:
             FitError: Files have vectors of different lengths.
             OptionError: An argument is wrong.
         """
-        check_choice("measure", measure, MEASURES)
-        check_choice("stored", stored, get_args(Stored))
         source = source_of(vectors, keys)
         if source.columns >= _LONGEST_VECTOR:
             raise OptionError(
@@ -369,7 +367,6 @@ class Neighbours:
             FitError: The network has no such layer, or the layer has no such weights.
             OptionError: The measure is unknown.
         """
-        check_choice("measure", measure, MEASURES)
         network, spec = model.network, layer_with_vectors(model.network, layer)
         keys = model.run.vocabulary(spec.field).all_ids()
         with fixed_arithmetic(), torch.no_grad():

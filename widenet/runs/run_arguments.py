@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from widenet.arguments import IN_STORES, Argument, check_bounds
+from widenet.arguments import IN_STORES, Argument, Checked
 from widenet.errors import OptionError
 from widenet.parallel.launch import TIMEOUT_SECONDS
 from widenet.spec.metric_names import DEFAULT_KS
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from widenet.spec.training import TrainingSpec
     from widenet.training.state import Report
 
-SET_ASIDE = ("validation", "heldout")
-"""The parts that can be compared with recommendations."""
-CHOOSING_METRIC, CHOOSING_USERS = "ndcg@20", 4096
 
 Device = Annotated[str | None, Argument("cpu or cuda. Default: cuda if there is a device.")]
 Timeout = Annotated[
@@ -39,10 +36,8 @@ Timeout = Annotated[
 ]
 Output = Annotated[str | None, Argument("The output layer, if the network has several.")]
 ExcludeSeen = Annotated[bool, Argument("Leave out items that the user is known to have.", flag="")]
-Part = Annotated[
-    Literal["train", "validation", "heldout"],
-    Argument("The part that was set aside for evaluation.", choices=SET_ASIDE),
-]
+SetAside = Literal["validation", "heldout"]
+Part = Annotated[SetAside, Argument("The part that was set aside for evaluation.")]
 Ks = Annotated[Sequence[int], Argument("Lengths of the lists.", flag="")]
 Advance = Annotated[
     Callable[[int], None] | None, Argument("Called with the number of examples of each batch.", flag="")
@@ -90,15 +85,8 @@ Where = Annotated[
 ]
 
 
-class _Checked:
-    """Arguments whose bounds are checked when they are made; raises OptionError."""
-
-    def __post_init__(self) -> None:
-        check_bounds(self)
-
-
 @dataclass(frozen=True)
-class TrainArguments(_Checked):
+class TrainArguments(Checked):
     """The arguments of `widenet.train`."""
 
     network: Annotated[
@@ -140,7 +128,6 @@ class TrainArguments(_Checked):
             " host's, whose tiles are copied to the device and back; or for a CPU in a file, of which memory"
             " holds what a step works on. On a CPU, host is device. Default: device if they fit, else host or"
             " disk. The weights that come out are the same.",
-            choices=("device", "host", "disk"),
         ),
     ] = None
     scratch: Annotated[
@@ -178,8 +165,6 @@ class TrainArguments(_Checked):
         super().__post_init__()
         if isinstance(self.track, str):
             uri_of(self.track)  # refuses another one before any work
-        if self.weights_in not in (None, "device", "host", "disk"):
-            raise OptionError("must be one of device, host, disk", option="weights_in", value=self.weights_in)
         if self.no_validation and (self.resume or self.training is not None):
             raise OptionError("is for a new training without a training document", option="no_validation")
         if self.overwrite and self.resume:
@@ -189,7 +174,7 @@ class TrainArguments(_Checked):
 
 
 @dataclass(frozen=True)
-class LoadArguments(_Checked):
+class LoadArguments(Checked):
     """The arguments of `widenet.Model.load`."""
 
     run: Annotated[
@@ -201,7 +186,7 @@ class LoadArguments(_Checked):
 
 
 @dataclass(frozen=True)
-class EvaluateArguments(_Checked):
+class EvaluateArguments(Checked):
     """The arguments of `widenet.Model.evaluate`."""
 
     data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
@@ -245,14 +230,10 @@ class EvaluateArguments(_Checked):
         bool,
         Argument("Also compute the means of new, casual and heavy users, and of head and tail items."),
     ] = False
-    keep: Annotated[
-        bool,
-        Argument("Keep the metrics of each user in the run directory, for reports that compare runs."),
-    ] = False
 
 
 @dataclass(frozen=True)
-class CompareArguments(_Checked):
+class CompareArguments(Checked):
     """The arguments of `widenet.compare`."""
 
     first: Annotated[str | Path, IN_STORES, Argument("The first run directory.", form="RUN")]
@@ -272,7 +253,7 @@ class CompareArguments(_Checked):
 
 
 @dataclass(frozen=True)
-class _RankingArguments(_Checked):
+class _RankingArguments(Checked):
     """What `widenet.Model.predict` and `recommend` rank, and what they leave out."""
 
     _: KW_ONLY
@@ -304,11 +285,8 @@ class PredictArguments(_RankingArguments):
         ),
     ] = None
     part: Annotated[
-        Literal["train", "validation", "heldout"] | None,
-        Argument(
-            "Recommend as an evaluation of this part does: the network sees neither it nor later parts.",
-            choices=SET_ASIDE,
-        ),
+        SetAside | None,
+        Argument("Recommend as an evaluation of this part does, which sees neither it nor later parts."),
     ] = None
 
 

@@ -39,8 +39,8 @@ from widenet.predict.terms import count_neighbours
 from widenet.runs.cutting import Cut
 from widenet.runs.documents import path_of, prepared, run_of, start_of
 from widenet.runs.machines import fetch, ready
-from widenet.runs.made_of import fit_terms
 from widenet.runs.model import Model
+from widenet.runs.neighbourhood import fit_terms
 from widenet.runs.progress import IngestReport, TrainingReport
 from widenet.runs.run_arguments import TrainArguments
 from widenet.spec.metric_names import check_metric

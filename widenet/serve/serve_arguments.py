@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from widenet.arguments import Argument, check_bounds
+from widenet.arguments import Argument, Checked
 from widenet.runs.run_arguments import Device, Output
 
 Port = Annotated[int, Argument("Port to listen on; 0: a free one.", at_least=0, at_most=65_535)]
@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class ServeArguments:
+class ServeArguments(Checked):
     """The arguments of `widenet serve`."""
 
     run: Annotated[str | Path, Argument("The run directory that `widenet train` made.", form="RUN")]
@@ -69,6 +69,3 @@ class ServeArguments:
             "Largest size of a request's body. Default: 1 MiB, or more if dense fields need it.", at_least=1
         ),
     ] = None
-
-    def __post_init__(self) -> None:
-        check_bounds(self)

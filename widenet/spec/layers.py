@@ -353,7 +353,7 @@ class Neighbourhood(Spec):
     """
 
     weight: Positive = 0.6
-    """Factor on the term. `widenet neighbourhood` chooses the whole term on a validation part."""
+    """Factor on the term."""
     floor: Positive = 0.01
     """Similarity below which the term is in proportion to it; above, it grows with its logarithm."""
     neighbours: Count = 25
@@ -367,7 +367,7 @@ class Neighbourhood(Spec):
     alone, the feature that comes later.
     """
     fit: bool = False
-    """Choose all these settings anew when training ends, as `widenet neighbourhood` does: by the metric of
+    """Choose all these settings anew when training ends: by the metric of
     `evaluation`, on the validation part. Until then, and if the gain is not surely 1 %, these hold.
     """
 

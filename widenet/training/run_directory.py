@@ -143,7 +143,6 @@ class WeightsFacts:
         fingerprint: SHA-256 of the weights alone.
         in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
         network: The network document with the neighbourhood terms that were fitted when training ended.
-        other_term: Whether an output got another neighbourhood term after the training.
         made_of: Path of the run that it was made of, if it was made of one.
     """
 
@@ -156,7 +155,6 @@ class WeightsFacts:
     fingerprint: str | None = None
     in_8_bits: bool = False
     network: Mapping[str, Any] | None = None
-    other_term: bool = False
     made_of: str | None = None
 
     @classmethod
@@ -167,9 +165,7 @@ class WeightsFacts:
     @property
     def form(self) -> str | None:
         """What was changed after the training, in words; None if nothing was."""
-        if self.in_8_bits:
-            return "in 8 bits"
-        return "with another neighbourhood term" if self.other_term else None
+        return "in 8 bits" if self.in_8_bits else None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
-from widenet.arguments import Argument, check_bounds
+from widenet.arguments import Argument, Checked
 from widenet.data.split import LARGEST_SEED
 from widenet.runs.run_arguments import Device
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TuneArguments:
+class TuneArguments(Checked):
     """The arguments of `widenet.tune`."""
 
     space: Annotated[
@@ -36,9 +36,6 @@ class TuneArguments:
     out: Annotated[str | Path, Argument("The directory of the study to make.")]
     _: KW_ONLY
     trials: Annotated[int, Argument("Number of pairs of documents to try.", at_least=1)] = 30
-    workers: Annotated[
-        int, Argument("Number of processes on this machine, each of which trains a trial.", at_least=1)
-    ] = 1
     rungs: Annotated[
         int,
         Argument(
@@ -52,10 +49,7 @@ class TuneArguments:
     ] = 3
     seed: Annotated[int, Argument("Start of the suggestions.", at_least=0, at_most=LARGEST_SEED)] = 0
     resume: Annotated[
-        bool, Argument("Resume the study at `out`, or join it from another machine while it runs.")
+        bool, Argument("Resume the study at `out`, or join it as a further worker while it runs.")
     ] = False
     device: Device = None
     report: Annotated["StudyReport | None", Argument("Follows the study.", flag="")] = None
-
-    def __post_init__(self) -> None:
-        check_bounds(self)

@@ -5,20 +5,16 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated
 
-from widenet.arguments import Argument, check_bounds
+from widenet.arguments import Argument, Checked
 from widenet.serve.serve_arguments import LOOPBACK, Host, Port
 
 
 @dataclass(frozen=True)
-class UiArguments:
+class UiArguments(Checked):
     """The arguments of `widenet ui`."""
 
     folder: Annotated[str | Path, Argument("The folder that holds the runs, at any depth.", form="FOLDER")]
     _: KW_ONLY
-    data: Annotated[
-        str | Path | None,
-        Argument("The dataset directory to show. Default: the one that each run was trained on."),
-    ] = None
     port: Port = 8001
     host: Host = LOOPBACK
     token_file: Annotated[
@@ -34,8 +30,5 @@ class UiArguments:
     )
     datasets: Annotated[
         str | Path | None,
-        Argument("Folder whose datasets new trainings may use, beside `data` and those of the runs."),
+        Argument("Folder whose datasets new trainings may use, beside those of the runs."),
     ] = None
-
-    def __post_init__(self) -> None:
-        check_bounds(self)
