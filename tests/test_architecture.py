@@ -42,7 +42,6 @@ CONFINED = {
         "widenet/spec/",
         "widenet/data/manifest.py",
         "widenet/dsstne/data.py",
-        "widenet/metrics/kept.py",
         "widenet/stores/",
         "widenet/training/run_directory.py",
         "widenet/tuning/space.py",

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.mistakes import mistake
-from widenet.errors import OptionError
+from widenet.errors import ArgumentError, OptionError
 from widenet.report.listing import list_runs
 from widenet.runs import Model
 from widenet.training.run_path import locked
@@ -56,7 +56,7 @@ def test_the_order_is_that_which_is_asked_for(runs):
     assert values == sorted(values, reverse=True)
     (runs / "more" / "other" / "log.jsonl").unlink()
     assert [run.name for run in list_runs(runs).runs] == ["run", "more/other"]
-    with mistake(OptionError):
+    with mistake(ArgumentError):
         list_runs(runs, "loss")
 
 

@@ -3,11 +3,10 @@
 import json
 import shutil
 
-import widenet
 from tests.pages import Page
-from widenet.report.sections import evaluations_section, summary, time_section
+from widenet.report.sections import summary, time_section
 from widenet.report.subject import Subject
-from widenet.runs.made_of import quantize
+from widenet.runs.quantizing import quantize
 from widenet.training.run_directory import RunDirectory
 
 
@@ -40,19 +39,3 @@ def test_a_run_in_8_bits_says_so(reported, tmp_path):
     run = quantize(reported / "run", tmp_path / "small").run
     subject = Subject("small", run)
     assert f"In 8 bits, made of {reported / 'run'}, whose training this page shows." in str(summary(subject))
-
-
-def test_a_kept_evaluation_is_shown_beside_its_baselines(reported, tmp_path):
-    run = shutil.copytree(reported / "run", tmp_path / "run")
-    assert evaluations_section(Subject("run", RunDirectory.open(run))) == ""
-    options = {"ks": [5], "keep": True, "baselines": True}
-    metrics = widenet.Model.load(run).evaluate(reported / "data", "validation", **options)
-    page = Page(evaluations_section(Subject("run", RunDirectory.open(run))))
-    assert page.texts["th"][:2] == ["run", "popularity"]
-    cells = page.texts["td"]
-    found = cells[cells.index("ndcg@5") + 1 :][:2]
-    assert found == [f"{each['ndcg@5']:.4g}" for each in (metrics, metrics.baselines["popularity"])]
-    (facts,) = (run / "evaluations").glob("*.json")
-    facts.write_text("{")
-    page = Page(evaluations_section(Subject("run", RunDirectory.open(run))))
-    assert facts.name in page.texts["p"][0]

@@ -82,7 +82,7 @@ def test_a_run_without_epochs_and_weights_has_a_report(run, tmp_path):
 
 def test_several_runs_lie_over_each_other(reported, tmp_path):
     page = check_alone(read(write_report([reported / "run", reported / "other"], tmp_path / "out.html")))
-    assert page.texts["h2"] == ["Final metrics", "Paired differences", "Loss and metrics", "Differences"]
+    assert page.texts["h2"] == ["Final metrics", "Loss and metrics", "Differences"]
     assert {"run, epoch 3", "other, epoch 2"} <= {text.rpartition(":")[0] for text in page.texts["title"]}
 
 

@@ -1,4 +1,4 @@
-"""Runs that keep evaluations: written by one process of a group, and refused where they cannot be."""
+"""Evaluations of a run: propensities, a part that is missing, and entries that it was trained on."""
 
 import json
 import shutil
@@ -9,8 +9,7 @@ import pytest
 import widenet
 from tests.mistakes import mistake
 from tests.trainings import UNTIED, books, document
-from widenet.errors import FitError, OptionError
-from widenet.metrics.kept import kept_evaluations
+from widenet.errors import FitError
 
 
 @pytest.fixture(scope="module")
@@ -19,34 +18,6 @@ def place(tmp_path_factory):
     data = books(folder / "data")
     widenet.train(UNTIED, document({"kind": "adam"}), data, folder / "run")
     return folder
-
-
-def kept(folder):
-    metrics = widenet.Model.load(folder / "run").evaluate(folder / "data", "validation", ks=[5], keep=True)
-    return dict(metrics)
-
-
-def files(folder):
-    return {path.name: path.read_bytes() for path in (folder / "run" / "evaluations").iterdir()}
-
-
-def test_two_processes_keep_what_one_keeps(place, groups):
-    alone = kept(place)
-    written = files(place)
-    (found,) = kept_evaluations(place / "run")
-    assert found.read() == alone
-    assert found.evaluated.part == "validation"
-    shutil.rmtree(place / "run" / "evaluations")
-    assert groups(2)(kept, place) == [alone, alone]
-    assert files(place) == written
-
-
-def test_a_run_without_final_weights_keeps_nothing(place, tmp_path):
-    shutil.copytree(place / "run", tmp_path / "run", ignore=shutil.ignore_patterns("model", "evaluations"))
-    model = widenet.Model.load(tmp_path / "run")
-    with mistake(OptionError, option="keep"):
-        model.evaluate(place / "data", "validation", keep=True)
-    assert not (tmp_path / "run" / "evaluations").exists()
 
 
 def test_propensities_count_in_the_dataset_of_the_training(place, tmp_path):

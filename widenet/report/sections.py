@@ -2,7 +2,6 @@
 
 from itertools import chain
 
-from widenet.errors import WidenetError
 from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.plan.numbers import duration
@@ -65,25 +64,6 @@ def curves_section(subject: Subject) -> Html:
     return section("Loss and metrics", drawing, note(f"Loss: over the training part.{of_metrics}"))
 
 
-def evaluations_section(subject: Subject) -> Html:
-    """Metrics of each part that was evaluated and kept, beside the baselines of that evaluation."""
-    try:
-        kept = subject.evaluations.values()
-    except (WidenetError, OSError) as error:
-        return section("Evaluations", note(str(error)))
-    pieces: list[Html] = []
-    for each in kept:
-        columns = {subject.name: each.metrics, **each.baselines}
-        rows = [
-            [name, *(brief(means[name]) if name in means else _ABSENT for means in columns.values())]
-            for name in each.metrics
-            if name != "num_examples"
-        ]
-        pieces += [tag("h3", each.title(subject.words.examples)), table(["", *columns], rows, numbers=True)]
-    remark = note("As the last evaluation that was kept measured these weights.")
-    return section("Evaluations", *pieces, remark) if pieces else _NONE
-
-
 def network_section(subject: Subject) -> Html:
     """The layers with their sizes, and a table of the weights."""
     network, layout = subject.run.network, subject.run.layout
@@ -110,7 +90,7 @@ def network_section(subject: Subject) -> Html:
 def data_section(subject: Subject) -> Html:
     """The dataset's contents, or why it is not available."""
     if subject.manifest is None:
-        return section("Data", note(f"{subject.without_data} Name it when you write the report."))
+        return section("Data", note(subject.without_data))
     facts = [[subject.words.examples, f"{subject.manifest.num_examples:,}"]]
     facts += [
         [name.replace("_", " "), brief(value)]

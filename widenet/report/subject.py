@@ -9,7 +9,6 @@ from typing import Any
 
 from widenet.data.manifest import Manifest
 from widenet.data.words import Words, words_of
-from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.recommendations import Sample
 from widenet.runs.run_log import diverged, kept_line
 from widenet.training.checkpoint import Checkpoint
@@ -38,14 +37,6 @@ class Subject:
         return [record for record in map(_sane, self.run.records()) if "epoch" in record]
 
     @cached_property
-    def evaluations(self) -> dict[Evaluated, KeptEvaluation]:
-        """The evaluations of the present weights that the run keeps; raises WidenetError, OSError."""
-        found, model = kept_evaluations(self.run.path), self.run.path / "model"
-        if not found or not model.is_dir():
-            return {}
-        return {each.evaluated: each for each in found if each.fingerprint == self.final.fingerprint}
-
-    @cached_property
     def final(self) -> WeightsFacts:
         """Facts of the final weights; empty if there are none."""
         model = self.run.path / "model"
@@ -54,7 +45,7 @@ class Subject:
     @property
     def is_changed(self) -> bool:
         """Whether the model was changed after the training, whose numbers are not its own."""
-        return self.final.in_8_bits or self.final.other_term
+        return self.final.in_8_bits
 
     @property
     def without_data(self) -> str:

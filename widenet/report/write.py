@@ -18,7 +18,6 @@ from widenet.report.several_runs import (
     curves_over_each_other,
     differences,
     final_numbers,
-    paired_differences,
 )
 from widenet.report.subject import Subject
 from widenet.runs import Model
@@ -40,7 +39,6 @@ def page(subjects: Sequence[Subject]) -> Html:
 _SECTIONS = (
     sections.summary,
     sections.curves_section,
-    sections.evaluations_section,
     sections.network_section,
     sections.norms_section,
     sections.recommendations_section,
@@ -50,7 +48,7 @@ _SECTIONS = (
     sections.documents_section,
     sections.machine_section,
 )
-_SECTIONS_OF_SEVERAL = (final_numbers, paired_differences, curves_over_each_other, differences)
+_SECTIONS_OF_SEVERAL = (final_numbers, curves_over_each_other, differences)
 
 
 def whole(title: str, below: str, parts: Sequence[Html]) -> Html:
@@ -79,7 +77,6 @@ def write_report(
     runs: Model | str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     data: Dataset | str | Path | None = None,
-    recommendations: bool = True,
     overwrite: bool = False,
 ) -> Path:
     """Write an HTML report about a run, or a comparison of several runs, and return its path.
@@ -93,7 +90,6 @@ def write_report(
             in the current directory.
         data: The dataset, for its facts and for examples of recommendations. None uses the training's dataset
             if it is still there and unchanged.
-        recommendations: Whether to compute recommendations of a single run; otherwise no weights are read.
         overwrite: Whether to replace an earlier report at `out`.
 
     Warns:
@@ -123,7 +119,7 @@ def write_report(
         if is_taken[0]:
             check_new(target, overwrite or not out, "a report", _is_report)
     if len(paths) == 1:
-        subjects = [_alone(names[0], paths[0], model, data, recommendations)]
+        subjects = [_alone(names[0], paths[0], model, data)]
     else:
         subjects = [Subject(name, RunDirectory.open(path)) for name, path in zip(names, paths, strict=True)]
     if model is None or model.network.exchange.leads:
@@ -138,9 +134,7 @@ def _is_report(path: Path) -> bool:
         return _BEGINNING.match(file.read(_HEAD_BYTES).decode("utf-8", errors="replace")) is not None
 
 
-def _alone(
-    name: str, path: Path, model: Model | None, data: Dataset | str | Path | None, recommendations: bool
-) -> Subject:
+def _alone(name: str, path: Path, model: Model | None, data: Dataset | str | Path | None) -> Subject:
     run = RunDirectory.open(path) if model is None else model.run
     if data is None:
         dataset = run.dataset()
@@ -153,9 +147,7 @@ def _alone(
             # Frames: here, the function, its wrapper, the caller.
             warnings.warn(f"{run.path}: {subject.without_data} Name it with `data`.", stacklevel=4)
         return subject
-    has_weights = recommendations and (
-        model is not None or (path / "model").exists() or run.latest() is not None
-    )
+    has_weights = model is not None or (path / "model").exists() or run.latest() is not None
     sample = sampled(model or Model.load(path, "cpu"), dataset) if has_weights else None
     return Subject(name, run, dataset.manifest, sample)
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.arguments import check_choice, method_with_fields_of, typed, with_fields_of
+from widenet.arguments import method_with_fields_of, typed, with_fields_of
 from widenet.baselines.evaluate import check_part, evaluate, output_name
 from widenet.baselines.measure import measured
 from widenet.data.dataset import Dataset
@@ -17,7 +17,6 @@ from widenet.errors import FitError, OptionError, WidenetError, warn_user
 from widenet.knn.neighbours import Measure
 from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.further import Propensity
-from widenet.metrics.kept import Evaluated, keep
 from widenet.metrics.ranking import Metrics, check_ks, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
@@ -26,7 +25,7 @@ from widenet.parallel.exchange import fixed_arithmetic
 from widenet.parallel.group import by_leader, check_agreement, device_for, exchange_for, join
 from widenet.pictures.html import tag
 from widenet.predict.files import Block
-from widenet.predict.restrictions import existing, history, known_parts
+from widenet.predict.restrictions import existing, known_parts
 from widenet.runs.cutting import Cut
 from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.recommending import (
@@ -47,10 +46,8 @@ from widenet.runs.run_arguments import (
     RecommendArguments,
 )
 from widenet.runs.run_log import log_curves
-from widenet.sparse import SparseBatch
 from widenet.spec.network import drawn
 from widenet.spec.training import TrainingSpec
-from widenet.stores import cache
 from widenet.stores.uri import shown
 from widenet.training.checkpoint import Checkpoint, fingerprint
 from widenet.training.facts import check_in_common, facts_of_checkpoint, facts_of_dataset
@@ -60,7 +57,7 @@ from widenet.training.run_directory import (
     WeightsFacts,
     with_network_of,
 )
-from widenet.training.run_path import WHOLE, writing
+from widenet.training.run_path import WHOLE
 from widenet.training.schedules import rates
 from widenet.training.step import settle
 
@@ -112,55 +109,6 @@ def warn_of_trained(
             examples = WeightsFacts.of(Checkpoint.open(start / "model").facts).examples
         except (WidenetError, OSError):
             return
-
-
-def check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:
-    """Raise OptionError if a run cannot keep an evaluation; `facts` are those of its weights."""
-    if "fingerprint" not in facts:
-        raise OptionError("needs finished weights", place=run.path, option="keep")
-    if cache.holds(run.path):
-        raise OptionError("needs a run on the disk", place=run.path, option="keep")
-
-
-def evaluated(
-    run: RunDirectory,
-    network: Network,
-    facts: Mapping[str, Any],
-    dataset: Dataset,
-    arguments: EvaluateArguments,
-) -> Metrics:
-    """Evaluate a network as `Model.evaluate` is asked to; `facts` are those of its weights."""
-    part, output = arguments.part, arguments.output
-    field = network.outputs[output_name(network, output)].spec.field
-    with fixed_arithmetic():
-        metrics = evaluate(
-            network,
-            dataset,
-            part,
-            arguments.ks,
-            output,
-            arguments.exclude_seen,
-            arguments.advance,
-            keep_users=arguments.keep or arguments.interval is not None,
-            beyond=arguments.beyond,
-            groups=arguments.groups,
-            inverse_propensities=_inverse_propensities(run, field, arguments),
-        )
-    if metrics.users is not None and arguments.interval is not None:
-        metrics.intervals = metrics.users.intervals(arguments.interval)
-    if arguments.exclude_seen:
-        metrics.num_seen = known_before(dataset, field, part, known_parts(dataset, field, part))
-    if arguments.baselines:
-        metrics.baselines = _baselines(network, dataset, field, arguments)
-    if arguments.keep:
-        of = Evaluated(part, dataset.digest, field, bool(arguments.exclude_seen))
-
-        def write() -> None:
-            with writing(run.path):
-                keep(run.path, of, str(facts["fingerprint"]), metrics)
-
-        by_leader(network.exchange, write, "evaluation")
-    return metrics
 
 
 def _inverse_propensities(
@@ -286,13 +234,33 @@ class Model:
 
         Raises:
             FitError: The dataset does not fit the run, or does not have the part.
-            OptionError: An argument is wrong, or `keep` is set for a run that has not ended or is in a store.
+            OptionError: An argument is wrong.
         """
         dataset = self._dataset(arguments.data)
-        if arguments.keep:
-            check_keeps(self.run, self.facts)
-        warn_of_trained(self.run, self.network, self.facts, dataset, arguments.part, arguments.output)
-        return evaluated(self.run, self.network, self.facts, dataset, arguments)
+        part, network = arguments.part, self.network
+        warn_of_trained(self.run, network, self.facts, dataset, part, arguments.output)
+        field = network.outputs[output_name(network, arguments.output)].spec.field
+        with fixed_arithmetic():
+            metrics = evaluate(
+                network,
+                dataset,
+                part,
+                arguments.ks,
+                arguments.output,
+                arguments.exclude_seen,
+                arguments.advance,
+                keep_users=arguments.interval is not None,
+                beyond=arguments.beyond,
+                groups=arguments.groups,
+                inverse_propensities=_inverse_propensities(self.run, field, arguments),
+            )
+        if metrics.users is not None and arguments.interval is not None:
+            metrics.intervals = metrics.users.intervals(arguments.interval)
+        if arguments.exclude_seen:
+            metrics.num_seen = known_before(dataset, field, part, known_parts(dataset, field, part))
+        if arguments.baselines:
+            metrics.baselines = _baselines(network, dataset, field, arguments)
+        return metrics
 
     @method_with_fields_of(RecommendArguments, Dataset)
     def recommend(self, arguments: RecommendArguments) -> Any:
@@ -318,7 +286,6 @@ class Model:
             FitError: The network reads no items, or the dataset does not fit or is gone.
             OptionError: An argument is wrong.
         """
-        check_choice("format", arguments.format, get_args(Format))
         with fixed_arithmetic():
             answers, is_one = answered(self.run, self.network, self._dataset, arguments)
         return answers.shown(arguments.format, is_one)
@@ -354,7 +321,6 @@ class Model:
             FitError: The layer does not exist, or has no such vectors.
             OptionError: An argument is wrong.
         """
-        check_choice("format", format, get_args(Format))
         answers, is_one = alike(self.run, self, items, checked_k(k), layer, measure)
         return answers.shown(format, is_one, "item", "similar")
 
@@ -397,28 +363,12 @@ class Model:
             FitError: The network is not linear, or the dataset does not fit or is gone.
             OptionError: An argument is wrong.
         """
-        check_choice("format", format, get_args(Format))
         if user is not None and (len(items) or values is not None):
             raise OptionError("goes without `items` and `values`", option="user")
         name, dataset = output_name(self.network, output), None if user is None else self._dataset(data)
         with fixed_arithmetic():
             answers = reasons(self.run, self.network, dataset, name, item, user, items, values)
         return answers.shown(format, True, "item", "because")
-
-    @typed
-    def history_of(self, user: str, data: Dataset | str | Path | None = None) -> list[str]:
-        """Return the titles of the user's features that `recommend` feeds to the network.
-
-        They are those of its first field with names; without such a field, the list is empty.
-        By default, the dataset is that of the training.
-        """
-        dataset, run = self._dataset(data), self.run
-        read = [layer.field for layer in run.network.inputs]
-        field = next((name for name in read if run.fields[name].vocabulary_digest is not None), None)
-        if field is None:
-            return []
-        batch = history(dataset, field, np.array([dataset.row_of(user)]), dataset.field(field).parts)
-        return run.vocabulary(field).titles(batch.indices.numpy()) if isinstance(batch, SparseBatch) else []
 
     @typed
     def attributes_of(

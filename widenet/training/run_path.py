@@ -61,7 +61,6 @@ _OWN = {
     "best",
     "model",
     "report.html",
-    "evaluations",
     LOCK,
     LAUNCH,
     START,

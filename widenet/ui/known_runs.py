@@ -24,7 +24,6 @@ _FILES = (
     "machine.json",
     "model/manifest.json",
     "checkpoints/latest",
-    "evaluations",
 )
 
 _Signature = tuple[object, ...]
