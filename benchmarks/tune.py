@@ -1,8 +1,9 @@
 """Searches Gowalla by `widenet.tune` with a worker that is killed, beside a whole grid."""
 
 import argparse
-import os
-import signal
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from widenet.tuning.study import DATABASE
 _OTHERS = 8
 """Settings for each learning rate: two each of denoising, popularity damping and temperature."""
 _RATES = (0.02, 0.01, 0.04, 0.005)
-_KILLED_AT = 4
+_JOINS_AT, _KILLED_AT = 2, 4
 _CHOSEN = ("learning_rate", "denoise", "popularity_damping", "temperature")
 _COLUMNS = ("search", "epochs", "share", "seconds", "best NDCG@20", "below the grid's", ", ".join(_CHOSEN))
 
@@ -48,14 +49,24 @@ def run(asked: argparse.Namespace) -> None:
         def study(name: str, **words: Any) -> tuple[StudyResult, str]:
             out, started = folder / name, time.perf_counter()
             resumed = (out / DATABASE).exists()
-            result = tune(space, data, out, trials=asked.settings, workers=2, resume=resumed, **words)
+            result = tune(space, data, out, trials=asked.settings, resume=resumed, **words)
             return result, "resumed" if resumed else f"{time.perf_counter() - started:.0f}"
 
-        killer = _Killer()
+        (folder / "space.json").write_text(json.dumps(space))
+        words = [
+            "tune",
+            str(folder / "space.json"),
+            "--data",
+            str(data.path),
+            "--out",
+            str(folder / "search"),
+        ]
+        words += ["--trials", str(asked.settings), "--resume", "--quiet"]
+        killer = _Killer([sys.executable, "-m", "widenet", *words])
         grid = _row("whole grid", None, *study("grid", rungs=1))
         found = _row("three rungs", grid, *study("search", report=killer))
         print(f"\nthree rungs: {_checked(found, grid)}")
-        print(f"killed: {killer.said}; trials counted twice: {killer.repeated}")
+        print(f"one worker was killed; trials counted twice: {killer.repeated}")
 
 
 def _dataset(folder: Path, num_users: int) -> Dataset:
@@ -129,35 +140,28 @@ def _checked(result: StudyResult, grid: StudyResult) -> str:
 
 
 class _Killer(StudyReport):
-    """Kills a worker once, when another trial begins."""
+    """Starts a second worker when the second trial begins, and kills it at the fourth.
 
-    def __init__(self) -> None:
-        self.said, self.repeated = "nobody", 0
+    Args:
+        command: The command of the second worker.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self.command, self.repeated = command, 0
         self.begun: list[int] = []
         self.ended: set[int] = set()
+        self.worker: subprocess.Popen[bytes] | None = None
 
     def begin(self, trial: int) -> None:
-        """Kill a worker at the fourth trial."""
+        """Start or kill the worker."""
         self.begun.append(trial)
-        if len(self.begun) == _KILLED_AT:
-            os.kill(_workers()[0], signal.SIGKILL)
+        if len(self.begun) == _JOINS_AT:
+            self.worker = subprocess.Popen(self.command)
+        if len(self.begun) == _KILLED_AT and self.worker is not None:
+            self.worker.kill()
+            self.worker.wait()
 
     def end(self, trial: TrialResult) -> None:
         """Count what ends twice."""
         self.repeated += trial.number in self.ended
         self.ended.add(trial.number)
-
-    def say(self, text: str) -> None:
-        """Keep what is said of lost workers."""
-        if "was lost" in text:
-            self.said = text
-
-
-def _workers() -> list[int]:
-    """Return the process ids of the workers that this process has started."""
-    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return [
-        int(child)
-        for child in children
-        if b"widenet.tuning" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-    ]

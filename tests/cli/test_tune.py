@@ -2,13 +2,11 @@
 
 import json
 import signal
-from pathlib import Path
 
 import pytest
 
 from tests.tuning.studies import SPACE, people
 from widenet.cli.tune import StudyProgress
-from widenet.tuning.results import TrialResult
 
 
 @pytest.fixture
@@ -68,24 +66,3 @@ def test_ctrl_c_prints_the_command_that_resumes(widenet, files, tmp_path, monkey
     monkeypatch.undo()
     ended = widenet(*command.split()[1:])
     assert ended.status == 0
-
-
-def test_a_line_is_printed_for_each_trial_that_has_ended(capsys):
-    lines = []
-    for quiet in (False, True):
-        report = StudyProgress(quiet)
-        report.begin(0)
-        report.end(TrialResult(0, "finished", 9, 0.25, {}, Path(), "f" * 64, None))
-        report.end(TrialResult(1, "stopped", 1, 0.125, {}, Path(), None, None))
-        report.end(TrialResult(2, "failed", 0, None, {}, Path(), None, "numbers overflow."))
-        report.say("Worker 0 was lost.")
-        lines.append(capsys.readouterr().err.splitlines())
-    assert lines == [
-        [
-            "trial   0  finished  epochs   9  0.2500",
-            "trial   1  stopped   epochs   1  0.1250",
-            "trial   2  failed    numbers overflow.",
-            "Worker 0 was lost.",
-        ],
-        [],
-    ]

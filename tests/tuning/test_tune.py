@@ -1,8 +1,10 @@
 """Searching: finished trials have the bits of trainings of their documents, and studies resume; mistakes."""
 
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import warnings
 from contextlib import nullcontext
@@ -17,9 +19,32 @@ from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.runs import train
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
+from widenet.tuning import study as studies
 from widenet.tuning import worker
 from widenet.tuning.study import Study
 from widenet.tuning.tune import tune
+
+DYING = """
+import os, sys
+from widenet.cli import main
+from widenet.tuning import study, worker
+
+study.BEAT_SECONDS, study.LOST_SECONDS = 1, 3
+train = worker.run_training
+
+def dying(layout, dataset, arguments):
+    after = arguments.after_epoch
+    def after_epoch(network, epoch):
+        if epoch == 2:
+            os.kill(os.getpid(), 9)
+        return after(network, epoch)
+    object.__setattr__(arguments, "after_epoch", after_epoch)
+    return train(layout, dataset, arguments)
+
+worker.run_training = dying
+main(["tune", *sys.argv[1:]])
+"""
+"""A worker that joins a study and is killed in the second epoch of its first trial."""
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +121,34 @@ def test_a_trial_that_trains_a_rung_again_warns_of_nothing(searched, data, tmp_p
         warnings.simplefilter("error")
         result = tune(SPACE, data, tmp_path / "study", trials=1, resume=True)
     assert outcome(result) == outcome(searched[0])[:1]
+
+
+def test_a_killed_worker_loses_no_trial_and_none_is_counted_twice(data, tmp_path, monkeypatch):
+    """Another process joins the study while the first one begins its first trial."""
+    space, out = tmp_path / "space.json", tmp_path / "study"
+    space.write_text(json.dumps(with_training(epochs=3)))
+    words = [space, "--data", data.path, "--out", out, "--rungs", 1, "--resume"]
+    statuses = []
+
+    def join(trial):
+        if trial == 0:
+            command = [sys.executable, "-c", DYING, *map(str, words)]
+            statuses.append(subprocess.run(command, check=False).returncode)
+
+    monkeypatch.setattr(studies, "BEAT_SECONDS", 1)
+    monkeypatch.setattr(studies, "LOST_SECONDS", 3)
+    heard = Heard(join)
+    result = tune(space, data, out, trials=3, rungs=1, report=heard)
+    assert statuses == [-signal.SIGKILL]
+    assert sorted(heard.begun) == [0, 1, 2]
+    assert [(trial.number, trial.state) for trial in result.trials] == [
+        (each, "finished") for each in range(3)
+    ]
+    lost = result.trials[1]
+    again = train(lost.run / "network.json", lost.run / "training.json", data, tmp_path / "again")
+    assert lost.fingerprint == again.facts["fingerprint"]
+    epochs = [record["epoch"] for record in RunDirectory.open(lost.run).records()]
+    assert epochs == [1, 2, 3]
 
 
 @pytest.mark.parametrize("interrupts", [False, True])

@@ -45,9 +45,9 @@ def tune(
     """Search for the documents with the best validation metric.
 
     A trial that is not among the best at a rung stops there; the others train to the end. Ctrl-C or SIGTERM
-    saves a checkpoint of every trial that trains; --resume continues the study.
+    saves a checkpoint; --resume continues the study. While a study runs, the same command with --resume is a
+    further worker, on this machine or another.
     """
-    from widenet.training.run_directory import RunDirectory
     from widenet.tuning.tune import tune as search
 
     report = StudyProgress(quiet)
@@ -75,5 +75,7 @@ def tune(
         for place, value in best.choices.items():
             typer.echo(f"  {place}: {json.dumps(value)}")
         typer.echo(f"Documents: {result.path / 'best'}. Report: {result.path / 'report.html'}", err=True)
+        from widenet.training.run_directory import RunDirectory
+
         network = RunDirectory.open(best.run).network
         typer.echo(next_command(str(best.run), shown(words["data"]), network), err=True)

@@ -131,7 +131,6 @@ class Study:
         from optuna.storages import fail_stale_trials
         from optuna.trial import TrialState
 
-        self._beat_for_slow_workers()
         fail_stale_trials(self.trials)
         latest = self._latest()
         states = [trial.state for trial in latest]
@@ -215,13 +214,6 @@ class Study:
     def queue_again(self, trial: "Trial") -> None:
         """Queue a trial that was interrupted; whoever takes it resumes its run."""
         _queue_again(self.trials, self.known(trial), lost=0)
-
-    def _beat_for_slow_workers(self) -> None:
-        """Send a heartbeat for each trial without one whose worker lives: it has the run locked."""
-        storage: Any = self.trials._storage
-        for number in storage._get_stale_trial_ids(self.trials._study_id):
-            if is_locked(self.run(storage.get_trial(number).user_attrs["run"])):
-                storage.record_heartbeat(number)
 
     def _latest(self) -> "list[FrozenTrial]":
         """Return Optuna's newest trial of each run, which is queued again after its worker was lost."""

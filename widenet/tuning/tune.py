@@ -1,18 +1,18 @@
 """Searching for good documents: `widenet.tune`."""
 
 import math
+from importlib.util import find_spec
+from pathlib import Path
 
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.errors import DocumentError, FitError, OptionError
-from widenet.late_imports import optional
-from widenet.parallel.group import device_for, num_processes
-from widenet.runs.documents import dataset_of, document, path_of
+from widenet.parallel.launch import launcher_variable
+from widenet.runs.documents import dataset_of, document
 from widenet.tuning.results import StudyReport, StudyResult
 from widenet.tuning.space import SpaceSpec, check_space
 from widenet.tuning.study import Facts, Study
 from widenet.tuning.tune_arguments import TuneArguments
-from widenet.tuning.worker import run_workers, work
 
 
 @with_fields_of(TuneArguments, SpaceSpec, Dataset, StudyReport)
@@ -20,7 +20,7 @@ def tune(arguments: TuneArguments) -> StudyResult:
     """Search a space of documents for those with the best validation metric.
 
     Optuna suggests the documents of each trial. A trial that is not among the best at a rung stops there, by
-    successive halving; the others train to the end.
+    successive halving; the others train to the end. Further processes join with `resume`.
 
     Returns:
         The trials and the best of them.
@@ -30,19 +30,18 @@ def tune(arguments: TuneArguments) -> StudyResult:
             the search, or is another one than that of a resumed study.
         CheckpointError: The study cannot be made or resumed.
     """
-    with optional("optuna", "tune"):
-        import optuna  # noqa: F401 before anything is made
-    with optional("plotly", "tune"):
-        import plotly  # noqa: F401
-    OptionError.require(num_processes() == 1, "trains each trial in one process", option="workers")
-    dataset, out = dataset_of(arguments.data), path_of("out", arguments.out)
+    for library in ("optuna", "plotly"):
+        rule = "must be installed (`pip install 'widenet[tune]'`)"
+        OptionError.require(find_spec(library), rule, place=library)
+    is_alone = (launcher_variable("WORLD_SIZE") or "1") == "1"
+    OptionError.require(is_alone, "trains each trial in one process", place="a study")
+    dataset, out = dataset_of(arguments.data), Path(arguments.out)
     report = arguments.report or StudyReport()
     study = begun(arguments, dataset)
+    from widenet.tuning.worker import work  # loads torch
+
     try:
-        if arguments.workers == 1:
-            work(study, arguments.trials, dataset, report)
-        else:
-            run_workers(study, dataset.path, arguments.trials, arguments.workers, report)
+        work(study, arguments.trials, dataset, report)
     finally:
         with study.lock():
             study.write_best()  # here alone: a study that was killed has none until it is resumed
@@ -57,10 +56,14 @@ def tune(arguments: TuneArguments) -> StudyResult:
 def begun(arguments: TuneArguments, dataset: Dataset) -> Study:
     """Return a new study, or the one to resume."""
     space = document(SpaceSpec, arguments.space)
-    path, reduction, fixed = path_of("out", arguments.out), arguments.reduction, space.fixed_training
+    path, reduction, fixed = Path(arguments.out), arguments.reduction, space.fixed_training
     is_valid = fixed.evaluation is not None and fixed.evaluation.part == "validation"
     place = f"{space.where}: training.evaluation"
     DocumentError.require(is_valid, "must name a metric on the validation part", place=place)
+    if not arguments.resume:
+        check_space(space, dataset)
+    from widenet.parallel.group import device_for  # loads torch
+
     first = math.ceil(fixed.epochs / reduction ** (arguments.rungs - 1))
     rungs = [first * reduction**rung for rung in range(arguments.rungs)]
     facts = Facts(
@@ -75,5 +78,4 @@ def begun(arguments: TuneArguments, dataset: Dataset) -> Study:
         study = Study.open(path)
         study.check_same(facts)
         return study
-    check_space(space, dataset)
     return Study.begin(path, facts)

@@ -1,36 +1,18 @@
-"""Workers: each takes a trial of a study, trains it to its end or until others are better, and takes another.
+"""A worker takes a trial of a study, trains it to its end or until others are better, and takes another."""
 
-Several workers are processes of this machine, each of which talks to the first process through a pipe.
-"""
-
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection, Pipe, wait
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from widenet.data.dataset import Dataset
-from widenet.errors import (
-    CapacityError,
-    DocumentError,
-    FitError,
-    GroupError,
-    NumericsError,
-    WidenetError,
-)
-from widenet.parallel.launch import LAUNCHER, SAVE_SECONDS, end_with_launcher
-from widenet.plan.machine import available_threads
+from widenet.errors import CapacityError, DocumentError, FitError, NumericsError
 from widenet.runs.run_arguments import TrainArguments
 from widenet.runs.run_log import kept_line
 from widenet.runs.training import run_training
 from widenet.training.loop import interruption
 from widenet.training.run_directory import RunDirectory
-from widenet.tuning.results import StudyReport, TrialResult
+from widenet.tuning.results import StudyReport
 from widenet.tuning.space import layout_of
 from widenet.tuning.study import Study, quiet, suggested
 
@@ -41,9 +23,6 @@ _PAUSE_SECONDS = 0.5
 """Seconds between two looks at a study in which there is nothing to do until other workers are done."""
 _OWN_PROBLEMS = (CapacityError, DocumentError, FitError, NumericsError)
 """Errors with which a trial fails alone."""
-_PROGRAM = ("-m", "widenet.tuning")
-_INTERRUPTED = 130
-"""Exit status of a worker that Ctrl-C or SIGTERM has ended."""
 
 
 def work(study: Study, num_trials: int, dataset: Dataset, report: StudyReport) -> None:
@@ -135,112 +114,3 @@ def _trained(study: Study, trial: "Trial", dataset: Dataset, interrupted: Callab
     found = value()
     assert found is not None, "the last epoch is evaluated"
     return found
-
-
-class _Telling(StudyReport):
-    """The report of a worker process: each call becomes a message to the process that has started it."""
-
-    def __init__(self, pipe: Any) -> None:
-        self.pipe = pipe
-
-    def begin(self, trial: int) -> None:
-        self.pipe.send(("begin", trial))
-
-    def end(self, trial: TrialResult) -> None:
-        self.pipe.send(("end", trial))
-
-    def say(self, text: str) -> None:
-        self.pipe.send(("say", text))
-
-
-def main(study: str, data: str, num_trials: str, pipe: str) -> int:
-    """Be a worker process: train trials until the study is over; return the exit status."""
-    end_with_launcher()
-    report = _Telling(Connection(int(pipe), readable=False))
-    try:
-        work(Study.open(Path(study)), int(num_trials), Dataset.open(data), report)
-    except WidenetError as error:
-        report.pipe.send(("error", error))
-        return error.status
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    return 0
-
-
-def run_workers(study: Study, data: Path, num_trials: int, num_workers: int, report: StudyReport) -> None:
-    """Run a study in several processes until it is over.
-
-    If a signal ends a worker, another one resumes its trial. Ctrl-C and SIGTERM let every worker save a
-    checkpoint; so does the end of this process.
-
-    Raises:
-        KeyboardInterrupt: After Ctrl-C or SIGTERM, when all workers have ended.
-        GroupError: All workers were lost.
-        WidenetError: What a worker cannot go on with.
-    """
-    is_over = False
-    with _ending() as workers:
-        for number in range(num_workers):
-            pipe, theirs = Pipe(duplex=False)
-            words = [f"{study.path}", f"{data}", f"{num_trials}", f"{theirs.fileno()}"]
-            with theirs:
-                workers[pipe] = subprocess.Popen(  # noqa: S603 our own command
-                    [sys.executable, *_PROGRAM, *words],
-                    env=_environment(study, number, num_workers),
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
-        while workers:
-            ready: list[Any] = wait([*workers])
-            for pipe in ready:
-                try:
-                    name, *values = pipe.recv()
-                except EOFError:
-                    pipe.close()
-                    status = workers.pop(pipe).wait()
-                    if status == _INTERRUPTED:
-                        raise KeyboardInterrupt from None
-                    if status:
-                        report.say(f"A worker was lost, with status {status}.")
-                    is_over = is_over or status == 0
-                    continue
-                if name == "error":
-                    raise values[0]
-                getattr(report, name)(*values)
-    if not is_over:
-        raise GroupError("were all lost", option="workers")
-
-
-def _environment(study: Study, number: int, num_workers: int) -> dict[str, str]:
-    """Return the variables of a worker: its share of the processors, and one of the CUDA devices."""
-    own = {LAUNCHER: f"{os.getpid()}"}
-    environment = {"WIDENET_THREADS": f"{available_threads(num_workers)}", **os.environ, **own}
-    if study.facts.device == "cuda":
-        import torch
-
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        names = visible.split(",") if visible else [f"{each}" for each in range(torch.cuda.device_count())]
-        environment["CUDA_VISIBLE_DEVICES"] = names[number % len(names)]
-    return environment
-
-
-@contextmanager
-def _ending() -> Iterator[dict[Any, "subprocess.Popen[bytes]"]]:
-    """End the workers, by their pipes, with the block; after an error they have time to save."""
-    workers: dict[Any, subprocess.Popen[bytes]] = {}
-    try:
-        yield workers
-    except BaseException:
-        for worker in workers.values():
-            worker.terminate()
-        deadline = time.monotonic() + SAVE_SECONDS
-        for worker in workers.values():
-            with suppress(subprocess.TimeoutExpired):
-                worker.wait(max(0.0, deadline - time.monotonic()))
-        raise
-    finally:
-        for pipe, worker in workers.items():
-            worker.kill()
-            worker.wait()
-            pipe.close()
