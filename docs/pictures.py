@@ -41,7 +41,7 @@ def main(ratings: str, books: str, place: str) -> None:
 
 
 def train(folder: Path, ratings: str, books: str) -> None:
-    """Make a dataset, three runs with kept evaluations, and a report."""
+    """Make a dataset, four runs and a report."""
     words = ["--user", "user_id", "--item", "book_id", "--value", "rating", "--min-value", "4"]
     run(folder, "data", "ingest", ratings, *words, "--titles", books, "--out", "data/whole")
     parts = ["--validation", "0.1", "--heldout", "0.2"]
@@ -58,9 +58,7 @@ def train(folder: Path, ratings: str, books: str) -> None:
         (folder / "network.json").write_text(json.dumps({"layers": layers}))
         (folder / "training.json").write_text(json.dumps(training))
         run(folder, "train", "network.json", "training.json", "--data", "data/books", "--out", f"runs/{name}")
-        run(folder, "evaluate", f"runs/{name}", "--data", "data/books", "--keep")
     run(folder, "train", "--data", "data/books", "--out", "runs/usual")
-    run(folder, "evaluate", "runs/usual", "--data", "data/books", "--keep")
     run(folder, "report", "runs/usual", "--data", "data/books", "--out", "report.html")
 
 
@@ -120,23 +118,9 @@ def try_it(browser: Browser, address: str) -> None:
 
 
 def visit_runs(browser: Browser, address: str) -> None:
-    """The table of runs, a comparison, a run, its layers and its data."""
-
-    def at_top(page: Page, heading: str) -> None:
-        page.get_by_role("heading", name=heading).first.evaluate("each => each.scrollIntoView()")
-
-    def compare(page: Page) -> None:
-        for box in page.get_by_role("checkbox").all()[:3]:
-            box.check()
-        page.get_by_role("link", name="Compare", exact=True).click()
-        page.get_by_role("heading", name="Paired differences").wait_for()
-        at_top(page, "Paired differences")
-
+    """The table of runs, and a run."""
     take(browser, address, "runs", show_nothing)
-    take(browser, address, "compare", compare)
     take(browser, f"{address}/run?name=usual", "run", show_nothing)
-    books = "books"
-    take(browser, f"{address}/data", "data", lambda page: page.get_by_role("link", name=books).first.click())
 
 
 if __name__ == "__main__":

@@ -10,12 +10,11 @@ import pytest
 from tests.pages import Page
 from tests.serve.conftest import TOKEN
 from tests.ui.conftest import EVIL, pages, training
-from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.pictures.html import brief
 from widenet.training.run_directory import RunDirectory
 
-PLACES = ["/", "/run?name=untied", "/compare?run=untied&run=deep%2Ftied", "/data", "/data?run=untied"]
+PLACES = ["/", "/run?name=untied", "/compare?run=untied&run=deep%2Ftied"]
 
 
 def policy(reply):
@@ -49,7 +48,7 @@ def test_nothing_else_is_sent(place, shown):
     page = Page(reply.body.decode())
     addresses = [attributes["href"] for tag, attributes in page.elements if tag in ("link", "a")]
     ways = [urljoin(f"http://here{quote(place, safe='/%')}", each) for each in addresses if each[0] != "#"]
-    assert {"http://here/", "http://here/data", "http://here/page/page.css"} <= {*ways}
+    assert {"http://here/", "http://here/page/page.css"} <= {*ways}
 
 
 def test_the_table_has_a_row_for_each_run(shown):
@@ -136,8 +135,7 @@ def test_the_token_gives_a_cookie_and_nothing_is_shown_without(trained, tmp_path
         ("/run?name=untied/../untied", 404),
         ("/run?name=%2Fetc", 404),
         ("/run?name=%00%ff", 404),
-        ("/data?run=../data", 404),
-        ("/data?run=", 404),
+        ("/data", 404),
         ("/compare?run=untied", 422),
         ("/compare?run=untied&run=untied", 422),
         ("/compare?run=untied&run=../data", 404),
@@ -186,31 +184,10 @@ def test_a_run_without_epochs_data_or_weights_has_a_page(runs):
         assert "training: epoch 0 of 3" in Page(reply.body.decode()).text
 
 
-def test_the_data_of_a_run_are_counted_and_searched(shown, trained):
-    leading = Page(shown.get("/data").body.decode())
-    assert ("a", {"href": "data?run=deep%2Ftied"}) in leading.elements
-    page = Page(shown.get("/data?run=untied").body.decode())
+def test_the_data_of_a_run_are_counted_while_they_are_at_hand(runs, trained):
     manifest = Manifest.read(trained / "data")
-    assert f"{manifest.fields['items'].num_entries['train']:,}" in page.texts["td"]
-    found = Page(shown.get("/data?run=untied&search=book%201").body.decode())
-    assert "Book 1" in found.texts["li"]
-    user = Page(shown.get("/data?run=untied&user=3").body.decode())
-    dataset = Dataset.open(trained / "data")
-    titles = dataset.vocabulary("items").titles(dataset.sparse("items", [3]).indices.tolist())
-    assert set(titles) <= set(user.texts["li"])
-    assert dataset.ids([3]) == ["3"]
-    nobody = Page(shown.get("/data?run=untied&user=" + quote(EVIL)).body.decode())
-    assert "img" not in nobody.names
-    hostile = Page(shown.get("/data?run=untied&search=" + quote("<img")).body.decode())
-    assert EVIL in hostile.texts["li"]
-    assert "img" not in hostile.names
-
-
-def test_a_dataset_that_is_not_at_hand_is_said_and_may_be_named(runs, trained):
-    machine = runs / "untied" / "machine.json"
-    machine.write_text(json.dumps({"data": "/nowhere"}))
     with pages(runs) as running:
-        reply = running.get("/data?run=untied")
-        assert reply.status == 404
-    with pages(runs, "--data", trained / "data") as running:
-        assert "Counts" in running.get("/data").body.decode()
+        page = Page(running.get("/run?name=untied").body.decode())
+        assert f"{manifest.fields['items'].num_entries['train']:,}" in page.texts["td"]
+        (runs / "untied" / "machine.json").write_text(json.dumps({"data": "/nowhere"}))
+        assert "/nowhere is gone" in running.get("/run?name=untied").body.decode()

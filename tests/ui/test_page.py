@@ -77,9 +77,7 @@ def test_an_epoch_a_new_run_and_a_deleted_one_show_by_themselves(chromium, runs)
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "place", ["run?name=deep%2Ftied", "compare?run=untied&run=deep%2Ftied", "data?run=untied"]
-)
+@pytest.mark.parametrize("place", ["run?name=deep%2Ftied", "compare?run=untied&run=deep%2Ftied"])
 def test_a_run_and_a_comparison_fit_and_axe_finds_nothing_serious(place, width, scheme, chromium, address):
     with visit(chromium, address + place, width, color_scheme=scheme) as page:
         assert page.locator("section").count() > 1
@@ -104,24 +102,6 @@ def test_an_epoch_shows_on_the_page_of_its_run_and_a_deleted_run_is_said(chromiu
         expect(page.locator("main")).to_contain_text("holds no run of this name")
         (runs.parent / "away").rename(runs / "untied")
         expect(page.get_by_role("status").first).to_have_text("training: epoch 2 of 3")
-
-
-def test_users_and_items_are_found_while_one_types(chromium, address):
-    with visit(chromium, address) as page:
-        page.get_by_role("link", name="Data").click()
-        held = []
-        page.route("**/search.js", lambda route: held.append(route))
-        with page.expect_request("**/search.js"):
-            page.get_by_role("main").get_by_role("link").first.click()
-        page.get_by_label("Find users").fill("book 1")
-        held[0].continue_()
-        expect(page.locator("#found")).to_contain_text("Book 12")
-        page.keyboard.press("Control+A")
-        page.keyboard.type("1")
-        page.locator("#found").get_by_role("link", name="12", exact=True).click()
-        page.get_by_role("heading", name="User 12").wait_for()
-        assert page.locator("#found li").count() > 0
-        check_accessible(page)
 
 
 def test_pages_that_have_ended_say_so(chromium, trained):

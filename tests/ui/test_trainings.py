@@ -120,18 +120,18 @@ def test_a_wrong_draft_starts_nothing(wrong, status, right, open_pages, folder):
     assert open_pages.post("/stop", {"run": "untied"}).status == 409
 
 
-def test_the_datasets_of_runs_a_named_one_and_those_of_a_folder_are_offered(trained, tmp_path):
+def test_the_datasets_of_runs_and_those_of_a_folder_are_offered(trained, tmp_path):
     known = KnownRuns(trained / "runs").look()
 
-    def choices(*places):
-        return TrainingRoutes(None, None, None, *places).choices(known)
+    def choices(place):
+        return TrainingRoutes(None, None, None, place).choices(known)
 
     own = {str((trained / "data").resolve()): "data"}
-    assert choices(None, None) == own
+    assert choices(None) == own
     for place in (["books"], ["by", "year"], ["far", "too", "deep"]):
         shutil.copytree(trained / "data", tmp_path.joinpath("all", *place))
-    found = choices(tmp_path / "all" / "books", tmp_path / "all")
-    assert list(found.values()) == ["books", "data", "year"]
+    found = choices(tmp_path / "all")
+    assert list(found.values()) == ["data", "books", "year"]
 
 
 @pytest.mark.long

@@ -58,14 +58,11 @@ def page(
         *(tag("link", rel="stylesheet", href=f"{up}page/{name}") for name in ("page.css", "ui.css")),
         *(tag("script", src=f"page/{name}", type="module") for name in modules),
     )
-    ways = [
-        tag("a", name, href=up + place, aria_current="page" if here == name else None)
-        for name, place in (("Runs", "./"), ("Data", "data"))
-    ]
+    way = tag("a", "Runs", href=f"{up}./", aria_current="page" if here == "Runs" else None)
     body = tag(
         "body",
         tag("a", "Skip to the content", href="#main", class_="skip"),
-        tag("nav", tag("b", "widenet"), *ways, aria_label="Pages"),
+        tag("nav", tag("b", "widenet"), way, aria_label="Pages"),
         tag("header", tag("h1", title), tag("div", below, class_="below")),
         tag("p", id="lost", class_="error", role="alert", hidden=True),
         tag("main", *content, id="main", class_="parts", tabindex="-1"),

@@ -6,7 +6,6 @@ from widenet.pictures.html import Html, joined, tag
 from widenet.report import sections
 from widenet.report import several_runs as comparison
 from widenet.report.listing import ListedRun
-from widenet.report.several_runs import paired_differences
 from widenet.report.subject import Subject
 from widenet.ui.pages import link, live, page, strict
 
@@ -33,12 +32,11 @@ def run_page(subject: Subject, facts: ListedRun, version: int, training: Html | 
             live("summary", "div", strict(sections.summary(subject))),
             training or "",
             live("curves", "div", strict(sections.curves_section(subject))),
-            live("evaluations", "div", strict(sections.evaluations_section(subject))),
             strict(sections.network_section(subject)),
             live("layers", "div", strict(sections.norms_section(subject))),
             live("time", "div", strict(sections.time_section(subject))),
             live("log", "div", strict(sections.numbers_section(subject))),
-            tag("p", tag("a", "The data of this run", href=link("data", run=subject.name)), class_="card"),
+            strict(sections.data_section(subject)),
             strict(sections.documents_section(subject)),
             live("machine", "div", strict(sections.machine_section(subject))),
         ],
@@ -55,7 +53,6 @@ def compare_page(subjects: Sequence[Subject], version: int) -> Html:
         tag("p", *(piece for each in links for piece in (each, " "))),
         [
             live("numbers", "div", strict(comparison.final_numbers(subjects))),
-            live("paired", "div", strict(paired_differences(subjects))),
             live("curves", "div", strict(comparison.curves_over_each_other(subjects))),
             strict(comparison.differences(subjects)),
         ],

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -10,14 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import widenet.serve.page as shared
-from widenet.data.dataset import Dataset
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html
 from widenet.report.subject import Subject
 from widenet.serve.requests import RefusedError
 from widenet.training.run_directory import RunDirectory
 from widenet.ui.answers import Session, always, html, refusal
-from widenet.ui.data_page import data_page, datasets_page
 from widenet.ui.known_runs import Known, KnownRuns
 from widenet.ui.run_page import compare_page, run_page
 from widenet.ui.runs_page import runs_page
@@ -32,20 +31,11 @@ class Pages:
     Args:
         runs: The runs.
         session: Who may see them.
-        dataset: The dataset to show; None: that of each run.
         trainings: Starts and stops trainings; None: the pages change nothing.
     """
 
-    def __init__(
-        self,
-        runs: KnownRuns,
-        session: Session,
-        dataset: Dataset | None,
-        trainings: TrainingRoutes | None = None,
-    ) -> None:
-        self._runs, self._session, self._dataset = runs, session, dataset
-        self._trainings = trainings
-        self._reading = asyncio.Lock()  # of a dataset, which takes memory and time
+    def __init__(self, runs: KnownRuns, session: Session, trainings: TrainingRoutes | None = None) -> None:
+        self._runs, self._session, self._trainings = runs, session, trainings
         theirs, own = Path(shared.__file__).parent, Path(__file__).parent / "page"
         files = [theirs / "page.css", theirs / "icon.svg", *own.rglob("*.css"), *own.rglob("*.js")]
         self._files = {f"/page/{path.name}": path.read_bytes() for path in files}
@@ -56,7 +46,6 @@ class Pages:
             self._route("/", self.table),
             self._route("/run", self.run),
             self._route("/compare", self.compare),
-            self._route("/data", self.data),
             self._route("/version", self.version),
             self._route("/session", self._session.begin, method="POST"),
             *(self._route(place, self.file, is_open=True) for place in self._files),
@@ -97,6 +86,9 @@ class Pages:
             if begun is not None:
                 return begun
             (subject,) = _subjects(known, [name])
+            dataset = subject.run.dataset()
+            if dataset is not None:
+                subject = replace(subject, manifest=dataset.manifest)
             facts = known.runs[subject.name].listed
             return run_page(subject, facts, known.version, trainings.part(facts) if trainings else None)
 
@@ -114,20 +106,6 @@ class Pages:
             return compare_page(_subjects(known, names), known.version)
 
         return html(await asyncio.to_thread(read))
-
-    async def data(self, request: Request) -> Response:
-        """The page of a dataset."""
-        query = request.query_params
-        known = await self._look()
-        run = query.get("run")
-        dataset = self._dataset
-        if dataset is None and run is None:
-            return html(datasets_page(known))
-        if dataset is None:
-            dataset = await asyncio.to_thread(_dataset, known, run or "")
-        search, user = query.get("search", ""), query.get("user")
-        async with self._reading:
-            return html(await asyncio.to_thread(data_page, dataset, run, search, user))
 
     async def _look(self) -> Known:
         return await asyncio.to_thread(self._runs.look)
@@ -153,16 +131,3 @@ def _subjects(known: Known, names: Sequence[str]) -> list[Subject]:
             gone = f"the folder {known.folder.name} holds no run of this name"
             raise RefusedError(404 if why is None else 422, "no_run", why or gone)
     return [Subject(name, RunDirectory.open(known.runs[name].listed.path)) for name in names]
-
-
-def _dataset(known: Known, name: str) -> Dataset:
-    """Open the dataset of a run by its name; raises RefusedError, WidenetError, OSError."""
-    (subject,) = _subjects(known, [name])
-    dataset = subject.run.dataset()
-    if dataset is None:
-        raise RefusedError(
-            404,
-            "no_data",
-            f"the dataset of {name} is not at hand, or has changed",
-        )
-    return dataset

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.serve.requests import guard_of
 from widenet.serve.server import answer, bound
@@ -26,21 +25,19 @@ def serve(arguments: UiArguments, url: Callable[[str], None], train: TrainComman
         train: Gives the command that the pages run, if they may train.
 
     Raises:
-        WidenetError: The folder, the dataset, the token or the port cannot be used.
+        WidenetError: The folder, the token or the port cannot be used.
     """
     folder = Path(arguments.folder)
     guard = guard_of(arguments.host, arguments.token_file, arguments.allow_host, MOST_BYTES)
     _check_folders(folder, arguments)
     with bound(arguments.host, arguments.port) as listening:
-        dataset = None if arguments.data is None else Dataset.open(arguments.data)
         runs = KnownRuns(folder)
         runs.look()
         trainings = None
         if arguments.allow_training:
             further = None if arguments.datasets is None else Path(arguments.datasets)
-            own = None if dataset is None else dataset.path
-            trainings = TrainingRoutes(runs, Trainings(folder, train), guard, own, further)
-        pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset, trainings)
+            trainings = TrainingRoutes(runs, Trainings(folder, train), guard, further)
+        pages = Pages(runs, Session(guard, listening.getsockname()[1]), trainings)
         answer(pages.app(), listening, _SECONDS_TO_END, url)
 
 

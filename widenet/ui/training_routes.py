@@ -72,14 +72,12 @@ class TrainingRoutes:
         runs: The runs of the folder.
         trainings: Starts the trainings.
         guard: Reads bodies.
-        data: A dataset to offer beside those of the runs; None: none.
-        datasets: A folder of further datasets, at most two folders deep; None: none.
+        datasets: A folder of datasets beside those of the runs, at most two folders deep; None: none.
     """
 
     runs: KnownRuns
     trainings: Trainings
     guard: Guard
-    data: Path | None
     datasets: Path | None
 
     def all(self) -> list[tuple[str, Handler, str]]:
@@ -101,8 +99,7 @@ class TrainingRoutes:
 
     def choices(self, known: Known) -> dict[str, str]:
         """Return the datasets that a training may take: names by path."""
-        paths = [] if self.data is None else [self.data.resolve()]
-        paths += [path for run in known.runs.values() if (path := _dataset_of(run.documents)) is not None]
+        paths = [path for run in known.runs.values() if (path := _dataset_of(run.documents)) is not None]
         if self.datasets is not None:
             for depth in ("*", "*/*"):
                 found = self.datasets.glob(f"{depth}/{FILE_NAME}")
