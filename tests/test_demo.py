@@ -49,13 +49,3 @@ def test_the_command_runs_twice_with_the_same_outcome(tmp_path, capsys):
         main(words)
     assert ended.value.code in (0, None)
     assert capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("small")
-def test_a_folder_of_interactions_with_or_without_titles_is_taken(tmp_path):
-    interactions, titles = write_catalogue_csv(tmp_path / "mine", num_users=200, num_items=100)
-    Demo(tmp_path / "mine", tmp_path / "demo", print).ingest()
-    named = Demo(interactions, tmp_path / "other", print).ingest()
-    assert (tmp_path / "demo" / "data" / "dataset.json").exists()
-    assert named.vocabulary("items").titles([0]) == named.vocabulary("items").ids([0])
-    assert (interactions.exists(), titles.exists()) == (True, True)

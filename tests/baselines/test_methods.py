@@ -16,7 +16,7 @@ from tests.mistakes import mistake
 from widenet.baselines import measure
 from widenet.baselines import methods as module
 from widenet.baselines.evaluated_lists import best_of_dense
-from widenet.baselines.methods import ONE, ease, item_knn, nearest, slim, successors, weighted
+from widenet.baselines.methods import ease, item_knn, nearest, slim, successors
 from widenet.errors import CapacityError, OptionError
 from widenet.sparse import SparseBatch
 
@@ -24,7 +24,6 @@ from widenet.sparse import SparseBatch
 def test_lists_are_those_of_implicit(monkeypatch):
     pytest.importorskip("implicit", reason="implicit is in the extra `benchmark`", exc_type=ImportError)
     from implicit.cpu.als import AlternatingLeastSquares
-    from scipy.sparse import csr_matrix
 
     monkeypatch.setattr(module, "num_factors", lambda *_: 4)
     history = SparseBatch.from_lists(HISTORY)
@@ -37,15 +36,6 @@ def test_lists_are_those_of_implicit(monkeypatch):
     model.fit(matrix, show_progress=False)
     items, _ = model.recommend(np.arange(len(HISTORY)), matrix, N=5, recalculate_user=True)
     assert (found == items).mean() > 0.95  # scores may round differently
-
-
-@pytest.mark.parametrize(
-    ("users", "items", "factors"),
-    [(10**6, 10**7, 128), (2048, 2048, 128), (260, 180, 11), (180, 260, 11), (20, 10**6, 4)],
-)
-def test_small_data_gets_few_factors(users, items, factors):
-    """With 128 for 180 items, ALS was behind popularity."""
-    assert module.num_factors(users, items) == factors
 
 
 def test_without_implicit_it_is_named(monkeypatch):
@@ -113,13 +103,6 @@ def test_lists_end_without_history_and_where_everything_is_known():
     assert (found[0].tolist(), set(found[1])) == ([-1, -1], {1, 2})
 
 
-def test_a_list_ends_before_scores_of_zero_or_less():
-    indptr, others = np.array([0, 3, 5, 5, 5]), np.array([1, 2, 3, 2, 3])
-    weights = csr_matrix((np.array([3, 2, -1, -2, 4]) * ONE, others, indptr), shape=(4, 4))
-    users = SparseBatch.from_lists([[0], [1], [0, 1], [2]])
-    assert weighted(weights)(users, users, 3).tolist() == [[1, 2, -1], [3, -1, -1], [3, -1, -1], [-1, -1, -1]]
-
-
 def test_of_equal_scores_the_lower_item_comes_first_and_what_is_known_never():
     generator = np.random.default_rng(3)
     scores = generator.integers(-1, 3, size=(50, 400)).astype(np.float32)
@@ -169,11 +152,6 @@ def test_lists_are_those_of_ease_where_all_items_are_neighbours():
     expected = ease(history, 9, 2.0)(history, history, 4)
     np.testing.assert_array_equal(np.where(found < 0, expected, found), expected)
     assert (found >= 0).mean() > 0.9
-
-
-def test_an_item_without_neighbours_gets_no_weight():
-    history = SparseBatch.from_lists([[0, 1], [2], [1], []])
-    assert slim(history, 4)(history, history, 2).tolist() == [[-1, -1], [-1, -1], [0, -1], [-1, -1]]
 
 
 def test_too_many_pairs_are_refused(monkeypatch):

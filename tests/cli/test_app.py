@@ -5,7 +5,6 @@ half-written.
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import typer.main
@@ -38,24 +37,6 @@ def test_the_help_lists_every_command_once_by_what_it_is_for(widenet):
     assert titles == [*COMMAND_GROUPS]
 
 
-def test_every_option_and_argument_has_a_help_text():
-    command = typer.main.get_command(app)
-    for words in commands():
-        inner = command
-        for word in words:
-            inner = whole(inner.commands[word])
-        silent = [
-            parameter.name
-            for parameter in inner.params
-            if not getattr(parameter, "help", None) and parameter.name != "help"
-        ]
-        assert silent == [], words
-
-
-def test_the_version_is_that_of_the_package(widenet):
-    assert widenet("--version").out.startswith("widenet 0.")
-
-
 @pytest.mark.parametrize(
     "code",
     [
@@ -73,23 +54,6 @@ def test_starting_loads_nothing_heavy(code):
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "[]\n")
-
-
-@pytest.mark.parametrize(
-    ("typed", "found"),
-    [("widenet reco", "recommend"), ("widenet data sp", "split"), ("widenet train --resu", "--resume")],
-)
-def test_the_completion_that_is_shown_completes_commands_and_options(typed, found):
-    widenet = Path(sys.executable).with_name("widenet")
-    place = len(typed.split()) - 1
-    script = (
-        f'eval "$({widenet} --show-completion)"; COMP_WORDS=({typed}); COMP_CWORD={place};'
-        f" _widenet_completion {widenet}"
-    )
-    ended = subprocess.run(
-        ["bash", "-c", f'{script}; echo "${{COMPREPLY[@]}}"'], capture_output=True, text=True, check=False
-    )
-    assert (ended.stdout.split(), ended.stderr) == ([found], "")
 
 
 def test_debug_shows_where_an_error_came_from(widenet, world, monkeypatch):

@@ -34,13 +34,6 @@ CHANGES = [
 """Changes of dataset.json."""
 MANIFEST = "bad/data/dataset.json"
 
-TEXTS = {
-    "an open brace": b"{",
-    "nothing": b"",
-    "no UTF-8": b"\xff",
-    "deep nesting": b"[" * 100_000,
-    "a number of 5,000 digits": b'{"format_version": ' + b"9" * 5000 + b"}",
-}
 COMMANDS = [
     "data verify bad/data",
     "data describe bad/data",
@@ -55,21 +48,13 @@ def manifest(world, desk):
     return desk / "bad" / "data" / "dataset.json"
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_wrong_manifest_is_refused(line, manifest, refused):
+def test_a_wrong_manifest_is_refused(manifest, refused):
     whole = manifest.read_bytes()
     for change in CHANGES:
         dataset_of_format_1(manifest.parent, **change)
         with mistake(DataError, MANIFEST):
-            raise refused(line)
+            raise refused("data verify bad/data")
         manifest.write_bytes(whole)
-
-
-@pytest.mark.parametrize("wrong", TEXTS)
-def test_a_manifest_that_is_no_json_is_refused(wrong, manifest, refused):
-    manifest.write_bytes(TEXTS[wrong])
-    with mistake(DataError, MANIFEST):
-        raise refused("data verify bad/data")
 
 
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: os.truncate(path, 9)])

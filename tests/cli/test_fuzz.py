@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.test_pictures import DIGITS
+from tests.trainings import NORMALIZED
 from widenet.data.ingest import ingest
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.read import open_file
@@ -23,49 +25,7 @@ from widenet.plan.layout import Job, Width
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
-NETWORKS = [
-    {
-        "layers": [
-            {
-                "name": "history",
-                "kind": "input",
-                "field": "items",
-                "denoise": 0.2,
-                "scale": "mean",
-                "units": "auto",
-            },
-            {"name": "taste", "units": 4, "activation": "tanh", "dropout": 0.5, "source": ["history"]},
-            {
-                "name": "mixed",
-                "units": 3,
-                "activation": {"kind": "leaky_relu", "slope": 0.1},
-                "source": ["taste", "history"],
-            },
-            {
-                "name": "next",
-                "kind": "output",
-                "field": "items",
-                "activation": "softmax",
-                "loss": "cross_entropy",
-            },
-        ]
-    },
-    {
-        "layers": [
-            {"name": "picture", "kind": "input", "field": "items", "shape": [8, 8, 1]},
-            {
-                "name": "edges",
-                "kind": "convolution",
-                "kernel": [3, 3],
-                "filters": 2,
-                "stride": 2,
-                "activation": "relu",
-            },
-            {"name": "near", "kind": "pooling", "function": "max", "kernel": [2, 2]},
-            {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid"},
-        ]
-    },
-]
+NETWORKS = [NORMALIZED, DIGITS]
 TRAINING = {
     "epochs": 2,
     "batch_size": 4,
@@ -105,22 +65,9 @@ DSSTNE = {
     ],
 }
 NAMES = [
-    "history",
-    "taste",
-    "next",
-    "items",
-    "kind",
-    "input",
-    "output",
-    "auto",
-    "softmax",
-    "relu",
-    "l2",
-    "sgd",
-    "name",
-    "units",
-    "shape",
-]
+    "history", "taste", "next", "items", "kind", "input", "output", "auto", "softmax", "relu", "l2", "sgd",
+    "name", "units", "shape",
+]  # fmt: skip
 NUMBERS = st.one_of(st.integers(-3, 9), st.sampled_from([0.5, -0.0, 1e-300, 1e300, 2**31, 2**63, 10**30]))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 """What `st.text` gives, which would try every character first."""
@@ -202,29 +149,11 @@ def any_text_is_a_document_or_refused(_, text):
         NetworkSpec.parse(text)
 
 
-CELLS = st.sampled_from(
-    [
-        "u1",
-        "7",
-        "item",
-        "user",
-        "",
-        " ",
-        '"',
-        '"a',
-        "\0",
-        "\ufffd",
-        "\u00e9",
-        "nan",
-        "1e39",
-        "[1,2]",
-        "{}",
-        "null",
-        "NaN",
-        "a:b",
-        "a,1:b,x",
-    ]
-)
+WORDS = [
+    "u1", "7", "item", "user", '"', '"a', "nan", "1e39", "[1,2]", "{}", "null", "NaN", "a:b", "a,1:b,x",
+    "\ufffd", "\u00e9",
+]  # fmt: skip
+CELLS = st.sampled_from([*WORDS, "", " ", "\0"])
 MARKS = st.sampled_from([",", "\t", "\n", "\r\n", ":", ";", " ", '{"user":', ',"item":', "}", "\n\n"])
 FORMATS = ["csv", "jsonl", "dsstne", "adjacency", "sessions", None]
 LINES = st.lists(st.one_of(CELLS, MARKS), max_size=14).map("".join)

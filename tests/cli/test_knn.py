@@ -47,14 +47,11 @@ def answer(key, *neighbours):
 ANSWER = answer("q", ("ä", 1.0), ("1", 1.0), ("b", 0.5)) + answer("r", ("0", 3.0), ("b", 0.25), ("ä", 0.0))
 
 
-def test_search_writes_a_json_line_a_query(widenet, vectors):
+@pytest.mark.usefixtures("vectors")
+def test_search_writes_a_json_line_a_query(widenet):
     command = ["knn", "search", "a.txt", "b.npy", "--queries", "queries.txt", "-k", 3]
     ended = widenet(*command)
     assert (ended.status, ended.out, ended.err) == (0, ANSWER, "")
-    ended = widenet(*command, "--out", "deep/found.jsonl")
-    assert (ended.status, ended.out, ended.err) == (0, "", "")
-    assert (vectors / "deep" / "found.jsonl").read_text("utf-8") == ANSWER
-    assert [path.name for path in (vectors / "deep").iterdir()] == ["found.jsonl"]
     nearest = json.loads(widenet(*command, "--measure", "l2", "--stored", "bfloat16").out.splitlines()[1])[
         "neighbours"
     ][0]
@@ -71,14 +68,3 @@ def test_standard_output_that_is_full_is_one_sentence(unbuffered):
             line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
         )
     assert (ended.returncode, ended.stderr) == (2, "widenet: standard output: No space left on device.\n")
-
-
-@pytest.mark.usefixtures("vectors")
-def test_only_files_of_the_same_command_are_replaced(widenet):
-    search = ["knn", "search", "a.txt", "--queries", "queries.txt", "--out", "near.jsonl", "--overwrite"]
-    for _ in range(2):
-        assert widenet(*search).status == 0
-    for mine in ("mine", '{"key": "a", "value": 3}\n'):
-        Path("near.jsonl").write_text(mine)
-        assert widenet(*search).status == 2
-        assert Path("near.jsonl").read_text() == mine

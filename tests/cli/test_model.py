@@ -3,7 +3,6 @@
 import csv
 import json
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -98,15 +97,6 @@ def test_recommend_takes_ids_titles_and_parts_of_titles(asked, widenet, model):
     ]
 
 
-def test_recommend_prints_one_json_list(widenet, model):
-    ended = widenet("recommend", "run", "--items", "hobbit", "--json", "-k", 20, "--include-seen")
-    expected = model.recommend(["0"], k=20, exclude_seen=False)
-    assert json.loads(ended.out) == [
-        {"item": one.item, "title": one.title, "score": one.score} for one in expected
-    ]
-    assert (len(expected), ended.err) == (9, "")
-
-
 @pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize("more", [[], ["--include-seen"]])
 def test_recommend_for_a_user_gives_what_predict_gives(more, widenet, tmp_path):
@@ -118,36 +108,5 @@ def test_recommend_for_a_user_gives_what_predict_gives(more, widenet, tmp_path):
     assert [each["item"] for each in found] == [item for _, item, _ in expected]
     assert [each["score"] for each in found] == pytest.approx([score for *_, score in expected], rel=1e-5)
     assert found[0]["title"].startswith("The ")
-    data = Dataset.open("data")
-    titles = data.vocabulary("items").titles(
-        data.sparse("items", np.array([data.row_of("u3")])).indices.numpy()
-    )
-    assert widenet("recommend", "run", "--user", "u3", *SPLIT).err == f"For u3 with: {'; '.join(titles)}\n"
     of_the_training = widenet("recommend", "run", "--user", "u3", "-k", 9, "--json", *more)
     assert json.loads(of_the_training.out) == found
-
-
-def test_fingerprint_prints_that_of_the_weights(widenet, model):
-    ended = widenet("fingerprint", "run")
-    assert (ended.out, ended.err) == (f"{model.fingerprint()}\n", "")
-
-
-def pairs(data, part):
-    """The ids and features of all entries of a part."""
-    batch = data.sparse("items", slice(None), part)
-    return [data.ids(slice(None))[row] for row in batch.example_of_entry().tolist()], batch.indices.tolist()
-
-
-@pytest.mark.usefixtures("inside")
-def test_evaluate_says_what_of_a_part_was_trained_on(widenet, tmp_path):
-    other = tmp_path / "other"
-    assert widenet("data", "split", "whole", "--out", other, "--heldout", 0.25, "--seed", 1).status == 0
-    ended = widenet("evaluate", "run", "--data", other, "--json")
-    first, second = Dataset.open("data"), Dataset.open(other)
-    kept, held = [
-        set(zip(*pairs(one, part), strict=True)) for one, part in ((first, "train"), (second, "heldout"))
-    ]
-    number = len(kept & held)
-    assert (ended.status, ended.err.count("\n")) == (0, 1)
-    assert f"{number} of the {len(held)} entries" in ended.err
-    assert 0 < number < len(held)

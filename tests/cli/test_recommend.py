@@ -123,21 +123,10 @@ def test_recommend_takes_the_rules(trained, widenet):
     )
 
 
-def test_json_has_the_attributes_that_are_named(trained, widenet):
-    asked = ("recommend", "run", "--items", "3", "-k", "4", "--json")
-    plain = json.loads(widenet(*asked).out)
-    found = json.loads(widenet(*asked, "--attributes", "in_stock,genre").out)
-    assert found == [
-        row | {"attributes": {"in_stock": int(row["item"]) % 4 > 0, "genre": GENRES[int(row["item"]) % 3]}}
-        for row in plain
-    ]
+def test_items_have_attributes(trained):
     assert trained.attributes_of(["3"]) == [{"genre": "poetry", "in_stock": True}]
     with mistake(DataError):
         trained.attributes_of(["3", "Emma"])
-    table = widenet(*asked[:-1], "--attributes", "in_stock,genre").out.splitlines()
-    for line, row in zip(table, found, strict=True):
-        own = row["attributes"]
-        assert line.endswith(f"  in_stock={str(own['in_stock']).lower()}  genre={own['genre']}")
 
 
 @pytest.fixture(scope="module")

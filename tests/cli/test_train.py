@@ -30,18 +30,6 @@ def test_it_shows_a_line_an_epoch_then_the_fingerprint_and_what_comes_next(line,
     assert ended.out == f"{line[-1]}: trained. Fingerprint {Model.load(line[-1]).fingerprint()}\n"
 
 
-def test_what_comes_next_names_one_of_several_outputs(line, widenet, tmp_path):
-    network = json.loads(Path("network.json").read_text())
-    other = {**network["layers"][-1], "name": "other", "source": network["layers"][-2]["name"]}
-    (tmp_path / "two.json").write_text(json.dumps({**network, "layers": [*network["layers"], other]}))
-    (tmp_path / "short.json").write_text('{"epochs": 1}')
-    following = widenet(line[0], str(tmp_path / "two.json"), str(tmp_path / "short.json"), *line[3:]).err
-    words = (
-        following.splitlines()[-1].removeprefix("Next: widenet ").replace("recom", str(tmp_path / "recom"))
-    )
-    assert widenet(*words.split()).status == 0
-
-
 def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
     ended = widenet(*line, "--quiet")
     assert (ended.status, ended.out, ended.err) == (0, "", "")
@@ -80,7 +68,7 @@ def signal_itself():
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("documents.prepared", "Stopped before the first step: nothing new is saved."),
+        ("documents.prepared", "widenet: interrupted."),
         ("training.build", "Stopped before the first checkpoint, so there is nothing to resume."),
     ],
 )
@@ -110,19 +98,6 @@ def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet
     )
     assert again.out.split()[-1] == ended.out.split()[-1]
     assert "was named" not in again.err
-
-
-@pytest.mark.usefixtures("inside")
-def test_a_training_document_may_stand_alone_and_the_network_is_then_that_of_the_start(widenet, tmp_path):
-    run = tmp_path / "run"
-    line = ["--data", "data", "--out", tmp_path / "on", "--from", run]
-    assert widenet("train", "--data", "data", "--out", run).status == 0
-    named = widenet("train", run / "network-fitted.json", "training.json", *line)
-    alone = widenet("train", "training.json", *line, "--overwrite")
-    assert alone.out == named.out
-    first = widenet("train", "training.json", "--data", "data", "--out", tmp_path / "first")
-    assert first.err.startswith("No network.json was named: widenet uses a default")
-    assert json.loads((tmp_path / "first" / "training.json").read_text())["epochs"] == 2
 
 
 TO_A_FULL_DISK = """

@@ -59,8 +59,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "never-for.csv": ("predict run --data data --out out.jsonl -k 3 --device cpu --never-for {}",),
     "weights.csv": ("predict run --data data --out out.csv -k 3 --device cpu --weights {}",),
     "vectors.txt": (
-        "knn search {} --queries vectors.txt --out out",
-        "knn search vectors.txt --queries {} --out out",
+        "knn search {} --queries vectors.txt",
+        "knn search vectors.txt --queries {}",
     ),
 }
 """Texts, and the commands that read them."""
@@ -72,7 +72,7 @@ BINARIES: dict[str, tuple[str, ...]] = {
     "likes.npz": (_INGEST,),
     "gl_input.nc": ("dsstne import-data {} --out out",),
     "run.nc": ("import {} --out out",),
-    "vectors.npy": ("knn search {} --queries vectors.txt --out out",),
+    "vectors.npy": ("knn search {} --queries vectors.txt",),
 }
 """Other files, and the commands that read them."""
 

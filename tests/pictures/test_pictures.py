@@ -7,7 +7,7 @@ import pytest
 from tests.pages import Page
 from widenet.pictures.curves import curves, ticks
 from widenet.pictures.graph import graph
-from widenet.pictures.html import Html, brief, joined, table, tag
+from widenet.pictures.html import Html, joined, tag
 
 EVIL = "<script>alert('1')</script> \" onload=\"x & y"
 BOXES = {"a": ("red", ["one"]), "b": ("red", ["one", "two"]), "c": ("blue", []), "d" * 60: ("blue", ["<i>"])}
@@ -27,34 +27,6 @@ def test_attributes_have_their_names_in_html():
     )
     assert tag("meta", charset="utf-8") == '<meta charset="utf-8">'
     assert joined(["<", Html("<br>"), 3]) == "&lt;<br>3"
-
-
-def test_columns_of_numbers_stand_to_the_right():
-    page = Page(table(["name", "n", "mixed"], [["a", "1,000", "-"], ["b", "25 %", "2"]]))
-    cells = [attributes["style"].split(";")[0] for name, attributes in page.elements if name == "td"]
-    assert cells == ["text-align:left", "text-align:right", "text-align:left"] * 2
-    page = Page(table(["name", "n"], [["a", "-"]], numbers=True))
-    assert [attributes["style"].split(";")[0] for name, attributes in page.elements if name == "td"] == [
-        "text-align:left",
-        "text-align:right",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("value", "said"),
-    [
-        (12345, "12,345"),
-        (2000.0, "2,000"),
-        (1234.56, "1,234.6"),
-        (0.123456, "0.1235"),
-        (1e-7, "1e-07"),
-        ("x", "x"),
-        (True, "True"),
-        (2.0, "2"),
-    ],
-)
-def test_numbers_are_short(value, said):
-    assert brief(value) == said
 
 
 @pytest.mark.parametrize(
@@ -96,24 +68,6 @@ def test_what_is_not_finite_is_left_out():
     assert "no values" in Page(curves("loss", {"loss": [(1, math.nan)]})).text
 
 
-def test_an_epoch_can_be_marked():
-    lines = {"loss": [(1, 3.0), (2, 2.0), (3, 1.0)]}
-    page = Page(curves("loss", lines, mark=(2.0, "kept: epoch 2")))
-    (mark,) = [found for name, found in page.elements if found.get("stroke-dasharray")]
-    dots = [float(found["cx"]) for name, found in page.elements if name == "circle"]
-    assert float(mark["x1"]) == float(mark["x2"]) == dots[1]
-    assert "kept: epoch 2" in page.texts["text"]
-    assert "kept" not in Page(curves("loss", lines, mark=(9.0, "kept"))).text
-
-
-def test_a_long_line_says_some_of_its_points_and_the_last():
-    page = Page(curves("loss", {"loss": [(x, 1.0 + x) for x in range(1, 1001)]}))
-    assert page.texts["title"][-1] == "loss, epoch 1,000: 1001"
-    assert len(page.texts["title"]) == 200
-    (line,) = [found["points"] for name, found in page.elements if name == "polyline"]
-    assert len(line.split()) == 1000
-
-
 def test_each_box_stands_below_what_leads_to_it_and_within_the_picture():
     page = Page(graph("g", BOXES, ARROWS))
     places = [
@@ -130,10 +84,3 @@ def test_each_box_stands_below_what_leads_to_it_and_within_the_picture():
         for place in places
     )
     assert page.count("path") == len(ARROWS)
-
-
-def test_a_long_name_is_cut_and_said_in_full():
-    page = Page(graph("g", BOXES, ARROWS))
-    assert page.texts["title"] == ["d" * 60]
-    assert "d" * 35 + "\u2026" in page.texts["text"]
-    assert "<i>" in page.texts["text"]

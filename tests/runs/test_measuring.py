@@ -1,7 +1,5 @@
-"""Measured trainings: which steps count, what is ranked and evaluated, and that nothing is kept."""
+"""Measured trainings: which steps count, what is evaluated, and that nothing is kept."""
 
-import errno
-import os
 from itertools import count
 from types import SimpleNamespace
 
@@ -39,33 +37,20 @@ def test_steps_after_the_first_count_until_they_have_taken_long_enough(data):
     steps = -(-data.num_examples // found_batch(data))
     assert (found.step_seconds, found.steps_per_epoch) == (1.0, steps)
     assert found.source.startswith("9 steps here, ")
-    assert found.training_seconds == pytest.approx(100.0 * (steps + found.checkpoint_seconds))
+    assert found.training_seconds == 100.0 * steps
 
 
 def found_batch(data):
     return min(SETTINGS["momentum"][1]["batch_size"], data.num_examples)
 
 
-def test_examples_are_ranked_as_by_predict_and_evaluated_as_in_training(data):
+def test_examples_are_evaluated_as_in_training(data):
     found = measured(data, epochs=4, evaluation={"every_epochs": 2, "part": "validation"})
-    assert found.recommendation_seconds == 1.0
     assert found.evaluation_seconds == 1.0
-    assert found.training_seconds == pytest.approx(
-        4 * found.epoch_seconds + 2.0 + 4 * found.checkpoint_seconds
-    )
+    assert found.training_seconds == 4 * found.epoch_seconds + 2.0
 
 
-def test_a_checkpoint_is_written_beside_the_dataset_and_removed(data):
-    """The clock goes on by a second while all of this small checkpoint is written."""
+def test_nothing_is_left_beside_the_dataset(data):
     before = sorted(data.path.parent.rglob("*"))
-    assert measured(data).checkpoint_seconds == pytest.approx(1.0, rel=0.05)
+    measured(data)
     assert sorted(data.path.parent.rglob("*")) == before
-
-
-def test_a_folder_that_takes_no_checkpoint_is_not_counted(data, monkeypatch):
-    def refuses(path, _):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-
-    monkeypatch.setattr(measuring, "write", refuses)
-    found = measured(data, epochs=2, evaluation=None)
-    assert (found.checkpoint_seconds, found.training_seconds) == (None, 2 * found.epoch_seconds)

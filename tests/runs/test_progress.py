@@ -3,8 +3,7 @@
 import io
 import re
 
-from widenet.data.messages import Note
-from widenet.runs.progress import IngestReport, TrainingReport
+from widenet.runs.progress import TrainingReport
 from widenet.training.state import LoopState
 
 RECORD = {
@@ -50,24 +49,3 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
     assert re.fullmatch(r"[\d.]+ [MG]B", fields["memory"])
     assert "epoch 1/2" in shown
     assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
-
-
-def test_an_ingest_is_a_line_a_phase_and_on_a_terminal_rows_too(monkeypatch, capsys):
-    def follow_ingest():
-        with IngestReport() as report:
-            report.phase("times in [a].csv")
-            report.rows(500, None)
-            report.phase(Note("kept as it is"))
-            report.phase("writing")
-            report.rows(1000, 2000)
-            report.rows(2000, 2000)
-
-    follow_ingest()
-    assert capsys.readouterr() == ("", "times in [a].csv ...\nkept as it is\nwriting ...\n")
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setenv("COLUMNS", "120")
-    follow_ingest()
-    shown = terminal.getvalue()
-    assert "times in [a].csv ..." in shown
-    assert "2,000 rows" in shown

@@ -235,22 +235,6 @@ def test_every_file_of_the_page_is_sent_with_its_kind_and_a_strict_policy(served
         assert headers["content-type"].startswith(kinds.get(place.rpartition(".")[2], "text/html"))
 
 
-def test_it_says_which_model_answers(served):
-    assert served.get("/v1/model").json == {
-        "fingerprint": served.get("/health/ready").json["fingerprint"],
-        "run": "first",
-        "num_items": 301,
-        "in_8_bits": False,
-        "has_users": True,
-        "parts": ["heldout"],
-        "can_explain": False,
-        "attributes": {},
-        "reads_items": True,
-        "reads_values": False,
-        "fields": [],
-    }
-
-
 @pytest.mark.skipif(SCHEMATHESIS is None, reason="needs Schemathesis: make test-page")
 def test_made_requests_get_what_the_document_says_and_no_server_error(served, tmp_path):
     """One rule is left out: a request with an unknown item is as the document says, and yet refused."""

@@ -7,32 +7,10 @@ from queue import Queue
 import pytest
 
 from tests.serve.conftest import NETWORK, service
-from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model, train
 from widenet.serve.batches import Follower, Measurements, ModelThread, state_of
 from widenet.serve.engine import Engine
 from widenet.serve.serve_arguments import ServeArguments
-
-MOVING = """
-from pathlib import Path
-from widenet.serve.engine import Engine
-
-load = Engine.load
-
-
-def moved(run, *words):
-    engine, link = load(run, *words), Path(run)
-    beside = link.with_name("beside")
-    beside.symlink_to(link.resolve().with_name("second"))
-    beside.replace(link)
-    Engine.load = load
-    return engine
-
-
-Engine.load = moved
-from widenet.cli import main; main()
-"""
-"""A service whose run, a link, leads to the second run as soon as the first has been loaded."""
 
 
 def point(link, run):
@@ -64,14 +42,6 @@ def test_the_model_of_a_link_that_moves_is_swapped_under_load_without_an_error(w
                 assert {reply.status for reply in replies} == {200}
                 assert all(reply.json["items"] == expected[reply.json["fingerprint"]] for reply in replies)
         assert running.measured("widenet_swaps_total") == 3
-
-
-def test_a_model_that_is_published_while_the_first_is_loaded_is_served(world, tmp_path):
-    point(tmp_path / "current", world.run("first"))
-    second = Model.load(world.run("second"), "cpu").fingerprint()
-    with service(tmp_path / "current", script=MOVING) as running:
-        while running.get("/health/ready").json["fingerprint"] != second:
-            pass
 
 
 def test_a_run_in_training_is_served_with_each_newer_checkpoint(world, tmp_path):
@@ -136,15 +106,6 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_that_answers(follower, wor
     point(follower.run, world.run("second"))
     follower.look()
     assert follower._model.engine.fingerprint == Model.load(world.run("second"), "cpu").fingerprint()
-
-
-def test_a_run_of_other_items_is_refused(follower, tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1]], item_ids=["a", "b"])
-    train(NETWORK, {"epochs": 1}, data, tmp_path / "other")
-    before = follower._model.engine
-    point(follower.run, tmp_path / "other")
-    follower.look()
-    assert follower._model.engine is before
 
 
 @pytest.mark.parametrize("fault", [OSError("a disk"), MemoryError()])

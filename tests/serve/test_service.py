@@ -11,23 +11,6 @@ from widenet.errors import OptionError
 from widenet.serve.serve_arguments import ServeArguments
 from widenet.serve.service import serve as start
 
-STUCK = """
-import sys
-from widenet.serve.engine import Catalogue
-
-search = Catalogue.search
-
-
-def stopped(*words):
-    sys.stdin.readline()
-    return search(*words)
-
-
-Catalogue.search = stopped
-from widenet.cli import main; main()
-"""
-"""A service whose searches wait for a line each."""
-
 
 def tokens(folder):
     texts = {
@@ -77,17 +60,6 @@ def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_
         running.process.stdin.flush()
         assert [future.result().status for future in accepted] == [200] * 3
         assert running.process.wait(timeout=60) == 0
-
-
-def test_searches_come_one_by_one_and_hold_up_no_answers(world):
-    words = "--deadline-ms", 60_000
-    with service(world.run("first"), *words, script=STUCK) as running, ThreadPoolExecutor(40) as pool:
-        searches = [pool.submit(running.get, "/v1/items?search=Title") for _ in range(20)]
-        assert running.recommend(items=["i1"]).status == 200
-        running.process.stdin.write("go\n" * 20)
-        running.process.stdin.flush()
-        assert {future.result().status for future in searches} == {200}
-        assert running.end() == (0, "")
 
 
 def test_a_request_whose_deadline_passes_gets_504_and_a_stuck_model_does_not_hold_up_the_end(world):

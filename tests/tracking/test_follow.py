@@ -1,16 +1,13 @@
 """Trainings that MLflow records: read back by MLflow's own client, from stores on a disk."""
 
 import json
-import os
 import shutil
-import socket
 
 import pytest
 
 from tests.mistakes import mistake
 from tests.runs.test_neighbourhood import TRAINING, world
 from tests.trainings import SETTINGS, After, Heard, books, tied_near
-from widenet.cli import main
 from widenet.errors import OptionError
 from widenet.runs import train
 
@@ -128,46 +125,9 @@ def test_a_store_that_cannot_be_used_is_refused_before_the_run_directory_is_made
     assert not (tmp_path / "run").exists()
 
 
-def test_a_server_that_gives_no_answer_is_refused_soon(data, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        place = f"mlflow:http://127.0.0.1:{silent.getsockname()[1]}"
-        with mistake(OptionError, option="track"):
-            train(*SETTINGS["momentum"], data, tmp_path / "run", track=place)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_resumed_training_needs_the_store_that_has_its_run(data, store, empty, tmp_path):
     settings = (*SETTINGS["momentum"], data, tmp_path / "run")
     train(*settings, track=f"mlflow:{store}")
     other = shutil.copy(empty, tmp_path / "other.db")
     with mistake(OptionError):
         train(*settings, track=f"mlflow:sqlite:///{other}", resume=True)
-
-
-def test_a_restarted_group_switches_usage_reports_off_as_well(data, store, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "")  # so that it is restored
-    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    train(*SETTINGS["momentum"], data, tmp_path / "run", track=f"mlflow:{store}")
-    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
-
-
-def test_the_command_adds_the_report(data, store, tmp_path):
-    network, training = SETTINGS["momentum"]
-    (tmp_path / "network.json").write_text(json.dumps(network))
-    (tmp_path / "training.json").write_text(json.dumps(training))
-    words = [
-        "network.json",
-        "training.json",
-        "--data",
-        str(data.path),
-        "--out",
-        "run",
-        "--track",
-        f"mlflow:{store}",
-    ]
-    with pytest.raises(SystemExit) as ended:
-        main(["train", *words])
-    assert not ended.value.code
-    assert recorded(store)[2] == ["network.json", "report.html", "training.json"]

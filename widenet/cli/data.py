@@ -8,7 +8,7 @@ import typer
 
 from widenet.arguments import IN_STORES
 from widenet.cli.declared import values_of, with_flags_of
-from widenet.cli.output import AsJson, print_json, print_result
+from widenet.cli.output import AsJson, aligned, print_result
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.split import SplitArguments
 from widenet.errors import OptionError
@@ -16,36 +16,37 @@ from widenet.runs.progress import IngestReport
 from widenet.stores.uri import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from widenet.data.manifest import Field, Manifest
+    from widenet.data.manifest import Manifest
 
 
 def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = False) -> None:
     """Print the size of a dataset, and, if it was just made, the counts of its ingest."""
-    if as_json:
-        print_json(summary(path, manifest))
-        return
-    from widenet.data.described import lines_of
-
-    typer.echo(f"{shown(path)}: {manifest.num_examples:,} {manifest.words.examples}")
-    for field in manifest.fields.values():
-        parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
-        typer.echo(f"  {field.name}: {_width(field.kind, field.width)}; {parts or 'dense'}")
-        for line in lines_of(_descriptions(path, field)):
-            typer.echo(f"    described by {line}")
-    for fact, count in manifest.source.items() if made else ():
-        if isinstance(count, int) and not isinstance(count, bool) and count:
-            typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
+    facts = summary(path, manifest)
+    print_result(as_json, facts, *_lines(facts, manifest, made))
 
 
 def _show_several(manifests: "Mapping[Path, Manifest]", as_json: bool) -> None:
     """Print the sizes of datasets that were made together, by path."""
-    if as_json:
-        print_json([summary(path, manifest) for path, manifest in manifests.items()])
-        return
-    for path, manifest in manifests.items():
-        show(path, manifest, made=False)
+    several = [summary(path, manifest) for path, manifest in manifests.items()]
+    listed = zip(several, manifests.values(), strict=True)
+    lines = [line for facts, manifest in listed for line in _lines(facts, manifest, made=False)]
+    print_result(as_json, several, *lines)
+
+
+def _lines(facts: dict[str, Any], manifest: "Manifest", made: bool) -> "Iterator[str]":
+    """The size of a dataset in lines of text, from its `summary`."""
+    from widenet.data.described import lines_of
+
+    yield f"{facts['path']}: {manifest.num_examples:,} {manifest.words.examples}"
+    for name, field in facts["fields"].items():
+        parts = ", ".join(f"{count:,} {part}" for part, count in field["entries"].items())
+        yield f"  {name}: {_width(field['kind'], field['width'])}; {parts or 'dense'}"
+        yield from (f"    described by {line}" for line in lines_of(field.get("descriptions", {})))
+    for fact, count in manifest.source.items() if made else ():
+        if isinstance(count, int) and not isinstance(count, bool) and count:
+            yield f"  {fact.replace('_', ' ')}: {count:,}"
 
 
 def _width(kind: str, width: int) -> str:
@@ -55,57 +56,42 @@ def _width(kind: str, width: int) -> str:
 
 def summary(path: Path, manifest: "Manifest") -> dict[str, Any]:
     """The size of a dataset and how it was made, for JSON."""
-    fields: dict[str, dict[str, Any]] = {
-        field.name: {"kind": field.kind, "width": field.width, "entries": field.num_entries}
-        for field in manifest.fields.values()
-    }
-    for name, field in manifest.fields.items():
-        if descriptions := _descriptions(path, field):
-            fields[name]["descriptions"] = descriptions
-    return {
-        "path": shown(path),
-        "num_examples": manifest.num_examples,
-        "fields": fields,
-        "source": manifest.source,
-    }
-
-
-def _descriptions(path: Path, field: "Field") -> dict[str, dict[str, Any]]:
-    """Return `Described.facts` of a field in a dataset's directory; empty without descriptions."""
     from widenet.data.described import Described, described_file
 
-    file = path / described_file(field.name)
-    return Described.open(file, field.width).facts if field.described and file.is_file() else {}
+    fields: dict[str, dict[str, Any]] = {}
+    for name, field in manifest.fields.items():
+        fields[name] = {"kind": field.kind, "width": field.width, "entries": field.num_entries}
+        file = path / described_file(name)
+        if field.described and file.is_file():
+            fields[name]["descriptions"] = Described.open(file, field.width).facts
+    size = {"path": shown(path), "num_examples": manifest.num_examples}
+    return size | {"fields": fields, "source": manifest.source}
 
 
-def show_description(path: Path, described: dict[str, Any]) -> None:
-    """Print the description of a dataset, by field and part."""
-    weights = ", with weights" if described["has_weights"] else ""
+def _description(path: Path, described: dict[str, Any]) -> "Iterator[str]":
+    """The description of a dataset in lines of text, by field and part."""
     from widenet.data.described import lines_of
     from widenet.data.words import words_of
 
     words = words_of(described["fields"], described["source"])
-    typer.echo(f"{shown(path)}: {described['num_examples']:,} {words.examples}{weights}")
+    weights = ", with weights" if described["has_weights"] else ""
+    yield f"{shown(path)}: {described['num_examples']:,} {words.examples}{weights}"
     for name, field in described["fields"].items():
         values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
-        typer.echo(f"{name}: {field['kind']}, {_width(field['kind'], field['width'])}{values}")
-        if "titles" in field:
-            typer.echo(f"  titles: {format(field['titles'], ',') if field['titles'] else 'none'}")
+        titles = f", {field['titles']:,} titles" if "titles" in field else ""
+        yield f"{name}: {field['kind']}, {_width(field['kind'], field['width'])}{titles}{values}"
         if kinds := field.get("attributes"):
-            typer.echo(f"  attributes: {', '.join(f'{each} ({kind})' for each, kind in kinds.items())}")
-        for line in lines_of(field.get("descriptions", {})):
-            typer.echo(f"  described by {line}")
+            yield f"  attributes: {', '.join(f'{each} ({kind})' for each, kind in kinds.items())}"
+        yield from (f"  described by {line}" for line in lines_of(field.get("descriptions", {})))
         for part, facts in field["parts"].items():
-            typer.echo(f"  {part}: {facts['entries']:,} entries, density {facts['density']:.3%}")
-            for title, what in (
-                (f"entries per {words.example}", "activity"),
-                (f"entries per {words.feature(name)}", "popularity"),
-            ):
-                spread = facts[what]
-                quantiles = ", ".join(f"{share} {count:,}" for share, count in spread["quantiles"].items())
-                typer.echo(f"    {title}: mean {spread['mean']:.1f}, {quantiles}")
-                top = f"top 1 % have {spread['top_1_percent']:.1%}, top 10 % {spread['top_10_percent']:.1%}"
-                typer.echo(f"      {top}, Gini {spread['gini']:.3f}")
+            yield f"  {part}: {facts['entries']:,} entries, density {facts['density']:.3%}"
+            spreads = {words.example: facts["activity"], words.feature(name): facts["popularity"]}
+            rows = [["entries per", "mean", *facts["activity"]["quantiles"], "top 1 %", "top 10 %", "Gini"]]
+            for what, spread in spreads.items():
+                numbers = [f"{spread['mean']:.1f}", *(f"{each:,}" for each in spread["quantiles"].values())]
+                tops = [f"{spread[each]:.1%}" for each in ("top_1_percent", "top_10_percent")]
+                rows.append([what, *numbers, *tops, f"{spread['gini']:.3f}"])
+            yield from (f"    {line}" for line in aligned(rows))
 
 
 _Sources = Annotated[
@@ -247,13 +233,11 @@ def split(
         return
     if users_out is None or not heldout_users:
         raise OptionError("and `users_out` go together", option="heldout_users")
-    for name in ("heldout_last", "validation_last", "heldout_since", "validation_since"):
-        if words.pop(name) is not None:
-            raise OptionError(f"must not stand beside `{name}`", option="heldout_users")
     from widenet.data.split import split_users
 
-    out = words.pop("out")
-    both = split_users(words.pop("source"), out, users_out, users=heldout_users, **words)
+    named = {name: value for name, value in words.items() if value is not None}
+    out = named.pop("out")
+    both = split_users(named.pop("source"), out, users_out, users=heldout_users, **named)
     _show_several(dict(zip((out, users_out), (made.manifest for made in both), strict=True)), as_json)
 
 
@@ -266,10 +250,7 @@ def describe(
     from widenet.data.describe import describe as run
 
     described = run(source)
-    if as_json:
-        print_json(described)
-    else:
-        show_description(source, described)
+    print_result(as_json, described, *_description(source, described))
 
 
 @app.command("verify")

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -245,7 +247,9 @@ def runs(
         more += [f"{place}={as_text(value)}" for place, value in run.differences.items()]
         print_lines(*([header] if run is listing.runs[0] else []), line)
         if more:
-            print_lines(f"    {in_one_line(', '.join(more))}")
+            width = get_terminal_size().columns - 4
+            below = wrap(in_one_line(", ".join(more)), width, break_long_words=False, break_on_hyphens=False)
+            print_lines(*(f"    {line}" for line in below))
     if not listing.runs:
         say(f"{folder} holds no run.")
     warnings = [f"{run.name}: {run.warning}" for run in listing.runs if run.warning is not None]

@@ -1,17 +1,15 @@
 """What commands print and write: one JSON document, sentences, lines of text."""
 
-import json
-import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic_core import to_json
 
 from widenet.cli.processes import leads
 from widenet.errors import OptionError, in_one_line
@@ -25,7 +23,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document in
 
 def print_json(result: Any) -> None:
     """Print a result as JSON with unrounded numbers; a number that is not finite becomes null."""
-    print_lines(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False, indent=2))
+    print_lines(to_json(result, indent=2, inf_nan_mode="null").decode())
 
 
 def print_result(as_json: bool, facts: Any, *lines: str) -> None:
@@ -40,19 +38,6 @@ def print_lines(*lines: str) -> None:
     """Print lines of text to standard output, in the process that does so for its group."""
     if leads():
         typer.echo("\n".join(lines))
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold of a value."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, date):
-        return value.isoformat()
-    return str(value) if isinstance(value, Path) else value
 
 
 _flags: dict[str, str] = {}
@@ -131,19 +116,15 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def recommendations_table(
-    rows: Sequence["Recommendation"],
-    attributes: Sequence[Mapping[str, Any]] | None = None,
-    reasons: Sequence[Sequence["Recommendation"]] | None = None,
+    rows: Sequence["Recommendation"], reasons: Sequence[Sequence["Recommendation"]] | None = None
 ) -> str:
     """A table of rank, score and title, with the id if it is not the title.
 
-    It may have attributes, and reasons: the items of the history with what they add, the largest first.
+    It may have reasons: the items of the history with what they add, the largest first.
     """
     lines = []
     for rank, row in enumerate(rows, start=1):
-        own = {} if attributes is None else attributes[rank - 1]
-        shown = "".join(f"  {name}={_attribute(value)}" for name, value in own.items())
-        lines.append(f"{rank:>4}  {row.score:<10.4g}  {_title(row, '  ')}{shown}")
+        lines.append(f"{rank:>4}  {row.score:<10.4g}  {_title(row, '  ')}")
         if reasons is not None:
             added = [f"{_title(each)} {each.score:+.3g}" for each in reasons[rank - 1][:3]]
             lines.append(f"{'':18}because of {'; '.join(added) or 'nothing'}")
@@ -153,10 +134,3 @@ def recommendations_table(
 def _title(row: "Recommendation", space: str = " ") -> str:
     """The title of an item, with the id if it is not the title."""
     return row.title if row.title == str(row.item) else f"{row.title}{space}({row.item})"
-
-
-def _attribute(value: object) -> str:
-    """The value of an attribute, as conditions of the command line write it."""
-    if isinstance(value, list):
-        return "|".join(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)

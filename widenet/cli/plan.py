@@ -67,9 +67,7 @@ def plan(
     ] = None,
     measure: Annotated[
         bool,
-        typer.Option(
-            "--measure", help="Time a few steps here, and print how long training and recommending take."
-        ),
+        typer.Option("--measure", help="Time a few steps here, and print how long training takes."),
     ] = False,
     weights_in: Annotated[
         _Place | None,
@@ -239,8 +237,8 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
 
 
 def _measured_lines(seconds: Mapping[str, Any], training: TrainingSpec) -> Iterator[str]:
-    """Sentences about how long a training and its recommendations take."""
-    names = ("step", "epoch", "evaluation", "checkpoint", "training", "recommendation")
+    """Sentences about how long a training takes."""
+    names = ("step", "epoch", "evaluation", "training")
     took = [(name, seconds[f"{name}_seconds"]) for name in names]
     listed = ", ".join(f"{name} {duration(each)}" for name, each in took if each is not None)
     yield f"Measured ({seconds['source']}): {listed}."

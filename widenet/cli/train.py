@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,19 +41,17 @@ def train(
     from widenet.runs.documents import prepared
     from widenet.runs.progress import TrainingReport
 
-    arguments = _with_documents(TrainArguments(**words))
+    arguments = TrainArguments(**words)
     out, tell = shown(words["out"]), ignore_message if quiet else say
-    with _interrupted_early():
-        _start_several(context, arguments, processes)
-        layout, dataset = context.with_resource(prepared(arguments, tell))
-        _check_path(arguments)
-        from widenet.runs.run_log import diverged  # loads torch, as the next
-        from widenet.runs.training import run_training
-        from widenet.tracking.mlflow_run import add_report
-        from widenet.training.begin import dataset_of_run
-        from widenet.training.run_path import identity
+    _start_several(context, arguments, processes)
+    layout, dataset = context.with_resource(prepared(arguments, tell))
+    _check_path(arguments)
+    from widenet.runs.run_log import diverged  # loads torch, as the next
+    from widenet.runs.training import run_training
+    from widenet.training.begin import dataset_of_run
+    from widenet.training.run_path import identity
 
-        run_in_processes(context, processes, arguments.device)
+    run_in_processes(context, processes, arguments.device)
     for note in (*layout.network.notes, *_default_documents(arguments, out)):
         tell(note)
     evaluation, earlier = layout.training.evaluation, identity(words["out"])
@@ -65,16 +62,13 @@ def train(
     except KeyboardInterrupt:
         report.stop()
         if leads():
-            _leave_unfinished(arguments, dataset, processes, earlier)
+            _say_how_to_resume(arguments, processes, earlier)
         sys.exit(130)
     finally:
         report.stop()
     dataset = dataset_of_run(dataset, model.run.path)
     written = _leave_report(model, dataset, tell)
     if leads():
-        track = arguments.track or layout.training.track
-        if track is not None and written is not None:
-            add_report(track, model.run, written, say)
         model.run.publish()
     if as_json:
         print_json(_facts(model.run.path) | {"path": out, "report": written})
@@ -85,31 +79,6 @@ def train(
         if written is not None:
             say(f"Report: {written}")
         say(next_command(out, shown(words["data"]), model.run.network))
-
-
-def _with_documents(arguments: TrainArguments) -> TrainArguments:
-    """Take a training document that stands alone for what it is."""
-    from widenet.errors import DocumentError
-    from widenet.spec.network import NetworkSpec
-    from widenet.spec.training import TrainingSpec
-
-    network, fields = arguments.network, TrainingSpec.model_fields.keys()
-    if isinstance(network, Path) and arguments.training is None:
-        with suppress(DocumentError):
-            values = NetworkSpec.read_values(network)
-            if isinstance(values, dict) and "layers" not in values and not fields.isdisjoint(values):
-                return replace(arguments, network=None, training=network)
-    return arguments
-
-
-@contextmanager
-def _interrupted_early() -> Iterator[None]:
-    """Say what Ctrl-C or SIGTERM leaves if it comes before the training begins."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say("Stopped before the first step: nothing new is saved. Run the same command again.")
-        sys.exit(130)
 
 
 def _start_several(context: typer.Context, arguments: TrainArguments, processes: int | None) -> None:
@@ -161,40 +130,34 @@ def next_command(run: str, data: str, network: "NetworkSpec") -> str:
     return f"Next: {shlex.join([*words, *of_several])}"
 
 
-def _leave_report(
-    run: "Model | Path", dataset: "Dataset", tell: Callable[[str], None], recommendations: bool = True
-) -> Path | None:
+def _leave_report(model: "Model", dataset: "Dataset", tell: Callable[[str], None]) -> Path | None:
     """Write the report of a training and return its path; tell of a failure and return None."""
     from widenet.report.write import write_report
 
     try:
-        return write_report(run, data=dataset, recommendations=recommendations)
+        return write_report(model, data=dataset)
     except Exception as error:
         tell(f"The training is saved, but its report could not be written: {reason_of(error)}.")
         return None
 
 
-def _leave_unfinished(
-    arguments: TrainArguments, dataset: "Dataset", processes: int | None, earlier: tuple[int, int] | None
+def _say_how_to_resume(
+    arguments: TrainArguments, processes: int | None, earlier: tuple[int, int] | None
 ) -> None:
-    """Print the command that resumes an interrupted training; write its report, without recommendations.
+    """Print the command that resumes an interrupted training.
 
     Args:
         arguments: The arguments of the training.
-        dataset: Its dataset.
         processes: Number of its processes, if it was given.
         earlier: Identity of the directory that was at the path before.
     """
     from widenet.runs.documents import run_of
     from widenet.tracking import shown as shown_tracker
-    from widenet.training.begin import dataset_of_run
     from widenet.training.run_path import identity
 
-    out, mirror = run_of(arguments.out, resume=False)
-    if arguments.overwrite and earlier is not None and identity(out) == earlier:
-        say(f"Stopped before the first checkpoint: {out} is the earlier run again.")
-        return
-    if not (out / "checkpoints" / "latest").exists():
+    out, _ = run_of(arguments.out, resume=False)
+    is_earlier = arguments.overwrite and earlier is not None and identity(out) == earlier
+    if is_earlier or not (out / "checkpoints" / "latest").exists():
         say("Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.")
         return
     words = {
@@ -209,9 +172,6 @@ def _leave_unfinished(
     documents = [arguments.network, arguments.training]
     say(f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:")
     say(f"  {resume_command('train', documents, words)}")
-    _leave_report(out, dataset_of_run(dataset, out), ignore_message, recommendations=False)
-    if mirror is not None:
-        mirror.publish()
 
 
 def resume_command(command: str, first: Sequence[Any], options: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """Commands that use a trained run: recommendations, neighbours, and runs that are made of it."""
 
 import json
-import re
 from collections import deque
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,6 @@ from widenet.arguments import IN_STORES
 from widenet.cli.declared import Device, IncludeSeen, Run, values_of, with_flags_of
 from widenet.cli.output import (
     AsJson,
-    lines_to,
     print_json,
     print_lines,
     print_result,
@@ -23,10 +21,7 @@ from widenet.cli.output import (
 )
 from widenet.cli.processes import Processes, leads, run_in_processes
 from widenet.errors import OptionError
-from widenet.regular_files import check_new
 from widenet.runs.run_arguments import (
-    CHOOSING_METRIC,
-    CHOOSING_USERS,
     LoadArguments,
     PredictArguments,
     RecommendArguments,
@@ -35,9 +30,6 @@ from widenet.stores.uri import shown
 
 if TYPE_CHECKING:
     from widenet.runs import Model
-
-_SHOWN = 20
-"""Largest number of titles of a history to print."""
 
 
 @with_flags_of(RecommendArguments)
@@ -52,9 +44,6 @@ def recommend(
     ] = None,
     user: Annotated[str | None, typer.Option(help="The id of a user, instead of items.")] = None,
     include_seen: IncludeSeen = False,
-    attributes: Annotated[
-        str | None, typer.Option(help="Attributes of the items to print, such as genre,in_stock.")
-    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Also print which items of the history add most to each score."),
@@ -91,20 +80,15 @@ def recommend(
         reasons = (
             [model.explain(row.item, **who, user=user, output=output) for row in rows] if explain else None
         )
-    had = None if user is None else model.history_of(user, data)
-    names = [] if attributes is None else attributes.split(",")
-    own = model.attributes_of([row.item for row in rows], names, output) if names else None
     if as_json:
         facts: list[dict[str, Any]] = [asdict(row) for row in rows]
-        for rank, fact in enumerate(facts):
-            fact |= {} if own is None else {"attributes": own[rank]}
-            fact |= {} if reasons is None else {"because": [asdict(each) for each in reasons[rank]]}
+        for fact, because in zip(facts, reasons or (), strict=False):
+            fact["because"] = because
         print_json(facts)
         return
-    known = model.understood(items, fields, output) if items or fields else {}
-    for line in _inputs(known, user, had):
-        say(line)
-    print_lines(recommendations_table(rows, own, reasons))
+    for name, titles in (model.understood(items, fields, output) if items or fields else {}).items():
+        say(f"With {name}: {'; '.join(titles)}")
+    print_lines(recommendations_table(rows, reasons))
 
 
 def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
@@ -121,18 +105,6 @@ def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
                 raise OptionError("must be numbers", option="field", value=text) from None
         fields_by_name.setdefault(name, []).extend(values)
     return fields_by_name
-
-
-def _inputs(known: dict[str, list[str]], user: str | None, had: list[str] | None) -> list[str]:
-    """A line for a user's items, and one for each field that is named."""
-    lines = [] if had is None else [f"For {user} with: {_listed(had)}"]
-    return lines + [f"With {name}: {_listed(titles)}" for name, titles in known.items()]
-
-
-def _listed(names: list[str]) -> str:
-    """Return names, if they are many the last ones."""
-    more = max(0, len(names) - _SHOWN)
-    return (f"{more:,} more; " if more else "") + "; ".join(names[more:]) or "nothing"
 
 
 @with_flags_of(PredictArguments, LoadArguments)
@@ -202,8 +174,6 @@ knn = typer.Typer(
 )
 
 _Measure = Literal["dot", "cosine", "l2"]
-_NEIGHBOURS = re.compile(rb'\{"key": ("(?:[^"\\]|\\.)*"|-?[0-9]+), "neighbours": \[')
-"""How a file of neighbours begins, within a mebibyte."""
 
 
 @knn.command("like")
@@ -247,9 +217,6 @@ def search(
         ),
     ],
     queries: Annotated[list[Path], typer.Option(help="A file of query vectors; may be given several times.")],
-    out: Annotated[
-        Path | None, typer.Option(help="The file of JSON lines to write. Default: standard output.")
-    ] = None,
     k: Annotated[
         int, typer.Option("-k", "--k", help="Number of neighbours of each query, up to all.", min=1)
     ] = 10,
@@ -264,21 +231,16 @@ def search(
         Literal["float32", "bfloat16", "float16"],
         typer.Option(help="Precision in which vectors are stored; types of 2 bytes are rounded."),
     ] = "float32",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier file of neighbours.")
-    ] = False,
     device: Device = None,
     processes: Processes = None,
 ) -> None:
-    """Write the nearest vectors of every query as JSON lines, nearest first.
+    """Print the nearest vectors of every query as JSON lines, nearest first.
 
     Each line is {"key": ..., "neighbours": [{"key": ..., "score": ...}]}.
     """
     from widenet.data.vectors import read_vectors
     from widenet.knn.neighbours import LARGEST_BLOCK, Neighbours
 
-    if out is not None and out.is_file():
-        check_new(out, overwrite, "a file of neighbours", _is_of_neighbours)
     run_in_processes(context, processes, device)
     query_vectors = read_vectors(queries)
     collection = Neighbours.of(read_vectors(files), measure=measure, stored=stored, device=device)
@@ -286,17 +248,10 @@ def search(
     if not leads():
         deque(blocks, maxlen=0)
         return
-    with lines_to(out) as write:
-        for keys, neighbours, scores in blocks:
-            for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
-                nearest = [{"key": name, "score": score} for name, score in zip(own, own_scores, strict=True)]
-                write(json.dumps({"key": key, "neighbours": nearest}, ensure_ascii=False) + "\n")
-
-
-def _is_of_neighbours(path: Path) -> bool:
-    with path.open("rb") as file:
-        beginning = file.read(2**20)
-    return not beginning or _NEIGHBOURS.match(beginning) is not None
+    for keys, neighbours, scores in blocks:
+        for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
+            nearest = [{"key": name, "score": score} for name, score in zip(own, own_scores, strict=True)]
+            typer.echo(json.dumps({"key": key, "neighbours": nearest}, ensure_ascii=False))
 
 
 def quantize(
@@ -310,8 +265,8 @@ def quantize(
     It has about a quarter of the bytes. Every other command reads it as any run; it is not trained
     further.
     """
-    from widenet.runs.made_of import num_bytes
-    from widenet.runs.made_of import quantize as make
+    from widenet.runs.quantizing import num_bytes
+    from widenet.runs.quantizing import quantize as make
     from widenet.training.run_path import check_run
 
     check_run(run)
@@ -322,57 +277,6 @@ def quantize(
         {"run": out, "num_bytes": after, "num_bytes_before": before, "fingerprint": fingerprint},
         f"{out}: {after:,} bytes of weights; {run} has {before:,}.",
         f"fingerprint {fingerprint}",
-    )
-
-
-def neighbourhood(
-    run: Run,
-    out: Annotated[Path, typer.Option(help="The run directory to make.")],
-    data: Annotated[
-        Path | None,
-        typer.Option(help="The dataset that the run was trained on. Default: where it was then."),
-    ] = None,
-    users: Annotated[
-        int, typer.Option(min=1, help="Number of users to choose by, drawn at random; as many others judge.")
-    ] = CHOOSING_USERS,
-    metric: Annotated[
-        str, typer.Option(help="The metric to choose by, a mean over users.")
-    ] = CHOOSING_METRIC,
-    output: Annotated[str | None, typer.Option(help="Name of the output, if there are several.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make a run of a trained one with the neighbourhood term that is best on its validation part.
-
-    The weights stay. Every other command reads the new run as any other.
-    """
-    from widenet.runs.made_of import fitted_neighbourhood, words_of
-    from widenet.training.run_path import check_run
-
-    check_run(run)
-    model, found = fitted_neighbourhood(
-        run, out, data, users, metric, output, overwrite, lambda choice: say(f"{metric} {choice}")
-    )
-    before, best, after = found.before, found.best, found.term
-    gain, lower, upper = best.gain_over(before)
-    facts = {
-        "run": out,
-        "neighbourhood": None if after is None else after.model_dump(mode="json", exclude={"fit"}),
-        "metric": metric,
-        "before": before.mean,
-        "best": best.mean,
-        "interval": [lower, upper],
-        "num_users": len(best.values_E),
-        "fingerprint": model.fingerprint(),
-    }
-    kept = "" if after == best.term else f", as {run}, because the gain is not surely 1 %"
-    print_result(
-        as_json,
-        facts,
-        f"Best: {words_of(best.term)}. For {len(best.values_E):,} other users {metric} {best.mean:.4f},"
-        f" {gain:+.4f} from {run} (95 %: {lower:+.4f} to {upper:+.4f}).",
-        f"{out}: {words_of(after)}{kept}.",
-        f"fingerprint {facts['fingerprint']}",
     )
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ _SETTINGS = {
 """MLflow's settings, where the environment has none: no usage reports, and no waiting for minutes."""
 _MOST_PARAMETERS = 100
 """MLflow takes at most this many in one call."""
-_LARGEST_REPORT_BYTES = 16 << 20
 
 
 def check_tracker(track: str, run: Path | None) -> None:
@@ -75,17 +74,6 @@ def followed(report: Report, track: str, run: RunDirectory, dataset: Dataset) ->
         raise
     finally:
         tracked.end(status)
-
-
-def add_report(track: str, run: RunDirectory, file: Path, say: Callable[[str], None]) -> None:
-    """Add the report of a run to MLflow's run, unless it is large; `say` is told of a failure."""
-    run_id = _recorded(run.path)
-    if run_id is None or file.stat().st_size > _LARGEST_REPORT_BYTES:
-        return
-    try:
-        _client(track).log_artifact(run_id, str(file))
-    except Exception as error:
-        say(f"{shown(track)} does not have {file.name}: {_reason(track, error)}.")
 
 
 class _Tracked(Report):
