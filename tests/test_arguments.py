@@ -41,6 +41,7 @@ def work(
         {"k": 3.0},
         {"exclude": "no"},
         {"fields": {"a": 3}},
+        {"kind": "c"},
         {"plase": 1},
         {"share": [1] * 99},
     ],

@@ -30,10 +30,6 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
         "GB",
         "in shards of rows",
     ]
-    assert [line.split()[:4] for line in lines if line[:2] in ("0 ", "1 ")] == [
-        ["0", "0", "500,000,000", "500,000,000"],
-        ["1", "1", "500,000,000", "500,000,000"],
-    ]
     assert "A checkpoint: 108 GB on disk; a run keeps 2." in lines
     assert lines[-1].startswith("Fits: a process needs 63.3 GB ")
 

@@ -120,36 +120,6 @@ def test_two_processes_predict_as_one(place, widenet, groups, launched, monkeypa
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
 
 
-USES = """
-def uses(model):
-    recommended = [(one.item, one.score) for one in model.recommend(["1", "3"], k=3)]
-    predicted = [(block.items, block.scores.tolist()) for block in model.predict("data", k=3)]
-    return [model.fingerprint(), model.evaluate("data", ks=[3]), recommended, predicted]
-"""
-SCRIPT = """
-import os
-from pathlib import Path
-from widenet import Model, train
-
-found = [uses(Model.load("one-short"))]
-for resume in (False, True):
-    trained = train("network.json", "short.json", "data", "scripted", resume=resume)
-    found += [uses(trained), uses(Model.load("scripted"))]
-Path(os.environ["RANK"]).write_text(repr(found))
-"""
-
-
-@pytest.mark.slow
-def test_scripts_that_torchrun_starts_use_what_they_have_trained_or_loaded(place, monkeypatch):
-    monkeypatch.chdir(place)
-    names = {}
-    exec(USES, names)
-    alone = names["uses"](Model.load("one-short"))
-    (place / "script.py").write_text(USES + SCRIPT)
-    assert ended(started(place, [], program=["script.py"], before=TORCHRUN))[:2] == (0, "")
-    assert [Path(rank).read_text() for rank in "01"] == [repr([alone] * 5)] * 2
-
-
 def test_a_mistake_that_every_process_makes_is_said_once(place):
     status, out, said = ended(started(place, words(out="one-short")))
     assert (status, out, said.count("\n"), said.startswith("widenet: one-short")) == (2, "", 1, True)

@@ -6,7 +6,7 @@ import torch
 
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import OptionError
+from widenet.errors import ArgumentError
 from widenet.model.activations import activate, is_signed
 from widenet.predict import restrictions as module
 from widenet.runs import train
@@ -153,7 +153,7 @@ def test_the_recall_of_what_is_predicted_for_a_part_is_that_of_its_evaluation(pa
     assert found == pytest.approx(model.evaluate(split, part, ks=[4])["recall@4"], rel=0, abs=1e-12)
     assert 0 < found < 1
     assert recall(model.predict(split, k=4), truth, 4) == 0
-    with mistake(OptionError, option="part"):
+    with mistake(ArgumentError, option="part"):
         model.predict(split, part="train")
 
 

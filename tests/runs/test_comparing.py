@@ -5,7 +5,7 @@ import pytest
 import widenet
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.errors import ArgumentError, CheckpointError, FitError, OptionError
 
 LAYERS = [
     {"name": "in", "kind": "input", "field": "items"},
@@ -71,7 +71,7 @@ def test_an_evaluation_has_more_metrics_and_groups_when_asked(place, groups):
 def test_what_cannot_be_compared_is_said(place):
     with mistake(CheckpointError):
         widenet.compare(place / "short", place / "none", place / "data")
-    with mistake(OptionError):
+    with mistake(ArgumentError):
         widenet.compare(place / "short", place / "long", place / "data", "train")
     with mistake(OptionError, option="level"):
         widenet.compare(place / "short", place / "long", place / "data", level=95)

@@ -86,15 +86,6 @@ def test_the_part_is_that_of_a_split_to_the_byte(place, books, tmp_path):
     assert Path(json.loads((place / "run" / "machine.json").read_text())["data"]) == place / "run" / "data"
 
 
-def test_fit_and_a_training_on_a_split_have_the_same_weights(place, books, fingerprint, tmp_path):
-    assert widenet.fit(COLUMNS, tmp_path / "fit", device="cpu", quiet=True).fingerprint() == fingerprint
-    assert inside(tmp_path / "fit" / "data").keys() == inside(place / "run" / "data").keys()
-    split = widenet.split(books, tmp_path / "split", validation=0.1)
-    assert trained(split, tmp_path / "run").fingerprint() == fingerprint
-    assert "data" not in names(tmp_path / "run")
-    assert "validation.json" not in names(tmp_path / "run")
-
-
 def of_group(data, out):
     """What a process of a group says and gives."""
     said = Said()
@@ -185,20 +176,6 @@ def test_a_new_run_on_another_dataset_replaces_a_killed_one_with_its_dataset(kil
     other = widenet.split(books, tmp_path / "other", heldout=0.2)
     begun(other, killed, training={"epochs": 1})
     assert {"data", "validation.json"}.isdisjoint(names(killed))
-
-
-def test_a_launch_cuts_again_for_its_own_run_alone(place, books, fingerprint, tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "launch")
-    ended = shutil.copytree(place / "run", tmp_path / "ended")
-    shutil.rmtree(ended / "data")
-    with mistake(CheckpointError):
-        trained(books, ended)
-    assert "data" not in names(ended)
-    with pytest.raises(KeyboardInterrupt):
-        trained(books, tmp_path / "own", interrupted=After(20))
-    shutil.rmtree(tmp_path / "own" / "data")
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert trained(books, tmp_path / "own").fingerprint() == fingerprint
 
 
 def test_a_dataset_at_the_path_of_a_run_is_left_alone(place, tmp_path):

@@ -7,7 +7,6 @@ import signal
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 
 import widenet
 from widenet.errors import DataError
@@ -22,39 +21,10 @@ PAIRS = [
 COLUMNS = {"user": [user for user, _ in PAIRS], "item": [item for _, item in PAIRS]}
 
 
-def books(folder):
-    pd.DataFrame(COLUMNS).to_csv(folder / "books.csv", index=False)
-    return folder / "books.csv"
-
-
-SOURCES = {
-    "a path": (books, str),
-    "pandas": (lambda _: pd.DataFrame(COLUMNS), int),
-    "a matrix": (
-        lambda _: scipy.sparse.csr_matrix(([1] * len(PAIRS), (COLUMNS["user"], COLUMNS["item"]))), int
-    ),
-}  # fmt: skip
-"""Beside columns, which `fitted` is of. All tables are ingested as Arrow's, which tests/data/test_sources.py
-tests.
-"""
-
-
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fitted")
     return widenet.fit(COLUMNS, folder / "run", device="cpu", quiet=True)
-
-
-@pytest.mark.parametrize("kind", SOURCES)
-def test_every_kind_of_interactions_gives_the_same_network_and_keeps_the_type_of_ids(kind, fitted, tmp_path):
-    make, kind_of_id = SOURCES[kind]
-    model = widenet.fit(make(tmp_path), tmp_path / "run", device="cpu", quiet=True)
-    if kind != "a matrix":  # whose values are kept: all are 1
-        assert model.fingerprint() == fitted.fingerprint()
-    for each, expected in ((model, kind_of_id), (fitted, int)):
-        found = each.recommend(users=[4, 7], k=2)
-        assert {type(row.item) for rows in found for row in rows} == {expected}
-        assert [{int(row.item) % 2 for row in rows} for rows in found] == [{0}, {1}]
 
 
 def test_a_run_is_an_ordinary_one_that_moves_with_its_dataset(fitted, tmp_path):

@@ -66,13 +66,6 @@ def test_a_country_alone_is_enough_for_somebody_without_items(data, tmp_path):
     assert items(model.recommend(["0"], k=4)) == {0}
 
 
-def test_of_a_field_that_is_not_named_nothing_is_known(model):
-    assert model.recommend(["1"], k=3) == model.recommend(
-        ["1"], k=3, fields={"country": [], "age": [0.0, 0.0]}
-    )
-    assert model.recommend(["1"], k=3) != model.recommend(["1"], k=3, fields={"country": "1"})
-
-
 def test_a_sequence_stands_beside_other_fields(tmp_path):
     rows = [[(user + step) % NUM_ITEMS for step in range(4)] for user in range(16)]
     data = dataset_from_lists(
@@ -146,7 +139,7 @@ def test_the_command_takes_fields_and_says_what_it_took(model, data, widenet):  
     ]
     assert widenet("recommend", run, "--items", "1").err == "With items: Book 1\n"
     ended = widenet("recommend", run, "--user", "u0", "--data", data.path, "--field", "country=1")
-    assert ended.err.endswith("\nWith country: 1\n")
+    assert ended.err == "With country: 1\n"
     for wrong in ("country", "age=young"):
         assert widenet("recommend", run, "--items", "1", "--field", wrong).status == 2
 

@@ -215,7 +215,7 @@ MISTAKES = {
     "users without an order": (lambda m: m.recommend(users={"1", "2"}), OptionError),
     "items without an order": (lambda m: m.similar({"1", "2"}), OptionError),
     "nothing similar": (lambda m: m.similar([]), OptionError),
-    "another format": (lambda m: m.recommend(["1"], format="panda"), OptionError),
+    "another format": (lambda m: m.recommend(["1"], format="panda"), ArgumentError),
 }
 
 

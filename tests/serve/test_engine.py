@@ -12,7 +12,6 @@ from tests.serve.conftest import NETWORK, WIDTH, answered, pairs
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError
 from widenet.runs import Model, train
-from widenet.runs.quantizing import quantize
 from widenet.serve import engine as module
 from widenet.serve.engine import Engine
 from widenet.serve.requests import Explain, Recommend, RefusedError, Score, Similar
@@ -246,14 +245,6 @@ def test_a_part_is_recommended_as_predict_does_and_listed(engine, model, world):
         assert [(each.item, each.title) for each in before.held_out] == [(f"i{row}", f"Title {row}")]
         assert now.held_out is msgspec.UNSET
     assert expected != usual
-
-
-def test_a_run_in_8_bits_says_so_and_answers_like_the_library(engine, world, tmp_path):
-    model = quantize(world.run("first"), tmp_path / "small")
-    small = Engine.load(tmp_path / "small", None, "cpu", None)
-    assert (engine.about.in_8_bits, small.about.in_8_bits) == (False, True)
-    (answer,) = answered(small, Recommend(items=["i3"], k=4))
-    assert pairs(answer) == [(one.item, one.score) for one in model.recommend(["i3"], k=4)]
 
 
 def test_explanations_are_those_of_the_library_in_the_same_bits(engine, world, tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -169,19 +168,6 @@ def test_a_worker_whose_trial_was_given_away_goes_on(interrupts, searched, data,
     assert heard.begun == [0, 0, 1]
     assert len(heard.said) == 1
     assert outcome(result) == outcome(searched[0])[:2]
-
-
-def test_the_best_documents_are_written_again_where_a_kill_left_none(searched, data, tmp_path):
-    shutil.copytree(searched[0].path, tmp_path / "study")
-    shutil.rmtree(tmp_path / "study" / "best")
-    tune(SPACE, data, tmp_path / "study", trials=6, resume=True)
-    assert documents(tmp_path / "study") == documents(searched[0].path)
-
-
-def test_a_study_takes_more_trials_later(searched, data, tmp_path):
-    tune(SPACE, data, tmp_path / "study", trials=2)
-    result = tune(SPACE, data, tmp_path / "study", trials=6, resume=True)
-    assert outcome(result) == outcome(searched[0])
 
 
 def test_a_trial_whose_numbers_overflow_fails_alone(data, tmp_path):

@@ -86,8 +86,8 @@ def plan(
 ) -> None:
     """Tell what a training needs before it starts.
 
-    Prints how many rows each process holds, memory, traffic, and the smallest number of devices; with
-    --measure also how long it takes. The exit status is 1 if the training does not fit, and 0 if it
+    Prints memory, traffic, and the smallest number of devices; with --measure also how long it takes. --json
+    also tells which rows each process holds. The exit status is 1 if the training does not fit, and 0 if it
     fits or the memory is unknown.
     """
     from widenet.plan.binding import check_evaluation
@@ -207,11 +207,9 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     """
     training, work = job.training, report["work"]
     held = sorted({job.num_held(job.num_processes - 1), job.num_held(0)})
-    wide = [f"rows of {name}" for name in report["processes"][0]["rows"]]
     sizes = {name: size for name, size in report["memory_bytes"].items() if size or name not in _RARE}
     tables: list[list[tuple[str, ...]]] = [
         [("weight", "rows", "columns", "bytes", "held"), *starmap(_weight, report["weights"].items())],
-        [("process", "shards", *wide, "memory"), *map(_process, report["processes"])],
         [("each process", "bytes"), *((WORDS.get(name, name), amount(size)) for name, size in sizes.items())],
     ]
     lines = [line for rows in tables for line in (*aligned(rows), "")]
@@ -283,13 +281,6 @@ def _weight(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     columns = "" if row["columns"] is None else f"{row['columns']:,}"
     held = "in shards of rows" if row["wide"] else "whole by every process"
     return name, f"{row['rows']:,}", columns, amount(row["bytes"]), held
-
-
-def _process(row: Mapping[str, Any]) -> tuple[str, ...]:
-    first, stop = row["shards"]
-    shards = f"{first}" if stop == first + 1 else f"{first}-{stop - 1}"
-    rows = [f"{number:,}" for number in row["rows"].values()]
-    return f"{row['process']}", shards, *rows, amount(row["memory_bytes"])
 
 
 def schema(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.arguments import method_with_fields_of, typed, with_fields_of
-from widenet.baselines.evaluate import check_part, evaluate, output_name
+from widenet.baselines.evaluate import evaluate, output_name
 from widenet.baselines.measure import measured
 from widenet.data.dataset import Dataset
 from widenet.data.describe import known_before, trained_on
@@ -445,7 +445,6 @@ def compare(arguments: CompareArguments) -> Comparison:
         FitError: The dataset does not fit a run, or the runs predict other users' items.
         OptionError: An argument is wrong.
     """
-    check_part(arguments.part)
     check_ks(arguments.ks)
     dataset = dataset_of(arguments.data)
     for run in (arguments.first, arguments.second):

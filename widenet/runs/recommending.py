@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from widenet.baselines.evaluate import check_part, output_name, output_of
+from widenet.baselines.evaluate import output_name, output_of
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, nearest, warn_user
@@ -193,7 +193,6 @@ def predicted(
     k, name = checked_k(arguments.k), output_name(network, arguments.output)
     output = network.outputs[name].spec
     if arguments.part is not None:
-        check_part(arguments.part)
         dataset.sparse_field(output.field, arguments.part)
     return recommendations(
         network,

@@ -1,12 +1,12 @@
 """Searching for good documents: `widenet.tune`."""
 
 import math
-from importlib.util import find_spec
 from pathlib import Path
 
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.errors import DocumentError, FitError, OptionError
+from widenet.late_imports import optional
 from widenet.parallel.launch import launcher_variable
 from widenet.runs.documents import dataset_of, document
 from widenet.tuning.results import StudyReport, StudyResult
@@ -30,9 +30,10 @@ def tune(arguments: TuneArguments) -> StudyResult:
             the search, or is another one than that of a resumed study.
         CheckpointError: The study cannot be made or resumed.
     """
-    for library in ("optuna", "plotly"):
-        rule = "must be installed (`pip install 'widenet[tune]'`)"
-        OptionError.require(find_spec(library), rule, place=library)
+    with optional("optuna", "tune"):
+        import optuna  # noqa: F401 before anything is made
+    with optional("plotly", "tune"):
+        import plotly  # noqa: F401
     is_alone = (launcher_variable("WORLD_SIZE") or "1") == "1"
     OptionError.require(is_alone, "trains each trial in one process", place="a study")
     dataset, out = dataset_of(arguments.data), Path(arguments.out)
