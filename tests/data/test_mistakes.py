@@ -170,7 +170,6 @@ def test_a_path_that_is_no_new_file_is_refused(tmp_path, source):
         ({"format": "cvs"}, "format"),
         ({"decimal": ";"}, "decimal"),
         ({"quote": "##"}, "quote"),
-        ({"duplicates": "lsat"}, "duplicates"),
         ({"duplicates": "last"}, "time"),
         ({"since": "2024-05-01"}, "time"),
         ({"heldout_last": 1}, "time"),
