@@ -49,7 +49,6 @@ def test_choices_make_documents():
     network, training = whole.documents(from_labels(choices))
     assert network.layers[1].units == 4
     assert (training.optimizer.kind, training.optimizer.learning_rate) == ("sgd", 2)
-    assert whole.choices(from_labels(choices | {"training.seed": 3})) == choices
     assert [*whole.plain(choices).values()] == [4, OPTIMIZERS[1], 2]
 
 

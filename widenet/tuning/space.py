@@ -94,17 +94,6 @@ class SpaceSpec(Document):
         training = _filled(self.training, "training", choose)
         return network, TrainingSpec.of(training, f"{self.where}: training")
 
-    def choices(self, choose: Choose) -> dict[str, Any]:
-        """Return by their places the choices that make one pair of documents, which may break rules."""
-        chosen: dict[str, Any] = {}
-
-        def keep(place: str, value: Open) -> Any:
-            chosen[place] = choose(place, value)
-            return chosen[place]
-
-        _filled(dict(self), "", keep)
-        return chosen
-
     def plain(self, choices: Mapping[str, Any]) -> dict[str, Any]:
         """Return choices with the options themselves in place of their labels."""
         plain = dict(choices)

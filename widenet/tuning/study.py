@@ -7,7 +7,7 @@ import fcntl
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,6 @@ _MOST_LOST = 3
 
 _SUGGESTIONS, _TRIES = 10, 1000
 """Number of suggestions after which choices are drawn at random, and of all that are tried for a new pair."""
-_DIGITS = 4
-"""Significant digits of a chosen number."""
 
 
 @dataclass(frozen=True)
@@ -236,26 +234,22 @@ class Study:
             for attempt in range(_TRIES):
                 if attempt == _SUGGESTIONS:
                     study.sampler = RandomSampler(seed=number)
-                choices = self.space.choices(partial(suggested, study.ask()))
-                if self.space.plain(choices) in tried:
-                    continue
-                try:
-                    layout_of(self.space, dataset, from_labels(choices))
-                except (DocumentError, FitError):
-                    continue
-                return choices
+                trial = study.ask()
+                with suppress(DocumentError, FitError):
+                    layout_of(self.space, dataset, partial(suggested, trial))
+                    if self.space.plain(trial.params) not in tried:
+                        return trial.params
         return None
 
 
 def suggested(trial: "Trial", place: str, opened: Open) -> Any:
-    """Return what Optuna suggests for an open value; numbers have four digits."""
+    """Return what Optuna suggests for an open value."""
     if not isinstance(opened, Between):
         return trial.suggest_categorical(place, opened.labels)
     low, high = opened.between
     if opened.is_whole:
         return trial.suggest_int(place, int(low), int(high), log=opened.log)
-    number = float(f"{trial.suggest_float(place, low, high, log=opened.log):.{_DIGITS}g}")
-    return min(max(number, low), high)
+    return trial.suggest_float(place, low, high, log=opened.log)
 
 
 def _optuna_study(folder: Path, facts: Facts, is_new: bool = False) -> "OptunaStudy":
