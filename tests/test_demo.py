@@ -9,7 +9,6 @@ import pytest
 import widenet.demo
 from widenet.cli import main
 from widenet.data.invented_books import write_catalogue_csv
-from widenet.demo import Demo
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.test_pictures import DIGITS
 from tests.trainings import NORMALIZED
 from widenet.data.ingest import ingest
 from widenet.data.ingest_arguments import IngestArguments
@@ -25,7 +24,15 @@ from widenet.plan.layout import Job, Width
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
-NETWORKS = [NORMALIZED, DIGITS]
+PICTURES = {
+    "layers": [
+        {"name": "picture", "kind": "input", "field": "items", "shape": [8, 8, 1]},
+        {"name": "edges", "kind": "convolution", "kernel": [3, 3], "filters": 2, "stride": 2},
+        {"name": "near", "kind": "pooling", "function": "max", "kernel": [2, 2]},
+        {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid"},
+    ]
+}
+NETWORKS = [NORMALIZED, PICTURES]
 TRAINING = {
     "epochs": 2,
     "batch_size": 4,
