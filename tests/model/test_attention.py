@@ -162,20 +162,3 @@ def test_a_step_is_that_of_torch_in_float64(name):
 def _weights(network):
     found = {name: all_rows(wide) for name, wide in network.wide.items()}
     return found | {name: trunk.tensor.detach() for name, trunk in network.trunk.items()}
-
-
-@pytest.mark.parametrize("name", sorted({*DOCUMENTS} - {"the two newest"}))
-def test_later_items_and_other_sequences_never_move_what_a_position_gives(name):
-    document, changed = DOCUMENTS[name], [[3, 4, 8, 2, 5], [7, 11], [9, 9], [5], [0, 12, 3]]
-    network = Real({"layers": document}, {}, FACTS).network
-    values = []
-    for rows in ([[3, 4, 8, 12, 8], *changed[1:]], changed, [changed[0]]):
-        batch = SparseBatch.from_lists(rows + [[]] * (64 - len(rows)))
-        prepared = network.prepare({"items": batch})
-        with torch.no_grad():
-            found = network.forward(prepared).values[document[-2]["name"]]
-        (places,) = (prepared.positions["history"].examples_N == 0).nonzero(as_tuple=True)
-        values.append(found[places])
-    assert torch.equal(values[0][:3], values[1][:3])
-    assert not torch.equal(values[0][3], values[1][3])
-    assert torch.equal(values[1], values[2])

@@ -87,38 +87,11 @@ def test_weights_depend_on_seed_purpose_and_shard_and_on_nothing_else(initialize
         assert abs(float(torch.corrcoef(torch.stack([first.flatten(), other.flatten()]))[0, 1])) < 0.02
 
 
-class SomeShards(Exchange):
-    """An exchange that holds only some of the shards, as one process of several does."""
-
-    def __init__(self, num_shards, held):
-        super().__init__(num_shards)
-        self.shards = held
-
-
-def built(held, initializer="xavier", seed=0):
-    training = TrainingSpec.of({"seed": seed, "shards": 4})
-    fields = {"x": SimpleNamespace(kind="sparse", width=23, min_value=1.0, max_value=1.0)}
-    return build(
-        bind(NetworkSpec.of({"layers": layers_with(initializer)}), training, fields),
-        SomeShards(4, held),
-        counts={},
-    )
-
-
-@pytest.mark.parametrize("held", [[0], [2, 3], [3, 1]])
-def test_a_shard_starts_with_the_same_weights_whoever_holds_it(held):
-    whole, some = built(range(4)), built(held)
-    for name, weight in some.wide.items():
-        assert sorted(weight.parts) == sorted(held)
-        assert all(
-            torch.equal(part.weight, whole.wide[name].parts[shard].weight)
-            for shard, part in weight.parts.items()
-        )
-    assert all(torch.equal(weight.tensor, whole.trunk[name].tensor) for name, weight in some.trunk.items())
-
-
 def test_fans_are_those_of_the_whole_weight_not_of_a_shard():
-    limit = math.sqrt(6 / (23 + 6))
+    training, limit = TrainingSpec.of({"shards": 4}), math.sqrt(6 / (23 + 6))
+    fields = {"x": SimpleNamespace(kind="sparse", width=23, min_value=1.0, max_value=1.0)}
+    layout = bind(NetworkSpec.of({"layers": layers_with("xavier")}), training, fields)
+    network = build(layout, Exchange(4), counts={})
     for name in ("h/in", "out"):
-        largest = max(float(part.weight.abs().max()) for part in built(range(4)).wide[name].parts.values())
+        largest = max(float(part.weight.abs().max()) for part in network.wide[name].parts.values())
         assert 0.9 * limit < largest <= limit * (1 + 1e-6)

@@ -161,37 +161,6 @@ def test_a_long_sleep_is_as_good_as_many_steps(kind):
         )
 
 
-@pytest.mark.parametrize("kind", ["adam", "adamw"])
-def test_adam_is_lazy_rows_without_a_gradient_stay_as_they_are(kind):
-    start = numbers(17, 4)
-    rule = rule_of(kind, l2=0.4, l1=0.1)
-    assert not rule.idles
-    before, after, weight = train_rows(kind, start, numbers(50, 17, 4, seed=1), rates_of(50), l2=0.4, l1=0.1)
-    assert torch.equal(before, after)
-    assert torch.equal(after[1], start[1])
-    assert torch.equal(weight.parts[1].state["mean"][0], torch.zeros(4))
-    assert not torch.equal(after[2], start[2])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_tiles_of_any_size_take_the_same_step_to_the_bit(kind):
-    start, gradients, rates = numbers(23, 5), numbers(4, 23, 5, seed=1), rates_of(4)
-    found = []
-    for tile in (1, 7, 23):
-        rule = rule_of(kind, l2=0.1)
-        weight = WideWeight(Shards(23, 1), {0: Part(start.clone())})
-        weight.prepare(rule)
-        for number, gradient in enumerate(gradients, 1):
-            for first in range(0, 23, tile):
-                last = min(first + tile, 23)
-                weight.update_tile(
-                    0, first, last, gradient[first:last].clone(), rule, StepNumbers(number, rates)
-                )
-        found.append(weight.parts[0].weight)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[1], found[2])
-
-
 @pytest.mark.parametrize("with_values", [False, True], ids=["ones", "values"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_a_batch_move_as_their_summed_gradients_say(kind, with_values):
@@ -243,27 +212,6 @@ def test_twenty_steps_by_rows_are_those_of_the_formula_in_float64(columns, l1, l
         exact -= float(rates[number]) * g / (total.sqrt() + 1e-4)
     assert float((wide.parts[0].weight.double() - exact).abs().max()) < 3e-6
     torch.testing.assert_close(wide.parts[0].state["square_sum"].double(), total, rtol=1e-5, atol=0)
-
-
-def test_steps_by_rows_have_the_same_bits_in_tiles_of_any_size_and_by_touched_rows():
-    start, gradients, rates, rule, found = (
-        numbers(23, 37),
-        numbers(4, 23, 37, seed=1),
-        rates_of(4),
-        by_rows(),
-        [],
-    )
-    for tile in (1, 7, 23, None):
-        wide = vectors_of(start.clone(), by_rows=tile is None)
-        for number, gradient in enumerate(gradients, 1):
-            step = StepNumbers(number, rates)
-            if tile is None:
-                wide.update_rows(0, RowGradient.of_rows(torch.arange(23), gradient), rule, step)
-            for first in range(0, 23, tile or 23) if tile else ():
-                last = min(first + tile, 23)
-                wide.update_tile(0, first, last, gradient[first:last].clone(), rule, step)
-        found.append((wide.parts[0].weight, wide.parts[0].state["square_sum"]))
-    assert all(torch.equal(*pair) for own in found for pair in zip(own, found[0], strict=True))
 
 
 def dsstne_steps(kind, start, gradients, rates, l1, l2):

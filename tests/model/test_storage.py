@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import run
 
@@ -93,25 +92,6 @@ def test_memory_holds_a_window_and_every_row_is_written(file, tile, writes):
         assert torch.equal(file.copy(tensor), NUMBERS + number + writes)
 
 
-def test_rows_by_number_are_copies(file):
-    tensor, in_memory = file.zeros((ROWS, COLUMNS)), torch.zeros(ROWS, COLUMNS)
-    rows_U = torch.tensor([0, 1, 2, 700, 5_000, 5_001, ROWS - 1])
-    for each in (tensor, in_memory):
-        copies = file.select(each, rows_U)
-        assert not copies.any()
-        file.put([each], rows_U, [copies + NUMBERS[rows_U]])
-        file.put([each], rows_U[:0], [copies[:0]])
-        assert len(file.select(each, rows_U[:0])) == 0
-    assert resident(tensor) == 0
-    assert torch.equal(file.copy(tensor), in_memory)
-    chosen_U = torch.tensor([5_001, 0, 4])
-    assert torch.equal(file.select(tensor, chosen_U), in_memory[chosen_U])
-    put_rows(tensor, chosen_U, NUMBERS[:3])
-    assert torch.equal(file.copy(tensor[3:5_002])[[1, -1]], NUMBERS[[2, 0]])
-    for block in blocks(tensor, ROWS):
-        assert torch.equal(block[chosen_U], NUMBERS[:3])
-
-
 def test_what_is_moved_in_part_is_moved_to_the_end(file, monkeypatch):
     for name in ("preadv", "pwritev"):
         called = getattr(os, name)
@@ -122,18 +102,6 @@ def test_what_is_moved_in_part_is_moved_to_the_end(file, monkeypatch):
     for block in blocks(tensor, ROWS, writes=True):
         block.copy_(NUMBERS)
     assert torch.equal(file.copy(tensor), NUMBERS)
-
-
-def test_passes_in_threads_write_every_row(file):
-    tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(7)]
-    for number, tensor in enumerate(tensors):
-        put_rows(tensor, torch.arange(ROWS), NUMBERS + number)
-    with ThreadPoolExecutor(3) as pool:
-        for _ in range(2):
-            list(pool.map(lambda tensor: doubled(file, [tensor]), tensors))
-    assert resident(*tensors) == 0
-    for number, tensor in enumerate(tensors):
-        assert torch.equal(file.copy(tensor), 4 * (NUMBERS + number))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

@@ -61,13 +61,3 @@ def test_a_mistake_names_its_argument(name, model):
     call, error, option = MISTAKES[name]
     with mistake(error, option=option):
         call(model)
-
-
-def test_numbers_and_names_of_numpy_and_any_sequence_are_welcome(model):
-    expected = model.recommend(["0", "1"], k=2)
-    assert model.recommend(np.array(["0", "1"]), k=np.int64(2)) == expected
-    assert model.recommend(np.array([0.0, 1.0]), k=2) == expected
-    assert model.recommend(("0", "1"), k=2, values=np.ones(2)) == expected
-    assert model.evaluate(model.run.path.parent / "data", ks=np.array([1, 2])) == model.evaluate(
-        model.run.path.parent / "data", ks=(1, 2)
-    )

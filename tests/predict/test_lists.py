@@ -10,7 +10,7 @@ from widenet.model.build import build
 from widenet.parallel.exchange import Exchange, fixed_arithmetic
 from widenet.plan.binding import bind
 from widenet.predict import top_k as module
-from widenet.predict.top_k import Limit, Only, Rules, top_k
+from widenet.predict.top_k import Limit, Rules, top_k
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -121,16 +121,6 @@ def test_limits_give_the_list_of_a_search_through_all_units(network, seed):
         ]
 
 
-def test_equal_scores_are_taken_from_the_lower_unit_on(network):
-    for weight in network.wide.values():
-        for part in weight.parts.values():
-            part.weight.zero_()
-    categories = np.arange(WIDTH) // 10
-    rules = Rules(limits=[limit(categories, 2)])
-    found = top_k(network, {"items": BATCH}, "out", 7, rules=rules)
-    assert shown(found) == [[0, 1, 10, 11, 20, 21, 30]] * NUM
-
-
 def test_lists_do_not_depend_on_the_batch_or_on_how_many_are_sought_together(network, monkeypatch):
     rules = Rules(limits=[limit(*each) for each in random_limits(np.random.default_rng(1))])
     together = top_k(network, {"items": BATCH}, "out", 12, BATCH, rules=rules)
@@ -142,13 +132,3 @@ def test_lists_do_not_depend_on_the_batch_or_on_how_many_are_sought_together(net
         found = top_k(network, {"items": alone}, "out", 12, alone, rules=rules)
         assert torch.equal(found[1][0], together[1][row])
         assert torch.equal(found[0][0], together[0][row])
-
-
-def test_units_to_choose_from_keep_their_limits(network):
-    random = np.random.default_rng(2)
-    limits, some = random_limits(random), sorted(random.choice(WIDTH, 60, replace=False).tolist())
-    only = Only(SparseBatch.from_lists([some] * NUM), torch.arange(NUM) % 2 == 0)
-    _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, None, None, only=only)
-    rules = Rules(limits=[limit(*each) for each in limits])
-    found = top_k(network, {"items": BATCH}, "out", 20, rules=rules, only=only)
-    assert shown(found) == [greedy(row, 20, limits) for row in ranked.tolist()]

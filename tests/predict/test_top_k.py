@@ -175,18 +175,6 @@ def test_the_values_of_a_layer_come_in_order_of_units_and_no_more_than_a_tile_at
     assert hidden.shape == (5, 6)
 
 
-@pytest.mark.parametrize(
-    "activation", ["softmax", "relu", "relu_max", "linear_max", "gelu", "silu", "leaky_relu"]
-)
-@pytest.mark.parametrize("k", [1, 64, WIDTH, 1000])
-@pytest.mark.usefixtures("tiny_tiles")
-def test_k_may_be_one_or_more_than_the_width(activation, k):
-    built = network(activation)
-    found = top_k(built, {"history": BATCH}, "out", k)
-    assert found[1].shape == (5, min(k, WIDTH))
-    assert_same(found, ranked(scores_of(built, activation), k))
-
-
 def test_they_are_right_where_empty_shards_of_a_file_are_searched_by_threads_of_their_own(tmp_path):
     expected = ranked(scores_of(network("linear", shards=8, width=5), "linear"), 9)
     for _ in range(20):
@@ -216,12 +204,3 @@ def test_of_equal_scores_the_lower_unit_comes_first(activation, weighted):
         units.tolist()
         == [[unit for unit in range(1, WIDTH, 2) if unit not in (1, 5)] + list(range(0, 28, 2))] * 5
     )
-
-
-@pytest.mark.parametrize("activation", ["softmax", "sigmoid", "relu"])
-def test_without_scores_the_ranking_is_the_same(activation):
-    built = network(activation)
-    with_scores = top_k(built, {"history": BATCH}, "out", 9, SparseBatch.from_lists(EXCLUDED))
-    without = top_k(built, {"history": BATCH}, "out", 9, SparseBatch.from_lists(EXCLUDED), scores=False)
-    assert torch.equal(with_scores[1], without[1])
-    assert torch.equal(with_scores[0], without[0]) == (activation == "relu")

@@ -1,6 +1,5 @@
 """The run directory: made whole or refused, locked, its checkpoints counted, its log rewound."""
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -78,16 +77,6 @@ def test_a_run_that_holds_weights_or_a_stranger_is_never_begun_again(kept, tmp_p
     assert (run.path / kept).read_text() == "mine"
 
 
-def test_a_run_that_is_begun_is_locked_from_its_first_moment(tmp_path, data):
-    with RunDirectory.begin(tmp_path / "run", bind(NETWORK, TRAINING, data.fields), data) as run:
-        with mistake(CheckpointError), run.locked():
-            pass
-        with mistake(CheckpointError):
-            begun(tmp_path / "run", TRAINING, data)
-    with run.locked():
-        pass
-
-
 def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkeypatch):
     def other_first(beside):
         monkeypatch.undo()
@@ -100,16 +89,6 @@ def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkey
     with mistake(CheckpointError):
         begun(tmp_path / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
-
-
-def test_a_lock_on_a_directory_that_was_replaced_meanwhile_holds_nothing(run, monkeypatch):
-    def replaced(*_):
-        (run.path / ".lock").unlink()
-        (run.path / ".lock").touch()
-
-    monkeypatch.setattr(fcntl, "flock", replaced)
-    with mistake(CheckpointError), run.locked():
-        pass
 
 
 def test_what_is_no_run_is_refused(tmp_path, run):
@@ -153,13 +132,6 @@ def test_the_newest_checkpoints_stay_and_the_pointer_names_the_last(run, network
         save(run, network, epoch, step)
     assert checkpoints(run) == ["epoch-00002-step-000000000", "epoch-00010-step-000000000", "latest"]
     assert run.latest().facts["epoch"] == 10
-
-
-def test_a_checkpoint_earlier_than_one_that_lies_there_stays_and_the_later_one_goes(run, network):
-    for epoch in (1, 5, 6, 2):
-        save(run, network, epoch)
-    assert run.latest().facts["epoch"] == 2
-    assert checkpoints(run) == ["epoch-00002-step-000000000", "latest"]
 
 
 @pytest.mark.parametrize(
