@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, check_dtype, library_runs, packed, triton_runs
+from widenet.kernels.native import call, check_dtypes, library_runs, packed, triton_runs
 from widenet.sparse import SparseBatch, indptr_of, stacked
 
 
@@ -97,7 +97,7 @@ def cut(batch: SparseBatch, num_shards: int) -> tuple[Tensor, Tensor, Tensor]:
     units_Z, order_Z = torch.empty_like(batch.indices), torch.empty(batch.num_entries, dtype=torch.int64)
     indices_Z, dtype = batch.indices.contiguous(), str(batch.indices.dtype).rpartition(".")[2]
     given = batch.indptr.contiguous(), num, indices_Z, num_shards
-    check_dtype(torch.int64, batch.indptr)
+    check_dtypes(int64=[batch.indptr])
     call(f"cut_{dtype}", *given, bounds, units_Z, order_Z)
     return bounds, units_Z, order_Z
 
@@ -142,8 +142,7 @@ def gather_sums(
             if weight_RH is not None:
                 own_EH.copy_(gather_sum(part, weight_RH))
         return sum_SEH
-    check_dtype(torch.float32, *shards, batch.values)
-    check_dtype(torch.int64, batch.indptr)
+    check_dtypes(float32=(*shards, batch.values), int64=[batch.indptr])
     is_short = batch.indices.dtype == torch.int32
     entries = batch.indptr, batch.indices if is_short else batch.indices.long(), batch.values
     bags = packed(

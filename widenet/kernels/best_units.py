@@ -18,7 +18,7 @@ from widenet.kernels.native import (
     NARROW,
     Packed,
     call,
-    check_dtype,
+    check_dtypes,
     chosen_bits,
     library_runs,
     packed,
@@ -60,18 +60,15 @@ class Query:
 
     def check(self, shards: Sequence["Units"]) -> None:
         """Raise TypeError if the vectors of units are not of the same kind and length."""
-        check_dtype(
-            torch.float32 if self.scale_E is None else torch.int8, *(units.vector_TH for units in shards)
-        )
-        if {units.vector_TH.shape[1] for units in shards} - {self.number_EH.shape[1]}:
+        vectors = [units.vector_TH for units in shards]
+        check_dtypes(**{"float32" if self.scale_E is None else "int8": vectors})
+        if {vector_TH.shape[1] for vector_TH in vectors} - {self.number_EH.shape[1]}:
             raise TypeError("the vectors of examples and units differ in length")
 
     def packed(self, excluded: SparseBatch | None = None, barred_L: Tensor | None = None) -> Packed:
         """Return the vectors for the library, with the units that examples may not have; see `rank`."""
         hidden = (None, None) if excluded is None else (excluded.indptr, excluded.indices)
-        check_dtype(torch.float32, self.number_EH, self.scale_E)
-        check_dtype(torch.int64, *hidden)
-        check_dtype(torch.bool, barred_L)
+        check_dtypes(float32=(self.number_EH, self.scale_E), int64=hidden, bool=[barred_L])
         fuses = int(chosen_bits() == "native")
         return packed(self.number_EH, self.scale_E, *self.number_EH.shape, fuses, *hidden, barred_L)
 
@@ -101,7 +98,7 @@ class Units:
         is_apart = len(vector_TH) > 0 and vector_TH.shape[1] > 1 and vector_TH.stride(1) != 1
         if is_apart or vector_TH.device.type != "cpu":
             raise TypeError("the native library takes contiguous vectors on the CPU")
-        check_dtype(torch.float32, self.factor_T, self.bias_T)
+        check_dtypes(float32=(self.factor_T, self.bias_T))
         return packed(
             vector_TH.data_ptr(),
             vector_TH.stride(0),
@@ -119,7 +116,7 @@ class NativeTopK(reference.RunningTopK):
 
     def __init__(self, k: int, floor_E: Tensor) -> None:
         self.k, self._num, self._size = k, len(floor_E), 2 * k + _BESIDE
-        check_dtype(torch.float32, floor_E)
+        check_dtypes(float32=[floor_E])
         self._state_NE = np.empty((2 + self._size, self._num), dtype=np.int64)
         self._state_NE[0], self._state_NE[1] = reference.MISSING, 0
         first, row = self._state_NE.ctypes.data, self._state_NE.itemsize * self._num
@@ -127,7 +124,7 @@ class NativeTopK(reference.RunningTopK):
 
     def add(self, logits_ET: Tensor, units: range) -> None:
         """See `reference.RunningTopK.add`."""
-        check_dtype(torch.float32, logits_ET)
+        check_dtypes(float32=[logits_ET])
         call("search", logits_ET.contiguous(), *logits_ET.shape, units.start, units.step, self.packed)
 
     def result(self) -> Tensor:
@@ -178,8 +175,7 @@ def rank(
     """
     if len(query.number_EH) and shards:
         query.check(shards)
-        check_dtype(torch.float32, peak_SE)
-        check_dtype(torch.float64, total_SE)
+        check_dtypes(float32=[peak_SE], float64=[total_SE])
         given, states = [units.packed for units in shards], [search.packed for search in searches]
         asked = query.packed(excluded, barred_L)
         sums = peak_SE, total_SE
@@ -205,7 +201,7 @@ def logits(query: Query, units: Units, result_ET: Tensor | None = None) -> Tenso
     if result_ET is None:
         result_ET = torch.empty(len(query.number_EH), len(units.vector_TH))
     query.check([units])
-    check_dtype(torch.float32, result_ET)
+    check_dtypes(float32=[result_ET])
     call("logits", query.packed(), units.packed, result_ET, is_narrow=len(query.number_EH) <= NARROW)
     return result_ET
 
@@ -221,8 +217,7 @@ def add_softmax_sum(logits_ET: Tensor, peak_E: Tensor, total_E: Tensor) -> None:
     if not library_runs(logits_ET.device):
         reference.add_softmax_sum(logits_ET, peak_E, total_E)
         return
-    check_dtype(torch.float32, logits_ET, peak_E)
-    check_dtype(torch.float64, total_E)
+    check_dtypes(float32=(logits_ET, peak_E), float64=[total_E])
     call("softmax_sums", logits_ET.contiguous(), *logits_ET.shape, peak_E, total_E)
 
 

@@ -166,11 +166,12 @@ def _function(name: str, is_narrow: bool) -> Any:
     return function
 
 
-def check_dtype(dtype: torch.dtype, *tensors: Tensor | None) -> None:
-    """Raise TypeError if a tensor has another type than the library reads."""
-    for tensor in tensors:
-        if tensor is not None and tensor.dtype != dtype:
-            raise TypeError(f"the native library reads {dtype} here, not {tensor.dtype}")
+def check_dtypes(**tensors: Sequence[Tensor | None]) -> None:
+    """Raise TypeError if a tensor has another type than that by whose name it is given."""
+    for name, given in tensors.items():
+        wrong = {each.dtype for each in given if each is not None} - {getattr(torch, name)}
+        if wrong:
+            raise TypeError(f"the native library reads {name} here, not {wrong}")
 
 
 def packed(*fields: Tensor | Packed | int | None) -> Packed:

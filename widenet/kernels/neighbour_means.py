@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels.native import call, check_dtype, library_runs
+from widenet.kernels.native import call, check_dtypes, library_runs
 from widenet.sparse import SparseBatch
 
 FRACTION_BITS = 40
@@ -82,9 +82,8 @@ class NeighbourLists:
         mean_N = torch.empty(len(cell_N), dtype=torch.float64)
         values_Z = history.values_or_ones()
         examples = history.indptr, history.num_examples, history.indices.long(), values_Z, weight_E
-        check_dtype(torch.int64, history.indptr, self.key_Z)
-        check_dtype(torch.float32, values_Z, self.similarity_Z)
-        check_dtype(torch.float64, weight_E)
+        floats, integers = (values_Z, self.similarity_Z), (history.indptr, self.key_Z)
+        check_dtypes(float32=floats, float64=[weight_E], int64=integers)
         lists = self.key_Z, self.similarity_Z, len(self.key_Z), len(self.units)
         tile = start, num_units, 2.0**FRACTION_BITS
         number = call("neighbour_means", *examples, *lists, *tile, cell_N, mean_N)

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.native import Packed, call, check_dtype, chosen_bits, multiplies_bfloat16, packed
+from widenet.kernels.native import Packed, call, check_dtypes, chosen_bits, multiplies_bfloat16, packed
 from widenet.kernels.steps import packed_rows
 
 _known = cache(call)
@@ -71,7 +70,7 @@ class OutputBatch:
 
     def packed(self) -> Packed:
         """Return the library's structure."""
-        check_dtype(torch.float32, self.direct_EH, self.one_E, self.other_E)
+        check_dtypes(float32=(self.direct_EH, self.one_E, self.other_E))
         flags = self.kind == "softmax", chosen_bits() == "native", self.half
         vectors = self.direct_EH, *self.direct_EH.shape
         return packed(*vectors, self.tile, *map(int, flags), self.pairs, self.one_E, self.other_E)
@@ -97,7 +96,7 @@ class Gradients:
 
     def packed(self) -> Packed:
         """Return the library's structure."""
-        check_dtype(torch.float32, self.weight_TH, self.bias_T)
+        check_dtypes(float32=(self.weight_TH, self.bias_T))
         touched = None if self.touched is None else packed_rows(self.touched)
         return packed(self.weight_TH, self.bias_T, touched, self.weight_step, self.bias_step)
 
@@ -147,10 +146,9 @@ class OutputShard:
     def structure(self) -> Packed:
         """The library's structure."""
         given = self.weight_RH, self.length_R, self.bias_R, self.of_target_Z
-        check_dtype(torch.float32, *given, self.kept, self.scales, self.hidden_EH)
-        check_dtype(torch.float32, self.peak_E, self.logits_Z, self.vectors_ZH)
-        check_dtype(torch.float64, self.total_E)
-        check_dtype(torch.int64, self.examples_Z, self.units_Z)
+        rooms = self.kept, self.scales, self.hidden_EH, self.peak_E, self.logits_Z, self.vectors_ZH
+        integers = self.examples_Z, self.units_Z
+        check_dtypes(float32=(*given, *rooms), float64=[self.total_E], int64=integers)
         return packed(
             *given[:3],
             *self.span,

@@ -15,7 +15,7 @@ from torch import Tensor
 from widenet.devices import sent
 from widenet.kernels.bags import RowGradient, copied
 from widenet.kernels.fixed_point import powers
-from widenet.kernels.native import Packed, call, check_dtype, library_runs, packed, triton_runs
+from widenet.kernels.native import Packed, call, check_dtypes, library_runs, packed, triton_runs
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, OfMoments, Optimizer, Rmsprop
 
@@ -191,7 +191,7 @@ class OptimizerStep:
             gradient = gradient[..., : weight.shape[-1]]
         match runner:
             case "native":
-                check_dtype(torch.float32, gradient)
+                check_dtypes(float32=[gradient])
                 call("step_tile", self.packed(weight, states), weight.numel(), gradient.contiguous())
             case "triton":
                 from widenet.kernels.triton.steps import step_tile
@@ -219,7 +219,7 @@ class OptimizerStep:
         fade_U = None if idle is None or runner == "triton" else idle.factors(touched.features_U)
         match runner:
             case "native":
-                check_dtype(torch.float32, fade_U)
+                check_dtypes(float32=[fade_U])
                 step, columns = self.packed(weight_RH, states), weight_RH.shape[1]
                 call("step_rows", step, columns, packed_rows(touched), fade_U)
             case "triton":
@@ -237,7 +237,7 @@ class OptimizerStep:
 
     def packed(self, weight: Tensor, states: Mapping[str, Tensor]) -> Packed:
         """Return the library's structure of the step of a weight."""
-        check_dtype(torch.float32, weight, *states.values())
+        check_dtypes(float32=(weight, *states.values()))
         first, second = [*states.values(), None, None][:2]
         per = 1 if first is None else weight.numel() // max(first.numel(), 1)
         penalties, filled = (_float32(*numbers) for numbers in self.numbers)
@@ -285,7 +285,7 @@ def packed_rows(touched: RowGradient) -> Packed:
     rows_U, indptr, examples_Z = (
         tensor.long().contiguous() for tensor in (touched.features_U, touched.indptr, touched.examples_Z)
     )
-    check_dtype(torch.float32, touched.values_Z, touched.gradient_EH)
+    check_dtypes(float32=(touched.values_Z, touched.gradient_EH))
     vectors = touched.values_Z, touched.gradient_EH.contiguous()
     return packed(rows_U, len(rows_U), indptr, examples_Z, *vectors)
 

@@ -203,7 +203,7 @@ class Network:
 
     def forward(self, prepared: Prepared) -> Activity:
         """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
-        activity, touched = Activity(prepared, dict(prepared.dense)), prepared.touched or {}
+        activity, touched = Activity(prepared, dict(prepared.dense)), prepared.touched
         if activity.predicts:
             self.bring_rows(touched, updates=False)
         for name, keys in self.uses.items():
@@ -264,7 +264,7 @@ class Network:
         features = prepared.features.get(name)
         if features is None:
             return output
-        touched = None if activity.predicts or prepared.touched is None else prepared.touched[name]
+        touched = None if activity.predicts else prepared.touched[name]
         return replace(output, features=features, touched=touched)
 
     def prepare_training(self, rule: Optimizer) -> None:

@@ -106,7 +106,7 @@ class Prepared:
     features: dict[str, SparseBatch] = field(default_factory=dict)
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
-    touched: TouchedRows | None = None
+    touched: TouchedRows = field(default_factory=dict)
     random: StepRandom | None = None
     weights_E: Tensor | None = None
 

@@ -41,16 +41,16 @@ class ByUnit:
         units_Z: int64.
         values_Z: float32; None: ones.
         host_Z: The units in the host's memory.
-        order_Z: Their former places, by example, then storage order, int64; None: they are dense.
-        indptr: The first former place of each example, int64 [E + 1].
+        order_Z: Their former places, by example, then storage order, int64; none where targets are dense.
+        indptr: The first former place of each example, int64 [E + 1]; as `order_Z`.
     """
 
     examples_Z: Tensor
     units_Z: Tensor
     values_Z: Tensor | None
     host_Z: Tensor = field(metadata=ON_HOST)
-    order_Z: Tensor | None = None
-    indptr: Tensor | None = None
+    order_Z: Tensor
+    indptr: Tensor
 
     @classmethod
     def of(cls, part: SparseBatch) -> "ByUnit":
@@ -95,11 +95,13 @@ class Targets:
     Attributes:
         total_E: Sum of each example's values, float32.
         parts: The targets of every shard, in order of units; dense targets have all of its units.
+        are_dense: Whether every unit is a target.
         joined: On CUDA, sparse targets of the shards of this process, of `joined`.
     """
 
     total_E: Tensor
     parts: list[ByUnit]
+    are_dense: bool = False
     joined: SparseBatch | None = None
 
     @classmethod
@@ -117,19 +119,15 @@ class Targets:
     @classmethod
     def of_dense(cls, targets_EL: Tensor, shards: Shards) -> "Targets":
         """Return dense targets, one for every unit."""
-        num_examples = len(targets_EL)
+        num_examples, none = len(targets_EL), torch.zeros(0, dtype=torch.int64)
         parts = []
         for shard in range(shards.count):
             own_ER = targets_EL[:, as_slice(shards.units(shard))]
             examples_Z = torch.arange(num_examples).repeat(own_ER.shape[1])
             units_Z = torch.arange(own_ER.shape[1]).repeat_interleave(num_examples)
-            parts.append(ByUnit(examples_Z, units_Z, own_ER.T.flatten().contiguous(), units_Z))
-        return cls(targets_EL.sum(dim=1), parts)
-
-    @property
-    def are_dense(self) -> bool:
-        """Whether every unit is a target."""
-        return self.parts[0].order_Z is None
+            values_Z = own_ER.T.flatten().contiguous()
+            parts.append(ByUnit(examples_Z, units_Z, values_Z, units_Z, none, none))
+        return cls(targets_EL.sum(dim=1), parts, are_dense=True)
 
     def entries(self, shard: int, start: int, stop: int) -> Entries:
         """Return the targets among the units [start, stop) of a shard."""

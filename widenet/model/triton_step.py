@@ -170,7 +170,6 @@ class TritonStep(OutputStep):
         for place, shard in enumerate(self.sizes):
             part = self.targets.parts[shard]
             own = slice(first, first + len(part.units_Z))
-            assert part.indptr is not None
             bag = SparseBatch(part.indptr, numbers_Z[: len(part.units_Z)], self._pull_Z[own])
             hidden_SEH[place] -= gather_sum(bag, output.vectors(WHOLE, joined.indices[own]).float())
             first = own.stop

@@ -376,8 +376,6 @@ class SoftmaxStep(OutputStep):
         """Subtract the vectors of a shard's targets times their pulls; turn pulls into parts of shares."""
         part, place = self.targets.parts[shard], self.place(shard)
         pull_Z = self._pulls[place]
-        assert part.order_Z is not None
-        assert part.indptr is not None
         numbers_Z = torch.arange(len(pull_Z), device=pull_Z.device)
         places_Z = torch.empty_like(part.order_Z).index_copy_(0, part.order_Z, numbers_Z)
         bag = SparseBatch(part.indptr, places_Z, pull_Z[places_Z])

@@ -82,7 +82,6 @@ def _launched(
         which they were computed.
     """
     limit, touched = network.layout.training.gradient_norm_limit, prepared.touched
-    assert touched is not None
     with torch.no_grad():
         network.bring_rows(touched, updates=True)
         for name in touched if rule.idle_weights_move else ():
@@ -180,7 +179,6 @@ class Gradients:
             waiting: Steps of outputs whose weights were not updated during their passes.
         """
         self.network, touched = network, activity.prepared.touched
-        assert touched is not None
         self.rows: dict[str, dict[int, RowGradient]] = {}
         self.waiting: dict[str, list[OutputStep]] = {}
         for weight, keys in network.uses.items():
