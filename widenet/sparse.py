@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -113,34 +114,20 @@ class SparseBatch:
 
     def checked(self, width: int, name: str = "batch") -> "SparseBatch":
         """Return this batch if it is valid; otherwise raise DataError that names the first broken rule."""
-        if self.indptr.dtype != torch.int64 or self.indptr.dim() != 1 or len(self.indptr) < 1:
-            raise DataError(
-                f"indptr must be int64 [examples + 1]; got {self.indptr.dtype} {list(self.indptr.shape)}",
-                place=name,
-            )
-        if self.indices.dtype not in (torch.int32, torch.int64) or self.indices.dim() != 1:
-            raise DataError(
-                f"indices must be int32 or int64 [entries]; got {self.indices.dtype} "
-                f"{list(self.indices.shape)}",
-                place=name,
-            )
-        first, last = int(self.indptr[0]), int(self.indptr[-1])
-        if first != 0 or last != self.num_entries or bool((self.indptr.diff() < 0).any()):
-            raise DataError(
-                f"indptr must rise from 0 to the number of entries, {self.num_entries}", place=name
-            )
-        if self.num_entries and not (int(self.indices.min()) >= 0 and int(self.indices.max()) < width):
-            low, high = int(self.indices.min()), int(self.indices.max())
-            raise DataError(f"indices must lie in [0, {width}); got {low} to {high}", place=name)
-        if self.values is not None:
-            if self.values.shape != self.indices.shape or self.values.dtype != torch.float32:
-                raise DataError(
-                    f"values must be float32 [{self.num_entries}]; got {self.values.dtype} "
-                    f"{list(self.values.shape)}",
-                    place=name,
-                )
-            if not bool(torch.isfinite(self.values).all()):
-                raise DataError("values must be finite numbers", place=name)
+        require, indptr, indices = partial(DataError.require, place=name), self.indptr, self.indices
+        is_right = indptr.dtype == torch.int64 and indptr.dim() == 1 and len(indptr) > 0
+        require(is_right, f"indptr must be int64 [examples + 1]; got {indptr.dtype} {[*indptr.shape]}")
+        is_right = indices.dtype in (torch.int32, torch.int64) and indices.dim() == 1
+        require(is_right, f"indices must be int32 or int64 [entries]; got {indices.dtype} {[*indices.shape]}")
+        rises = indptr[0] == 0 and indptr[-1] == self.num_entries and not (indptr.diff() < 0).any()
+        require(rises, f"indptr must rise from 0 to the number of entries, {self.num_entries}")
+        low, high = map(int, indices.aminmax()) if self.num_entries else (0, width - 1)
+        require(low >= 0 and high < width, f"indices must lie in [0, {width}); got {low} to {high}")
+        if (values := self.values) is not None:
+            is_right = values.shape == indices.shape and values.dtype == torch.float32
+            rule = f"values must be float32 [{self.num_entries}]; got {values.dtype} {[*values.shape]}"
+            require(is_right, rule)
+            require(values.isfinite().all(), "values must be finite numbers")
         return self
 
 

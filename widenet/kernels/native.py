@@ -11,7 +11,7 @@ import platform
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -256,16 +256,11 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
     global _chosen
     if bits == _chosen:
         return
-    if bits == "native":
-        raise OptionError(
-            'must be "portable" in a process that has trained with portable bits',
-            option="bits",
-            value="native",
-        )
-    if device.type != "cpu":
-        raise OptionError('needs the device "cpu" to be portable', option="bits", value=device.type)
-    if mkl("cbwr_get") is None:
-        raise OptionError("needs a torch for x86-64 with MKL to be portable", option="bits")
+    require = partial(OptionError.require, option="bits")
+    rule = 'must be "portable" in a process that has trained with portable bits'
+    require(bits == "portable", rule, value=bits)
+    require(device.type == "cpu", 'needs the device "cpu" to be portable', value=device.type)
+    require(mkl("cbwr_get") is not None, "needs a torch for x86-64 with MKL to be portable")
     before = {name: os.environ[name] for name in SETTINGS if name in os.environ}
     os.environ.update(SETTINGS)
     # Both read the settings now, unless they have computed.

@@ -333,10 +333,8 @@ class Neighbours:
             OptionError: An argument is wrong.
         """
         source = source_of(vectors, keys)
-        if source.columns >= _LONGEST_VECTOR:
-            raise OptionError(
-                f"must have fewer than {_LONGEST_VECTOR:,} numbers", option="vectors", value=source.columns
-            )
+        length, rule = source.columns, f"must have fewer than {_LONGEST_VECTOR:,} numbers"
+        OptionError.require(length < _LONGEST_VECTOR, rule, option="vectors", value=length)
         own_device = device_for(device)
         join(own_device)
         exchange = exchange_for(shards, own_device)
@@ -524,10 +522,9 @@ class BatchedNeighbours:
     def __init__(
         self, neighbours: Neighbours, k: int = 10, size: int = 128, timeout_seconds: float = 0.01
     ) -> None:
-        if size < 1 or not timeout_seconds >= 0:
-            raise OptionError(
-                f"size must be at least 1 and timeout_seconds at least 0; got {size} and {timeout_seconds}"
-            )
+        OptionError.require(size >= 1, "must be at least 1", option="size", value=size)
+        is_right, rule = timeout_seconds >= 0, "must be at least 0"
+        OptionError.require(is_right, rule, option="timeout_seconds", value=timeout_seconds)
         self.neighbours, self.k = neighbours, checked_k(k)
         self.size, self.timeout_seconds = size, timeout_seconds
         self._open, self._changed, self._searching = _Batch(), Condition(), Lock()

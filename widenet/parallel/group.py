@@ -120,9 +120,9 @@ def device_for(name: str | None) -> torch.device:
         OptionError: The name is unknown, or there is no CUDA device.
     """
     check_choice("device", name, ("cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise OptionError("must be a device that torch sees", option="device", value=name)
-    if name == "cpu" or not torch.cuda.is_available():
+    has_cuda, rule = torch.cuda.is_available(), "must be a device that torch sees"
+    OptionError.require(has_cuda or name != "cuda", rule, option="device", value=name)
+    if name == "cpu" or not has_cuda:
         return torch.device("cpu")
     return torch.device("cuda", _number("LOCAL_RANK", "0") % torch.cuda.device_count())
 
@@ -178,8 +178,7 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
         GroupError: The group cannot be joined.
         OptionError: `timeout` is below 1 second.
     """
-    if not timeout >= 1:
-        raise OptionError("must be at least 1 second", option="timeout", value=timeout)
+    OptionError.require(timeout >= 1, "must be at least 1 second", option="timeout", value=timeout)
     if num_processes() == 1 or distributed.is_initialized():
         return
     rank, size = _number("RANK"), _number("WORLD_SIZE")

@@ -202,8 +202,7 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
     Returns:
         The exit status, and a sentence about what went wrong; None if nothing did.
     """
-    if num_processes < 1:
-        raise OptionError("must be at least 1", option="processes", value=num_processes)
+    OptionError.require(num_processes >= 1, "must be at least 1", option="processes", value=num_processes)
     with ExitStack() as stack:
         group = _Group()
         handlers = {signal.SIGINT: group.forward, signal.SIGTERM: group.forward, signal.SIGTSTP: group.pause}

@@ -273,10 +273,8 @@ def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
         at, name = place_of(spec, layer), layer.field
-        if name not in fields:
-            raise FitError(
-                f'the dataset has no field "{name}".{did_you_mean(name, fields)}', place=at("field")
-            )
+        rule = f'the dataset has no field "{name}".{did_you_mean(name, fields)}'
+        FitError.require(name in fields, rule, place=at("field"))
         facts = fields[name]
         own = units[layer.name] = facts.width if layer.units == "auto" else layer.units
         rules = _of_input(layer, facts) if isinstance(layer, InputLayer) else _of_output(layer, facts, own)

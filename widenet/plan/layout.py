@@ -440,7 +440,5 @@ def steps_per_epoch(num_examples: int, batch_size: int) -> int:
 
 def check_processes(num_shards: int, num_processes: int) -> None:
     """Raise OptionError unless every process has a shard to hold."""
-    if not 1 <= num_processes <= num_shards:
-        raise OptionError(
-            f"must be from 1 to {num_shards}, the number of shards", option="processes", value=num_processes
-        )
+    is_right, rule = 1 <= num_processes <= num_shards, f"must be from 1 to {num_shards}, the number of shards"
+    OptionError.require(is_right, rule, option="processes", value=num_processes)

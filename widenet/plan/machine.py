@@ -46,8 +46,8 @@ def available_threads(num_processes: int | None = None) -> int:
 def announced_number(name: str) -> int:
     """Return a number from the environment, 1 without one; raises OptionError if it is none."""
     text = os.environ.get(name) or "1"
-    if not re.fullmatch("0*[1-9][0-9]*", text):
-        raise OptionError(f"the environment variable {name} must be a whole number of at least 1", value=text)
+    rule = f"the environment variable {name} must be a whole number of at least 1"
+    OptionError.require(re.fullmatch("0*[1-9][0-9]*", text), rule, value=text)
     return int(text)
 
 

@@ -1,6 +1,7 @@
 """Formats and parses amounts: 141GB, 2.5 TFLOP, 1 h 20 min."""
 
 import re
+from functools import partial
 
 from widenet.errors import OptionError
 
@@ -45,8 +46,8 @@ def bytes_of(text: str, option: str) -> int:
     digits, prefix, binary, unit = ("0", "", "", "") if match is None else match.groups("")
     power = "".join(_PREFIXES).upper().index(prefix.upper()) + 1 if prefix else 0
     number = float(digits) * (1024.0 if binary else 1000.0) ** power
-    if not 1 <= number < 2**63:
-        raise OptionError("must be an amount of bytes above 0, such as 141GB", option=option, value=text)
-    if not (prefix or unit) and number < _LEAST_WITHOUT_UNIT:
-        raise OptionError(f"must have a unit, such as {text.strip()}GB", option=option, value=text)
+    require = partial(OptionError.require, option=option, value=text)
+    require(1 <= number < 2**63, "must be an amount of bytes above 0, such as 141GB")
+    has_unit = prefix or unit or number >= _LEAST_WITHOUT_UNIT
+    require(has_unit, f"must have a unit, such as {text.strip()}GB")
     return int(number)

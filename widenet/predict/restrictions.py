@@ -53,8 +53,7 @@ def is_list(value: Any) -> bool:
 
 def check_order(name: str, value: Any) -> None:
     """Raise OptionError for a set where the order of the entries counts, which a set does not keep."""
-    if isinstance(value, set | frozenset):
-        raise OptionError("must be in order; got a set", option=name)
+    OptionError.require(not isinstance(value, set | frozenset), "must be in order; got a set", option=name)
 
 
 def checked_items(items: Any, name: str = "items") -> list[str | int]:
@@ -64,11 +63,9 @@ def checked_items(items: Any, name: str = "items") -> list[str | int]:
         items: The history.
         name: What it is, for messages.
     """
-    if not is_list(items):
-        raise OptionError("must be a list of ids or titles", option=name, value=items)
+    OptionError.require(is_list(items), "must be a list of ids or titles", option=name, value=items)
     named = checked_names(name, items)
-    if not named:
-        raise OptionError("must name at least one item", option=name)
+    OptionError.require(named, "must name at least one item", option=name)
     return named
 
 
@@ -100,15 +97,13 @@ def checked_values(values: Any, number: int) -> list[float]:
     """
     check_order("values", values)
     listed: list[float] = list(values) if is_list(values) else [values]
-    if len(listed) != number:
-        raise OptionError(
-            f"must be one number for each of {number} items", option="values", value=len(listed)
-        )
+    rule = f"must be one number for each of {number} items"
+    OptionError.require(len(listed) == number, rule, option="values", value=len(listed))
     for value in listed:
-        if not isinstance(value, Real) or isinstance(value, bool):
-            raise OptionError("must be numbers", option="values", value=value)
-        if not abs(value) <= LARGEST:
-            raise DataError("must be finite numbers that a float32 can hold", option="values", value=value)
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        OptionError.require(is_number, "must be numbers", option="values", value=value)
+        rule = "must be finite numbers that a float32 can hold"
+        DataError.require(abs(value) <= LARGEST, rule, option="values", value=value)
     return [float(value) for value in listed]
 
 
@@ -125,8 +120,7 @@ def ordered_history(
     """
     if numbers is None:
         return list(indices) if is_sequence else sorted(set(indices)), None
-    if is_sequence:
-        raise OptionError("do not go with a network that reads a sequence", option="values")
+    OptionError.require(not is_sequence, "do not go with a network that reads a sequence", option="values")
     value_of = dict(zip(indices, numbers, strict=True))
     distinct = sorted(value_of)
     return distinct, [value_of[index] for index in distinct]
@@ -134,12 +128,11 @@ def ordered_history(
 
 def check_weighable(output: OutputLayer) -> None:
     """Raise FitError if an output's scores may be negative, so that factors make no sense."""
-    if is_signed(output.activation):
-        raise FitError(
-            "need scores of at least 0, such as a sigmoid or softmax; output"
-            f' "{output.name}" has "{output.activation.kind}"',
-            option="weights",
-        )
+    rule = (
+        "need scores of at least 0, such as a sigmoid or softmax;"
+        f' output "{output.name}" has "{output.activation.kind}"'
+    )
+    FitError.require(not is_signed(output.activation), rule, option="weights")
 
 
 def read_ids(option: str, ids: Ids, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
@@ -271,8 +264,7 @@ def _rows(option: str, given: Any, *columns: str) -> tuple[str, list[_Row]]:
 
 def _listed(option: str, ids: Any) -> list[str]:
     """Return the ids of a list; raises OptionError for anything else."""
-    if not is_list(ids):
-        raise OptionError("must have a list of ids", option=option, value=ids)
+    OptionError.require(is_list(ids), "must have a list of ids", option=option, value=ids)
     return [str(item) for item in checked_names(option, ids)]
 
 
@@ -376,10 +368,9 @@ def rules_of(
         rules = rules.without(torch.from_numpy(~np.pad(fulfilled, (0, width - len(fulfilled)))))
     limits: list[Limit] = []
     for name, most in (at_most or {}).items():
-        if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
-            raise OptionError(
-                f'must give a whole number from 1 on for "{name}"', option="at_most", value=most
-            )
+        is_number = isinstance(most, Integral) and not isinstance(most, bool) and most >= 1
+        rule = f'must give a whole number from 1 on for "{name}"'
+        OptionError.require(is_number, rule, option="at_most", value=most)
         categories, number = existing(attributes, "at_most").categories(name)
         category_LM = np.pad(categories, ((0, width - len(categories)), (0, 0)), constant_values=number - 1)
         limits.append(Limit(category_LM, number, most))
