@@ -21,13 +21,16 @@ def network(entry=(), hidden=(), output=(), more=()):
     return {"layers": [{**IN, **dict(entry)}, {**H, **dict(hidden)}, {**OUT, **dict(output)}, *more]}
 
 
+C = {"name": "c", "kind": "convolution", "filters": 3, "kernel": 3}
+
+
 def spatial(layer):
     h = {"name": "h", "units": 3, "source": "in"}
     return {"layers": [PICTURE, layer, h, {"name": "g", "units": 3, "source": ["h", layer["name"]]}, OUT]}
 
 
 def convolution(**settings):
-    return spatial({"name": "c", "kind": "convolution", "filters": 3, "kernel": 3, **settings})
+    return spatial({**C, **settings})
 
 
 def pooling(function="max", **settings):
@@ -142,6 +145,10 @@ NETWORK = [
     (convolution(skip="out"), "layers[1].skip"),
     (convolution(skip=["in", "in"]), "layers[1].skip"),
     (convolution(weights={"layer": "h"}), "layers[1].weights.layer"),
+    (
+        {"layers": [PICTURE, C, {**C, "name": "d", "weights": {**SHARED, "layer": "c"}}, OUT]},
+        "layers[2].weights.transposed",
+    ),
     (pooling(), "layers[1].kernel"),
     (pooling("lrn", kernel=2), "layers[1].kernel"),
     (pooling("cosine"), "layers[1].source"),
