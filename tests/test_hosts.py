@@ -1,8 +1,11 @@
-"""A training on two hosts: network namespaces with a cable between them."""
+"""Trainings on several hosts: two network namespaces with a cable between them, and four agents of
+torchrun of which one is lost.
+"""
 
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -136,3 +139,39 @@ def test_processes_on_two_hosts_name_each_other_when_the_cable_is_cut(hosts, fol
     for rank in (0, 1):
         assert re.search(LOST.format(1 - rank, f"node-{1 - rank}"), said(folder, rank)), said(folder, rank)
     assert train(None, None, folder / "data", out, resume=True).fingerprint() == undisturbed
+
+
+def agent(node, out):
+    """An agent of torchrun, which starts one process; the first holds the store of the rendezvous."""
+    quick = (
+        "join_timeout=300,last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3,read_timeout=120"
+    )
+    how = {
+        "--nnodes": "1:4",
+        "--nproc-per-node": "1",
+        "--max-restarts": "3",
+        "--rdzv-backend": "c10d",
+        "--rdzv-endpoint": f"127.0.0.1:{PORT + 1}",
+        "--rdzv-id": out,
+        "--local-addr": "127.0.0.1",
+        "--rdzv-conf": f"{quick},read_timeout=120,is_host={node == 0}",
+    }
+    options = [word for pair in how.items() for word in pair]
+    return [sys.executable, "-m", "torch.distributed.run", *options, "-m", *words(out, 12)]
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.faults
+def test_when_one_of_four_nodes_is_lost_three_go_on(folder, undisturbed):
+    elastic = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
+    out, lost = folder / "three", 2
+    with started([agent(node, "three") for node in range(4)], folder, [elastic] * 4) as agents:
+        comes_true((out / "checkpoints" / "latest").exists, folder)
+        for pid in [agents[lost].pid, *children(agents[lost].pid)]:
+            os.kill(pid, signal.SIGKILL)
+        assert [agents[node].wait(HANG_SECONDS) for node in range(4) if node != lost] == [0, 0, 0]
+    assert f"Fingerprint {undisturbed}\n" in "".join(said(folder, node) for node in range(4))
+    assert json.loads((out / "machine.json").read_text())["processes"] == 3

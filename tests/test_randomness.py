@@ -6,11 +6,13 @@ import pytest
 from widenet.randomness import shuffled, stream
 
 GOLDEN_INTEGERS = [5106467983894552428, 5225430968421821954, 8962488041973288781]
+GOLDEN_AT_A_PLACE = [8739256656844172775, 9067674158642351786]
 GOLDEN_ORDER = [8, 9, 2, 4, 7, 1, 0, 6, 5, 3]
 
 
 def test_a_stream_begins_with_these_numbers_forever():
     assert stream(0, "weights/h/in").integers(0, 2**63, 3).tolist() == GOLDEN_INTEGERS
+    assert stream(3, "dropout/h", 1, 2).integers(0, 2**63, 2).tolist() == GOLDEN_AT_A_PLACE
     assert shuffled(0, "train", 0, 10, np.arange(10)).tolist() == GOLDEN_ORDER
 
 

@@ -289,7 +289,7 @@ while True:
 @pytest.mark.parametrize("again", [False, True])
 def test_a_process_that_is_stuck_after_ctrl_c_is_killed_after_a_while_or_at_the_second_one(again, widenet):
     widenet(SECOND_STUCK)
-    process, children = command(save_seconds=10**6 if again else 5, stop_seconds=0)
+    process, children = command(save_seconds=10**6 if again else 1, stop_seconds=0)
     os.kill(process.pid, signal.SIGINT)
     if again:
         select.select(children, [], [])  # the first has answered

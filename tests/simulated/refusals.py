@@ -54,35 +54,19 @@ def _has_equals(numbers: Tensor) -> bool:
 
 def _check_places(func, plain: str, args) -> None:
     """Write in reversed order too: the result must be the same."""
-    places, values = (args[place] for place in WRITING[plain])
-    adds = len(args) > 3 and plain.endswith(("put", "impl")) and args[3]
-    lengths = {
-        len(place)
-        for place in (places if isinstance(places, list | tuple) else [places])
-        if place is not None and place.dim() == 1
-    }
-    masks = any(
-        place is not None and place.dtype == torch.bool
-        for place in (places if isinstance(places, list | tuple) else [places])
-    )
-    if (
-        adds
-        or masks
-        or len(lengths) != 1
-        or not isinstance(values, Tensor)
-        or not values.dim()
-        or values.shape[0] not in lengths
-    ):
-        return
-    own, turned = list(args), list(args)
-    own[0], turned[0] = args[0].clone(), args[0].clone()
     where, what = WRITING[plain]
-    turned[where] = (
-        [None if place is None else place.flip(0) for place in places]
-        if isinstance(places, list | tuple)
-        else places.flip(0)
-    )
+    values, several = args[what], isinstance(args[where], list | tuple)
+    given = args[where] if several else [args[where]]
+    places = [place for place in given if place is not None]
+    adds = len(args) > 3 and plain.endswith(("put", "impl")) and args[3]
+    if adds or not isinstance(values, Tensor) or any(place.dtype == torch.bool for place in places):
+        return
+    if not values.dim() or {len(place) for place in places if place.dim() == 1} != {values.shape[0]}:
+        return
+    own, turned = [args[0].clone(), *args[1:]], [args[0].clone(), *args[1:]]
     turned[what] = values.flip(0)
+    flipped = [None if place is None else place.flip(0) for place in given]
+    turned[where] = flipped if several else flipped[0]
     func(*own)
     func(*turned)
     if not torch.equal(own[0].nan_to_num(), turned[0].nan_to_num()):
