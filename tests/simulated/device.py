@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -31,9 +32,16 @@ PRODUCTS = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "addmv", "mv"
 
 products: Counter[str] = Counter()
 """How many matrix products there were, by the rounding of their operands."""
+WITHOUT_WORK = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
+"""Operations that launch nothing, besides views."""
+
 waits: Counter[tuple[str, str]] = Counter()
 """How often the host waited for the device: by the name of the stream that it waited for, and the place in
 widenet.
+"""
+launches: Counter[tuple[str, str, str]] = Counter()
+"""Torch's operations, copies and Triton's kernels that were launched: by the name of the stream, their own
+name, and the place in widenet.
 """
 
 
@@ -82,6 +90,7 @@ class OnDevice(Tensor):
 
     def cpu(self):
         wait()
+        launch("copy")
         streams.read(self.memory)
         return self.held.detach().clone()
 
@@ -123,6 +132,11 @@ def wait() -> None:
     waits[streams.current().name, place()] += 1
 
 
+def launch(name: str) -> None:
+    """Something is launched on the device."""
+    launches[streams.current().name, name, place()] += 1
+
+
 def place() -> str:
     """The innermost place in widenet that is at work."""
     frame = sys._getframe(1)
@@ -131,14 +145,29 @@ def place() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename[len(ROOT) + 1 :]}:{frame.f_code.co_name}"
 
 
+class Schema(NamedTuple):
+    """What torch says of an operation: its name, whether it gives another view of its argument, and which
+    arguments it writes to.
+    """
+
+    name: str
+    is_view: bool
+    written: list[int]
+
+
 @cache
-def schema_of(func) -> tuple[str, list[int]]:
-    """The name of an operation and the arguments that it writes to; torch makes its schema anew each time."""
-    return func._schema.name.removeprefix("aten::"), [
-        place
-        for place, argument in enumerate(func._schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
+def schema_of(func) -> Schema:
+    """Torch makes the objects of a schema anew each time it is asked."""
+    aliases = [given.alias_info for given in func._schema.returns]
+    return Schema(
+        func._schema.name.removeprefix("aten::"),
+        bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases),
+        [
+            place
+            for place, argument in enumerate(func._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ],
+    )
 
 
 def tensors_in(value) -> Iterator[Tensor]:
@@ -168,7 +197,7 @@ def held_in(tensor: Tensor) -> Tensor:
 
 def compute(func, args, kwargs):
     """An operation of which some tensors are on the device."""
-    name, written = schema_of(func)
+    name, is_view, written = schema_of(func)
     leaves = [*tensors_in(args), *tensors_in([*kwargs.values()])]
     if name.rstrip("_") == "copy":
         return copied(func, args, kwargs)
@@ -187,6 +216,8 @@ def compute(func, args, kwargs):
     masks = name.startswith("index") and any(leaf.dtype == torch.bool for leaf in tensors_in(args[1]))
     if name in WAITING or masks or (name == "repeat_interleave" and kwargs.get("output_size") is None):
         wait()
+    if name not in WITHOUT_WORK and not is_view:
+        launch(name)
     targets = [kwargs[key] for key in {"out", "self"} & set(kwargs)]
     targets += [args[place] for place in written if place < len(args) and isinstance(args[place], OnDevice)]
     found = work(*own_args, **own_kwargs)
@@ -280,6 +311,7 @@ def copied(func, args, kwargs):
     within_device = isinstance(target, OnDevice) and isinstance(source, OnDevice)
     if not (arrives_later or leaves_later or within_device):
         wait()
+    launch("copy")
     if not within_device:
         direction = "in" if isinstance(target, OnDevice) else "out"
         pinned.crossed[direction, place()] += source.numel() * source.element_size()
@@ -307,6 +339,8 @@ def _factory(name: str) -> Callable[..., Tensor]:
             return PLAIN[name](*args, **options)
         if name in ("tensor", "as_tensor") and not isinstance(args[0], OnDevice):
             wait()
+        if name not in WITHOUT_WORK:
+            launch(name)
         return OnDevice(PLAIN[name](*args, **{**options, "device": "cpu"}))
 
     return make
@@ -318,6 +352,7 @@ def _to(tensor: Tensor, *args, **kwargs) -> Tensor:
         return PLAIN["to"](tensor, *args, **kwargs)
     if not (at_once and pinned.is_pinned(tensor)):
         wait()
+    launch("copy")
     pinned.read(tensor)
     pinned.crossed["in", place()] += tensor.numel() * tensor.element_size()
     return OnDevice(PLAIN["to"](tensor, dtype or tensor.dtype, copy=True))
@@ -334,6 +369,7 @@ def simulated() -> Iterator[Counter[tuple[str, str]]]:
     """Torch sees the device within; gives the count of what the host waits for."""
     waits.clear()
     products.clear()
+    launches.clear()
     with pytest.MonkeyPatch.context() as patch, streams.simulated(patch):
         pinned.simulated(patch)
         for name in FACTORIES:
@@ -360,6 +396,7 @@ def _held(argument):
 
 def _launched(call: Callable[..., None]) -> Callable[..., None]:
     def launched(kernel, *args, **options):
+        launch(kernel.fn.__module__.rpartition(".")[2])
         tensors = [leaf for leaf in tree_leaves((args, options)) if isinstance(leaf, Tensor)]
         if any(not isinstance(tensor, OnDevice) for tensor in tensors):
             raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.cases import CASES, trained, weights_of, with_loss
-from tests.simulated.device import simulated, waits
+from tests.simulated.device import launches, simulated, waits
 from tests.simulated.streams import DEFAULT
 from tests.trainings import SAMPLED, SETTINGS, UNTIED, document
 from widenet.data.dataset import Dataset
@@ -38,14 +38,25 @@ TOGETHER = {
     ),
     "sigmoid": ({"weight_norm": 0.5}, {"precision": "bfloat16"}),
 }
+TILES = "float32", "bfloat16"
+HIDDEN = [{"name": name, "units": 5, "activation": "sigmoid"} for name in "abc"]
+DSSTNE = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        *HIDDEN,
+        {"name": "next", "kind": "output", "field": "items", "activation": "sigmoid"},
+    ]
+}
+"""DSSTNE's benchmark, with fewer units."""
 
 
 def main(data, folder):
-    """Lines of what came of NEAR, ROOMS, WAITS and TOGETHER.
+    """Lines of what came of NEAR, ROOMS, WAITS, TOGETHER, TILES and DSSTNE.
 
     Numbers of a setting of NEAR; fingerprints with and without room for logits, and with weights in the
     host's memory, of one of ROOMS; for one of WAITS the places where a second step waited for the device; for
-    TOGETHER the fingerprints with 1, 2, 4 and 8 shards in a launch.
+    TOGETHER the fingerprints with 1, 2, 4 and 8 shards in a launch; for TILES how much more is launched for a
+    further tile of eight shards, and for DSSTNE's network how much in a step.
     """
     from widenet.kernels.triton import running_top_k
 
@@ -69,6 +80,10 @@ def main(data, folder):
     for name, network in WAITS.items():
         print(json.dumps(_waits(network, data, folder / name)))
     print(json.dumps([_together(name, data, folder / name) for name in TOGETHER]))
+    launched = [_of_a_tile(precision, data, folder / f"{precision} tiles") for precision in TILES]
+    more = {"optimizer": "rmsprop", "shards": 8, "batch_size": 6}
+    steps = _counted(launches, DSSTNE, data, folder / "DSSTNE", more)
+    print(json.dumps([*launched, sum(steps[2].values())]))
 
 
 def _together(name, data, folder):
@@ -83,18 +98,37 @@ def _together(name, data, folder):
 
 def _waits(network, data, out):
     """Where the host waits, in the last step of a training, for the stream that trains."""
+    steps = _counted(waits, network, data, out, {})
+    return {place: number for (_, place), number in steps[-1].items()}
+
+
+def _of_a_tile(precision, data, folder):
+    """How much more a step launches whose shards have two tiles instead of one."""
+    network, more, found = with_loss("softmax", "cross_entropy"), {"precision": precision, "shards": 8}, []
+    for units in (9, 2):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(tiles.TILE_CELLS, "cuda", 1)
+            patch.setattr(tiles, "LEAST_UNITS", units)
+            steps = _counted(launches, network, data, folder / str(units), more)
+        found.append(sum(steps[-1].values()))
+    return found[1] - found[0]
+
+
+def _counted(counter, network, data, out, more):
+    """What a counter counts in each step of a training for the stream that trains; the last one has norms."""
     steps = []
     with pytest.MonkeyPatch.context() as patch, simulated():
 
         def counted(*arguments, step=loop.train_step):
-            before = Counter(waits)
+            before = Counter(counter)
             loss = step(*arguments)
-            steps.append({place: own for (name, place), own in (waits - before).items() if name == DEFAULT})
+            steps.append({key: own for key, own in (counter - before).items() if key[0] == DEFAULT})
             return loss
 
         patch.setattr(loop, "train_step", counted)
-        trained((network, document("adam", evaluation=None, batch_size=12)), data, out, "cuda")
-    return steps[-1]
+        training = document("adam", evaluation=None, batch_size=12) | more
+        trained((network, training), data, out, "cuda")
+    return steps
 
 
 def _with_room(documents, data, out, room, place, together=1):
