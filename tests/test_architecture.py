@@ -194,6 +194,12 @@ def test_names_of_files_say_something():
     assert [path for path in FILES if EMPTY_NAMES & set(Path(path).with_suffix("").parts)] == []
 
 
+def test_tests_that_make_and_ci_name_are_there():
+    texts = [path.read_text("utf-8") for path in (ROOT / "Makefile", *(ROOT / ".ci").iterdir())]
+    named = {name for text in texts for name in re.findall(r"\btests/[\w/]+(?:\.py)?", text)}
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 FOLDERS_OF_KINDS = {"cli", "commands", "formats", "layers", "spec", "triton"}
 """Folders whose files are named after the kinds of layers, commands, formats and operations."""
 
