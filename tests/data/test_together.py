@@ -43,8 +43,6 @@ def by_brute_force(units, number):
 @pytest.mark.parametrize("pairs", [1, 40, 2**22])
 def test_they_are_those_of_a_dense_product(units, number, pairs, dataset, monkeypatch):
     monkeypatch.setattr(together, "COUNTED_PAIRS", pairs)
-    monkeypatch.setattr(together, "_ROWS", 7)
-    monkeypatch.setattr(together, "_ENTRIES", pairs)
     found = together.neighbours(dataset, "items", units, number)
     expected = by_brute_force(units, number)
     assert [*zip(found.positions.tolist(), found.features.tolist(), strict=True)] == [
@@ -109,7 +107,6 @@ def test_counting_takes_the_memory_that_a_plan_says(tmp_path, monkeypatch):
 @pytest.mark.parametrize("pairs", [1, 40, 2**22])
 def test_in_order_pairs_count_by_how_near_they_are(order, number, pairs, tmp_path, monkeypatch):
     monkeypatch.setattr(together, "COUNTED_PAIRS", pairs)
-    monkeypatch.setattr(together, "_ROWS", 7)
     assert any(len(row) > len(set(row)) for row in CLICKS)
     clicks = dataset_from_lists(tmp_path / "data", CLICKS, width=WIDTH, sequence=True)
     for units in (range(WIDTH), range(1, WIDTH, 3)):
