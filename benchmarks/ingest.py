@@ -139,7 +139,7 @@ def widenet(folder: str, memory: str | None = None) -> Callable[[int], dict[str,
     def steps(number: int) -> dict[str, Any]:
         assert number == 1
         shutil.rmtree(out, ignore_errors=True)
-        manifest = ingest_with([Path(folder) / "ratings.csv"], out, Options(value="rating", memory=memory))
+        manifest = ingest_with(Options(Path(folder) / "ratings.csv", out, value="rating", memory=memory))
         entries = round(manifest.entries_per_example["items"] * manifest.num_examples)
         return {"users": manifest.num_examples, "entries": entries, "start_bytes": start}
 

@@ -171,7 +171,7 @@ def the_first_mistake_of_any_lines_is_found(folder, lines, has_header, form):
     path.write_text(f"user,item\n{lines}" if has_header else lines, newline="")
     with suppress(WidenetError):
         source = open_file(path, "lines", Reading(format=form), Path(mkdtemp(dir=folder)))
-        table_of(source, IngestArguments()).first_fault()
+        table_of(source, IngestArguments([], "")).first_fault()
 
 
 def any_lines_are_a_source_or_refused(folder, lines, has_header, form):

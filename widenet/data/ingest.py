@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Protocol
+from typing import Any
 
 import duckdb
 
-from widenet.arguments import Location, declares
+from widenet.arguments import with_fields_of
 from widenet.data.buckets import BYTES_PER_BUCKET
 from widenet.data.columns import check_time_format, listed
 from widenet.data.dataset import Dataset
@@ -135,9 +135,9 @@ _NEEDING = {
 """The options that need a source, beside those of how it is read."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Options(IngestArguments):
-    """The options of an ingest as they were given; `check` tells whether they fit together."""
+    """The arguments of an ingest with what follows from them; `check` tells whether they fit together."""
 
     @cached_property
     def selection(self) -> Selection:
@@ -214,122 +214,70 @@ class Options(IngestArguments):
     @property
     def has_values(self) -> bool:
         """Whether the dataset stores values."""
-        return self.keep_values or ((self.value is not None or self._counts_rows) and self.min_value is None)
-
-    @cached_property
-    def limits(self) -> Limits:
-        """Limits of memory and threads."""
-        return Limits.within(self.memory, available_threads() if self.threads is None else self.threads)
-
-    @property
-    def _counts_rows(self) -> bool:
-        return self.value is None and self.duplicates == "sum"
+        has_numbers = self.value is not None or self.duplicates == "sum"
+        return self.keep_values or (has_numbers and self.min_value is None)
 
 
 def check(options: Options) -> None:
-    """Check every option, and that the given ones fit together.
+    """Check that the options fit together.
 
     Raises:
         OptionError: An option is wrong.
-        DataError: The name of the field or its vocabulary is wrong.
+        DataError: The name of a field or the vocabulary is wrong.
     """
-    check_field_name(options.field)
     selection = options.selection
-    OptionError.require(
-        not (
-            options.sequence
-            and (options.keep_values or (options.value is not None and options.min_value is None))
+    has_values = options.keep_values or (options.value is not None and options.min_value is None)
+    is_counted = options.duplicates == "sum"
+    has_part = options.heldout is not None and "heldout" in selection.divided
+    rules: list[tuple[str, object, str]] = [
+        ("sequence", options.sequence and has_values, "has no values; with it, `value` is for `min_value`"),
+        ("duplicates", options.sequence and options.duplicates, "has no effect on a `sequence`"),
+        (
+            "keep_values",
+            options.keep_values and not (options.numbers or is_counted),
+            "needs `value`",
         ),
-        "`sequence` stores no values; with it, `value` is for `min_value` alone.",
-    )
-    OptionError.require(
-        not options.sequence or options.duplicates is None,
-        "`sequence` keeps every row, so `duplicates` has no effect.",
-    )
-    OptionError.require(
-        not options.keep_values or options.numbers or selection.duplicates == "sum",
-        "`keep_values` needs `value`.",
-    )
+        ("keep_times", options.keep_times and options.time is None, "needs `time`"),
+        ("time_format", options.time_format is not None and options.time is None, "needs `time`"),
+        ("heldout", has_part, "names a part that `heldout_last` and `heldout_since` make, too"),
+        ("grow", options.grow and options.vocabulary is None, "needs `vocabulary`"),
+        ("items_title", options.titles is not None and options.items_title, "does not go with `titles`"),
+    ]
+    rules += [("time", options.time is None, f"is what `{option}` needs") for option in selection.needs_time]
+    for source, needing in _NEEDING.items():
+        given = [name for name in needing if getattr(options, name)]
+        given += options.readings[f"{source}_"].given_for_tables
+        rules += [(option, getattr(options, source) is None, f"needs `{source}`") for option in given]
+    for option, is_broken, rule in rules:
+        OptionError.require(not is_broken, rule, option=option)
     if options.time_format is not None:
         check_time_format(options.time_format)
-        OptionError.require(options.time is not None, "needs `time`", option="time_format")
-    OptionError.require(not options.keep_times or options.time is not None, "`keep_times` needs `time`.")
-    if selection.needs_time and options.time is None:
-        raise OptionError(f"`{selection.needs_time[0]}` needs `time`.")
-    OptionError.require(
-        options.heldout is None or "heldout" not in selection.divided,
-        "`heldout` names a test part; `heldout_last` and `heldout_since` make another.",
-    )
-    OptionError.require(not options.grow or options.vocabulary is not None, "`grow` needs `vocabulary`.")
-    options.known.check(options.field)
-    _check_sources(options)
-
-
-def _check_sources(options: Options) -> None:
-    """Check the options of users, titles and items, and the names of the further fields."""
-    _ = options.limits  # checks itself when it is made
+    names = [options.field, *(options.sparse or ()), *(options.dense or ())]
+    for name in names:
+        check_field_name(name)
+        option = "dense" if name in (options.dense or ()) else "sparse"
+        OptionError.require(names.count(name) == 1, "must name different fields", option=option, value=name)
     check_item_options(options)
-    for source, needing in _NEEDING.items():
-        given = [name for name in needing if getattr(options, name)] + options.readings[
-            f"{source}_"
-        ].given_for_tables
-        if given and getattr(options, source) is None:
-            raise OptionError(f"needs `{source}`", option=given[0])
-    OptionError.require(
-        options.titles is None or options.items_title is None,
-        "does not go with `titles`, which has them",
-        option="items_title",
-    )
-    taken = {options.field: "the interactions (`field`)"}
-    for option in ("sparse", "dense"):
-        for name in getattr(options, option) or ():
-            check_field_name(name)
-            if name in taken:
-                rule = f'must make a field of another name; "{name}" is the name of {taken[name]}'
-                raise OptionError(rule, option=option)
-            taken[name] = f"`{option}`"
+    options.known.check(options.field)
 
 
-_P = ParamSpec("_P")
-
-
-class _ByKeywords(Protocol[_P]):
-    def __call__(self, sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> Dataset: ...
-
-
-def _by_keywords(
-    make: Callable[_P, Options],
-) -> Callable[[Callable[[Any, Path | str, Options], Dataset]], _ByKeywords[_P]]:
-    """Let a function take its options as keyword arguments.
-
-    Type checkers, `help` and notebooks see these keywords.
-    """
-
-    def of(function: Callable[[Any, Path | str, Options], Dataset]) -> _ByKeywords[_P]:
-        def called(sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> Dataset:
-            return function(sources, out, make(*args, **options))
-
-        return declares(called, function, make)
-
-    return of
-
-
-def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
+def ingest_with(options: Options) -> Manifest:
     """Ingest with the options in one object; returns the manifest, and does not load torch."""
     check(options)
-    work = _Work(sources, options)
+    threads = available_threads() if options.threads is None else options.threads
+    limits = Limits.within(options.memory, threads)
     with (
-        publication(Path(out), overwrite=options.overwrite) as folder,
-        database(folder / "scratch", options.limits) as connection,
+        publication(Path(options.out), overwrite=options.overwrite) as folder,
+        database(folder / "scratch", limits) as connection,
     ):
         tables = Tables(
             connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field
         )
-        return work.run(folder, tables)
+        return _fill(folder, tables, options, limits.threads)
 
 
-@_by_keywords(Options)
-def ingest(sources: Any, out: Location, options: Options) -> Dataset:
+@with_fields_of(Options, Dataset)
+def ingest(options: Options) -> Dataset:
     """Make a dataset directory from interactions, and open it.
 
     docs/data.md explains the options; docs/dataset-directories.md describes the directory.
@@ -348,136 +296,108 @@ def ingest(sources: Any, out: Location, options: Options) -> Dataset:
         DataError: A source breaks a rule; the message names place, column, rule and value.
         OptionError: An option is wrong.
     """
-    ingest_with(sources, out, options)
-    return Dataset.open(out)
+    ingest_with(options)
+    return Dataset.open(options.out)
 
 
-class _Work:
-    """An ingest with options that have been checked."""
-
-    def __init__(self, sources: Any, options: Options) -> None:
-        self._options, self._report = options, options.on_progress or ignore_message
-        self._inputs: dict[Part, list[Any]] = {
-            "train": _listed(sources),
-            "heldout": [] if options.heldout is None else _listed(options.heldout),
-        }
-
-    def run(self, folder: Path, tables: Tables) -> Manifest:
-        """Fill a folder with the dataset."""
-        options, selection, scratch = self._options, self._options.selection, folder / "scratch"
-        names = {"train", *selection.divided, *(part for part, inputs in self._inputs.items() if inputs)}
-        parts = tuple(part for part in PARTS if part in names)
-        # Opened first, so that mistakes in these files are found before the long work.
-        titles, users, items = (options.open_beside(each, scratch) for each in ("titles", "users", "items"))
-        read = self._read(tables, scratch)
-        self._report("numbering users and items")
-        merging = Merging(tables, read, scratch, selection, options.limits.threads)
-        tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
-        if titles is not None:
-            self._report(read_titles(tables, titles, options))
-        beside, described = self._attributes(tables, items, scratch)
-        side = SideTables(tables, users, options, selection.known_only)
-        self._report("writing")
-        entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
-        kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"
-        # An earlier vocabulary may hold texts.
-        has_whole_items = options.vocabulary is None and all(each.has_whole_items for each in read.values())
-        return write_contents(
-            folder,
-            name=options.name or read["train"].short_names[0].split(".")[0],
-            layouts=[
-                FieldLayout(
-                    options.field,
-                    tables.count("SELECT count(*) FROM features"),
-                    kind,
-                    parts,
-                    options.has_values,
-                    options.keep_times,
-                    described,
-                ),
-                *side.layouts,
-            ],
-            batches=tables.with_progress(
-                assembled(
-                    side.examples(),
-                    entries,
-                    options.field,
-                    options.has_values,
-                    side.entries(),
-                    options.keep_times,
-                ),
-                merging.num_examples,
-            ),
-            vocabularies={options.field: tables.vocabulary(), **side.vocabularies()},
-            has_weights=options.weight is not None,
-            beside=beside,
-            source={
-                "sources": list(read["train"].short_names),
-                "min_value": options.min_value,
-                **({WHOLE_NUMBERS: [options.field]} if has_whole_items else {}),
-                **tables.facts,
-            },
-        )
-
-    def _attributes(
-        self, tables: Tables, items: Source | None, scratch: Path
-    ) -> tuple[list[Path], dict[str, int]]:
-        """Write the attributes of the items, or those of the earlier dataset, into files.
-
-        Returns:
-            The files, and the number of attributes of each description.
-        """
-        options = self._options
-        if items is None:
-            rows = known_items(tables, options.known, options.field)
-        else:
-            rows, line = read_items(tables, items, options, options.selection.known_only)
-            self._report(line)
-        if rows is None:
-            return [], {}
-        paths, found = rows.written(scratch, options.field), rows.described(scratch, options.field)
-        return (paths, {}) if found is None else ([*paths, found.path], found.widths)
-
-    def _read(self, tables: Tables, scratch: Path) -> dict[Part, Sources]:
-        """Open the sources of each part, read their names and check every row.
-
-        Args:
-            tables: The tables to fill.
-            scratch: Folder for copies.
-        """
-        options, sources_of = self._options, dict[Part, list[Source]]()
-        for part, inputs in self._inputs.items():
-            (folder := scratch / f"sources-{part}").mkdir()
-            sources_of[part] = open_sources(inputs, options.readings[""], folder) if inputs else []
-        most = options.skip_bad_lines
-        OptionError.require(
-            not most or any(source.text_file for sources in sources_of.values() for source in sources),
-            "is for lines of text, and no source has lines",
-            option="skip_bad_lines",
-        )
-        read = {part: Sources(each, options) for part, each in sources_of.items()}
-        check_same_columns(read.values())
-        for part, sources in read.items():
-            for line in sources.described():
-                self._report(line)
-            num_wrong = tables.read(part, sources)
-            if num_wrong:
-                first = sources.mistake("a row breaks a rule")
-                if num_wrong > most:
-                    first.rule += f"; {num_wrong:,} lines are wrong, and `skip_bad_lines` allows {most:,}"
-                    raise first
-                self._report(
-                    Note(f"skipped {num_wrong:,} bad line{'s' * (num_wrong > 1)}; the first: {first}")
-                )
-                tables.facts[f"{part}_lines_skipped"] = num_wrong
-        return read
-
-
-def _listed(sources: Any) -> list[Any]:
-    """List the sources."""
-    several = (
-        isinstance(sources, Iterable) and not isinstance(sources, str | Path) and not is_in_memory(sources)
+def _fill(folder: Path, tables: Tables, options: Options, threads: int) -> Manifest:
+    """Fill a folder with the dataset."""
+    selection, scratch, report = options.selection, folder / "scratch", options.on_progress or ignore_message
+    # Opened first, so that mistakes in these files are found before the long work.
+    titles, users, items = (options.open_beside(each, scratch) for each in ("titles", "users", "items"))
+    read = _read(options, tables, scratch, report)
+    report("numbering users and items")
+    merging = Merging(tables, read, scratch, selection, threads)
+    tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
+    if titles is not None:
+        report(read_titles(tables, titles, options))
+    if items is None:
+        rows = known_items(tables, options.known, options.field)
+    else:
+        rows, line = read_items(tables, items, options, selection.known_only)
+        report(line)
+    beside = [] if rows is None else rows.written(scratch, options.field)
+    described = None if rows is None else rows.described(scratch, options.field)
+    if described is not None:
+        beside.append(described.path)
+    side = SideTables(tables, users, options, selection.known_only)
+    report("writing")
+    made = {"train", *selection.divided, *(["heldout"] if options.heldout is not None else [])}
+    parts = tuple(part for part in PARTS if part in made)
+    # An earlier vocabulary may hold texts.
+    has_whole_items = options.vocabulary is None and all(each.has_whole_items for each in read.values())
+    layout = FieldLayout(
+        options.field,
+        tables.count("SELECT count(*) FROM features"),
+        "sequence" if options.sequence else "sparse",
+        parts,
+        options.has_values,
+        options.keep_times,
+        {} if described is None else described.widths,
     )
-    listed = list(sources) if several else [sources]
-    OptionError.require(listed, "there must be at least one source of interactions; got none.")
-    return listed
+    batches = assembled(
+        side.examples(),
+        {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts},
+        options.field,
+        options.has_values,
+        side.entries(),
+        options.keep_times,
+    )
+    return write_contents(
+        folder,
+        name=options.name or read["train"].short_names[0].split(".")[0],
+        layouts=[layout, *side.layouts],
+        batches=tables.with_progress(batches, merging.num_examples),
+        vocabularies={options.field: tables.vocabulary(), **side.vocabularies()},
+        has_weights=options.weight is not None,
+        beside=beside,
+        source={
+            "sources": list(read["train"].short_names),
+            "min_value": options.min_value,
+            **({WHOLE_NUMBERS: [options.field]} if has_whole_items else {}),
+            **tables.facts,
+        },
+    )
+
+
+_PARTS_READ: dict[Part, str] = {"train": "sources", "heldout": "heldout"}
+"""The parts that sources may hold, each with its option."""
+
+
+def _read(
+    options: Options, tables: Tables, scratch: Path, report: Callable[[str], None]
+) -> dict[Part, Sources]:
+    """Open the sources of each part, with a folder for copies, and read their rows into the tables."""
+    opened, most = dict[Part, list[Source]](), options.skip_bad_lines
+    for part, option in _PARTS_READ.items():
+        (folder := scratch / f"sources-{part}").mkdir()
+        given = _listed(option, getattr(options, option))
+        opened[part] = open_sources(given, options.readings[""], folder) if given else []
+    OptionError.require(
+        not most or any(source.text_file for sources in opened.values() for source in sources),
+        "is for lines of text, and no source has lines",
+        option="skip_bad_lines",
+    )
+    read = {part: Sources(each, options) for part, each in opened.items()}
+    check_same_columns(read.values())
+    for part, sources in read.items():
+        for line in sources.described():
+            report(line)
+        num_wrong = tables.read(part, sources)
+        if num_wrong:
+            first = sources.mistake("a row breaks a rule")
+            if num_wrong > most:
+                first.rule += f"; {num_wrong:,} lines are wrong, and `skip_bad_lines` allows {most:,}"
+                raise first
+            report(Note(f"skipped {num_wrong:,} bad line{'s' * (num_wrong > 1)}; the first: {first}"))
+            tables.facts[f"{part}_lines_skipped"] = num_wrong
+    return read
+
+
+def _listed(option: str, sources: Any) -> list[Any]:
+    """List the sources of an option; none if it was not given."""
+    if sources is None or isinstance(sources, str | Path) or is_in_memory(sources):
+        return [] if sources is None else [sources]
+    several = list(sources) if isinstance(sources, Iterable) else [sources]
+    OptionError.require(several, "must be at least one source", option=option)
+    return several

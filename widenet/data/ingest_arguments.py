@@ -5,7 +5,7 @@ This module loads no library, because every start of the command line reads it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +20,7 @@ OnRows = Callable[[int, int | None], None]
 """Called with the number of rows or examples that are done, and their total; None if it is unknown yet."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class IngestArguments:
     """The arguments of `widenet.ingest`; raises OptionError for a number below its bound.
 
@@ -31,6 +31,9 @@ class IngestArguments:
             None if it is unknown yet.
     """
 
+    sources: Annotated[Any, Argument("The interactions: a source, or a list of them.", flag="")]
+    out: Annotated[Path | str, IN_STORES, Argument("The dataset directory to make.", flag="")]
+    _: KW_ONLY
     user: Annotated[str | None, Argument("Column with the user. Default: one with a usual name.")] = None
     item: Annotated[str | None, Argument("Column with the item. Default: one with a usual name.")] = None
     value: Annotated[str | None, Argument("Column with a number for each interaction, such as a rating.")] = (

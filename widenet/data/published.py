@@ -2,7 +2,6 @@
 
 import hashlib
 import http.client
-import shutil
 import tomllib
 import urllib.error
 import urllib.request
@@ -11,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 
 import duckdb
 
@@ -44,49 +43,37 @@ def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBy
         DataError: The file cannot be read, or has another checksum.
     """
     path = folder / url.rsplit("/", 1)[-1]
-    if path.exists():
-        _compare(path, checksum, path)
-        return path
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with appearing(path) as file:
-            _fetch(url, file, on_bytes)
-            file.flush()
-            _compare(Path(file.name), checksum, url)
-    except (OSError, http.client.HTTPException) as error:
-        if isinstance(error, urllib.error.HTTPError):
-            error.close()
-        reason = str(error) or type(error).__name__
-        raise DataError(f"cannot be read: {reason}; the file may be put at {path}", place=url) from None
-    return path
-
-
-def _fetch(url: str, file: BinaryIO, on_bytes: OnBytes | None) -> None:
-    """Write what a server sends into a file; raises OSError if that ends before its length."""
-    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
-        length = answer.headers.get("Content-Length")
-        total = int(length) if length is not None and length.isdecimal() else None
-        done = 0
-        while block := answer.read(_BLOCK_BYTES):
-            file.write(block)
-            done += len(block)
-            if on_bytes is not None:
-                on_bytes(done, total)
-    if total is not None and done < total:
-        raise OSError(f"the connection ended after {done:,} of {total:,} bytes")
-
-
-def _compare(path: Path, checksum: str | None, place: object) -> None:
-    """Raise DataError if a file has another checksum."""
+    is_new = not path.exists()
+    if is_new:
+        _fetch(url, path, on_bytes)
     if checksum is not None:
         kind = checksum.partition(":")[0]
         with path.open("rb") as file:
             actual = f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
         if actual != checksum:
-            raise DataError(f"must have the checksum {checksum}", place=place, value=actual)
+            if is_new:
+                path.unlink()
+            raise DataError(f"must have the checksum {checksum}", place=path, value=actual)
+    return path
 
 
-TABLE = Path(__file__).with_name("published.toml")
+def _fetch(url: str, path: Path, on_bytes: OnBytes | None) -> None:
+    """Write what a server sends into a new file; raises DataError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with appearing(path) as file, urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            total, done = answer.length, 0
+            while block := answer.read(_BLOCK_BYTES):
+                done += file.write(block)
+                if on_bytes is not None:
+                    on_bytes(done, total)
+            if answer.length:
+                raise OSError(f"the connection ended after {done:,} of {total:,} bytes")
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        reason = f"cannot be read: {reason_of(error)}; the file may be put at {path}"
+        raise DataError(reason, place=url) from None
 
 
 @dataclass(frozen=True)
@@ -114,9 +101,9 @@ class Published:
     titles: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def find(cls, name: str, table: Path | None = None) -> "Published":
+    def find(cls, name: str) -> "Published":
         """Find published data by name; raises OptionError that suggests a name."""
-        known = published(table)
+        known = published()
         if name not in known:
             raise OptionError(f'no published data is called "{name}".{did_you_mean(name, known)}')
         return known[name]
@@ -127,17 +114,15 @@ class Published:
         Raises:
             OptionError: Its interactions have no ratings.
         """
-        if "min_value" not in self.ingest:
-            raise OptionError(f"{self.name} has no ratings, so `min_value` does not apply. Leave it out.")
+        has_ratings = "min_value" in self.ingest
+        OptionError.require(has_ratings, f"{self.name} has no ratings", option="min_value")
         return replace(self, ingest={**self.ingest, "min_value": min_value})
 
 
-def published(table: Path | None = None) -> dict[str, Published]:
+def published() -> dict[str, Published]:
     """All published data that widenet knows, by name."""
-    return {
-        name: Published(name, **facts)
-        for name, facts in tomllib.loads((table or TABLE).read_text(encoding="utf-8")).items()
-    }
+    table = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
+    return {name: Published(name, **facts) for name, facts in table.items()}
 
 
 def fetch(
@@ -175,27 +160,18 @@ def fetch(
         if "checksum" not in facts:
             say(Note(f"{files[-1]}: its checksum is not known, so the file could not be checked."))
     with TemporaryDirectory(dir=folder) as scratch:
-        sources = {
-            name: _find_file(files, name, Path(scratch))
-            for name in (data.interactions, data.heldout, data.titles.get("file"))
-            if name
-        }
-        options: dict[str, Any] = dict(data.ingest)
+        options: dict[str, Any] = {**data.ingest, "on_progress": say, "on_rows": on_rows}
         if data.heldout is not None:
-            options["heldout"] = sources[data.heldout]
+            options["heldout"] = _find_file(files, data.heldout, scratch)
         if data.titles:
-            options["titles"] = _titles(
-                sources[data.titles["file"]], data.titles, Path(scratch) / "titles.csv"
-            )
-        ingest_with(
-            sources[data.interactions],
-            out,
-            Options(name=data.name, overwrite=overwrite, on_progress=say, on_rows=on_rows, **options),
-        )
+            path = _find_file(files, data.titles["file"], scratch)
+            options["titles"] = _titles(path, data.titles, Path(scratch) / "titles.csv")
+        source = _find_file(files, data.interactions, scratch)
+        ingest_with(Options(source, out, name=data.name, overwrite=overwrite, **options))
     return Dataset.open(out)
 
 
-def _find_file(files: list[Path], name: str, scratch: Path) -> Path:
+def _find_file(files: list[Path], name: str, scratch: str) -> Path:
     """Find a file by name among some files, or extract it from an archive among them."""
     for path in files:
         if path.name == name:
@@ -204,34 +180,26 @@ def _find_file(files: list[Path], name: str, scratch: Path) -> Path:
             continue
         try:
             with zipfile.ZipFile(path) as archive:
-                for member in archive.infolist():
-                    if Path(member.filename).name == name:
-                        with archive.open(member) as source, (scratch / name).open("wb") as target:
-                            shutil.copyfileobj(source, target)
-                        return scratch / name
+                for member in archive.namelist():
+                    if Path(member).name == name:
+                        return Path(archive.extract(member, scratch))
         except (zipfile.BadZipFile, OSError) as error:
-            raise DataError(
-                f"{path}: must be a zip archive; {error}. Remove it, and run the command again."
-            ) from None
-    raise DataError(f"{files[0]}: must hold {name}; it does not. Remove it, and run the command again.")
+            raise DataError(f"must be a zip archive; remove it: {error}", place=path) from None
+    raise DataError(f"must hold {name}; remove it", place=files[0])
 
 
 def _titles(path: Path, how: Mapping[str, Any], out: Path) -> Path:
     """Write a CSV file of the ids and titles in a file, whose encoding, delimiter and columns are given."""
     is_named, quote = isinstance(how["id"], str), '"' if how["delimiter"] == "," else ""
-    options = {"header": is_named, "delim": how["delimiter"], "quote": quote, "all_varchar": True}
-    options["encoding"] = how.get("encoding", "utf-8")
-    read = (
-        f"FROM read_csv({literal(path)}, {', '.join(f'{key} = {literal(options[key])}' for key in options)})"
-    )
+    reading = f"header = {is_named}, delim = {literal(how['delimiter'])}, quote = {literal(quote)}"
+    encoding = literal(how.get("encoding", "utf-8"))
+    read = f"FROM read_csv({literal(path)}, {reading}, encoding = {encoding}, all_varchar = true)"
     try:
         with duckdb.connect() as database:
             names = database.sql(read).columns
-            columns = [how[role] if is_named else names[how[role]] for role in ("id", "title")]
-            database.execute(
-                f"COPY (SELECT {quoted(columns[0])} AS id, {quoted(columns[1])} AS title {read})"
-                f" TO {literal(out)} (HEADER)"
-            )
+            columns = [quoted(how[role] if is_named else names[how[role]]) for role in ("id", "title")]
+            titles = f"SELECT {columns[0]} AS id, {columns[1]} AS title {read}"
+            database.execute(f"COPY ({titles}) TO {literal(out)} (HEADER)")
     except (duckdb.Error, IndexError) as error:
         rule = f"must have the columns {how['id']} and {how['title']}: {reason_of(error)}"
         raise DataError(rule, place=path.name) from None

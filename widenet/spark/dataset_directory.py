@@ -104,6 +104,8 @@ def write_dataset(
         OptionError: An option is wrong, or executors differ from the driver.
     """
     options = Options(
+        df,
+        path,
         user=user,
         item=item,
         value=value,

@@ -135,7 +135,7 @@ def predict(
         StoreError: The store of the run refuses.
         OptionError: An option is wrong, or executors differ from the driver.
     """
-    options = Options(user=user, item=item, value=value, time=time, duplicates=duplicates)
+    options = Options(df, run, user=user, item=item, value=value, time=time, duplicates=duplicates)
     check(options)
     arguments = PredictArguments(
         "",  # the DataFrame takes the place of a dataset
