@@ -5,10 +5,11 @@ ingest` measures both.
 """
 
 import math
+import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,12 +61,6 @@ class Rows:
     def item(self) -> np.ndarray:
         """The number of each row's item, uint32 [R]."""
         return self.key.astype(np.uint32)
-
-    @property
-    def users(self) -> np.ndarray:
-        """The users, without repeats; rows must ascend by user."""
-        user = self.user
-        return user[np.diff(user, prepend=-1) > 0]
 
     def merged(self, duplicates: Duplicates) -> "Rows":
         """Merge the rows of each (user, item), and sort by key; see docs/data.md for the rules.
@@ -120,9 +115,8 @@ class Rows:
             return 0
         again = (np.diff(self.user, prepend=-1) == 0) & (np.diff(self.time, prepend=math.nan) == 0)
         again[:-1] |= again[1:]
-        key, time = self.key[again], self.time[again]
-        order = np.lexsort([time, key])
-        return int(((np.diff(key[order]) == 0) & (np.diff(time[order]) == 0)).sum())
+        rows = np.rec.fromarrays([self.key[again], self.time[again]])
+        return len(rows) - len(np.unique(rows))
 
 
 def ascending(key: np.ndarray) -> np.ndarray:
@@ -139,9 +133,10 @@ def ascending(key: np.ndarray) -> np.ndarray:
 
 
 class Buckets:
-    """The rows of one part in files; a bucket holds all rows of its users, and buckets ascend by user."""
+    """The rows of one part in files of a new folder; a bucket has all rows of its users, who ascend."""
 
     def __init__(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         self._folder = folder
 
@@ -183,22 +178,18 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Merge:
-    """The result of merging a part's rows in a bucket.
+    """The rows of a part in a bucket, each pair once.
 
     Attributes:
-        users: The users of the rows that stay, without repeats.
-        items: The items of the rows that stay.
+        key: As in `Rows`.
+        stays: Whether the value of each is large enough, bool [R].
         counts: Numbers of rows: `outside` the times, `repeated`, `below` the smallest value, `in_train` if
             the train part has the pair too, and `equal` to an earlier row of the same sequence.
-        latest: The largest time of all rows that were read.
-        below: The rows with too small a value.
     """
 
-    users: np.ndarray
-    items: np.ndarray
-    counts: Counter[str] = field(default_factory=Counter)
-    latest: float = -math.inf
-    below: Rows | None = None
+    key: np.ndarray
+    stays: np.ndarray
+    counts: Counter[str]
 
 
 def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> dict[Part, Merge]:
@@ -208,31 +199,25 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
     """
     merges: dict[Part, Merge] = {}
     in_train = np.zeros(0, np.uint64)
-    keeps_time = selection.keep_times or bool(selection.divided)
     for part, buckets in parts.items():
         rows = buckets.rows(number)
         inside = rows
         if rows.time is not None and selection.has_window:
             inside = rows.of((rows.time >= selection.since) & (rows.time < selection.until))
         pairs = inside.in_sequence() if selection.sequence else inside.merged(selection.duplicates)
-        is_below = np.zeros(len(pairs.key), dtype=bool)
-        if selection.min_value is not None and pairs.value is not None:
-            is_below = pairs.value < selection.min_value
-        kept = pairs.of(~is_below)
-        stored = inside if part == "train" and selection.merges_last else kept
-        value, time = None if selection.sequence else stored.value, stored.time if keeps_time else None
-        buckets.replace(number, Rows(stored.key, value, time))
+        stays = _are_large(pairs, selection)
+        kept = pairs.of(stays)
+        buckets.replace(number, inside if part == "train" and selection.merges_last else kept)
         if part == "train" and not selection.sequence:
             in_train = kept.key
         counts = Counter(
             outside=len(rows.key) - len(inside.key),
             repeated=len(inside.key) - len(pairs.key),
-            below=int(is_below.sum()),
+            below=len(pairs.key) - len(kept.key),
             in_train=0 if part == "train" else _num_common(kept.key, in_train),
             equal=kept.num_equal() if selection.sequence else 0,
         )
-        latest = -math.inf if rows.time is None else float(rows.time.max(initial=-math.inf))
-        merges[part] = Merge(kept.users, kept.item, counts, latest, pairs.of(is_below))
+        merges[part] = Merge(pairs.key, stays, counts)
     return merges
 
 
@@ -259,14 +244,20 @@ def settle(
         owners = owners_of(train, selection)
         for place, part in enumerate(("train", *selection.divided)):
             of_parts[part] = pairs_of(train.of(owners == place), selection)
-    for part, rows in of_parts.items():
-        parts[part].replace(number, Rows(rows.key, rows.value, rows.time if selection.keep_times else None))
     merges = {}
     for part, rows in of_parts.items():
+        parts[part].replace(number, rows)
         is_counted = part != "train" and not selection.sequence
         in_train = _num_common(rows.key, of_parts["train"].key) if is_counted else 0
-        merges[part] = Merge(rows.users, rows.item, Counter(in_train=in_train))
+        merges[part] = Merge(rows.key, np.ones(len(rows.key), bool), Counter(in_train=in_train))
     return merges
+
+
+def _are_large(rows: Rows, selection: Selection) -> np.ndarray:
+    """Whether the value of each row is large enough, bool [R]."""
+    if selection.min_value is None or rows.value is None:
+        return np.ones(len(rows.key), bool)
+    return np.asarray(rows.value >= selection.min_value)
 
 
 def _num_common(keys: np.ndarray, others: np.ndarray) -> int:
@@ -281,9 +272,7 @@ def pairs_of(rows: Rows, selection: Selection) -> Rows:
     if not selection.merges_last:
         return rows
     pairs = rows.merged(selection.duplicates)
-    if selection.min_value is None or pairs.value is None:
-        return pairs
-    return pairs.of(pairs.value >= selection.min_value)
+    return pairs.of(_are_large(pairs, selection))
 
 
 def owners_of(rows: Rows, selection: Selection) -> np.ndarray:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from widenet.data.attributes import Attributes, attributes_file
 from widenet.data.blocks import check_whole
 from widenet.data.described import Described, described_file
-from widenet.data.manifest import FILE_NAME, Field, Manifest, Part, check_size
+from widenet.data.manifest import FILE_NAME, Field, Manifest, Part
 from widenet.data.mapped import MappedFile
 from widenet.data.rules import FieldLayout, checked_parts, examples_schema
 from widenet.data.vocabulary import Vocabulary
@@ -17,25 +17,13 @@ from widenet.errors import DataError
 
 
 def verify(folder: Path, manifest: Manifest) -> None:
-    """Read every file of a dataset directory: compare its checksum, then check what it holds.
+    """Read every file of a dataset directory: compare its checksum, then what it holds with the manifest.
 
     Raises:
-        DataError: A file breaks a rule; the message names the first file and rule.
+        DataError: A file breaks a rule of docs/data.md; the message names the first place.
     """
     for name, file in manifest.files.items():
-        check_size(folder / name, file.size_bytes)
         check_whole(folder / name, file)
-    check_contents(folder, manifest)
-
-
-def check_contents(folder: Path, manifest: Manifest) -> None:
-    """Compare every example with the rules of docs/data.md and with the manifest.
-
-    It reads the example files once, one record batch at a time. Compare their checksums before.
-
-    Raises:
-        DataError: An example breaks a rule, or the manifest is wrong; the message names the first place.
-    """
     for name, field in manifest.fields.items():
         _compare(folder / FILE_NAME, f"the name of field {name!r}", name, field.name)
     layouts = [FieldLayout.of(field) for field in manifest.fields.values()]
@@ -57,7 +45,10 @@ def check_contents(folder: Path, manifest: Manifest) -> None:
                 folder / FILE_NAME, f"num_entries of field {name!r}", num_entries[name], field.num_entries
             )
         if field.vocabulary is not None:
-            _check_vocabulary(folder, manifest, field, field.vocabulary)
+            rule = f"must list the vocabulary of field {name!r}, {field.vocabulary!r}"
+            DataError.require(field.vocabulary in manifest.files, rule, place=folder / FILE_NAME)
+            features = len(Vocabulary.open(folder / field.vocabulary))
+            _compare(folder / field.vocabulary, f"features of field {name!r}", features, field.width)
         if attributes_file(name) in manifest.files:
             Attributes.open(folder / attributes_file(name), field.width)
         described: dict[str, int] = {}
@@ -73,16 +64,12 @@ def _batches(
     schema = examples_schema(layouts, manifest.has_weights)
     for name in manifest.example_files:
         file = MappedFile(folder / name, None)
-        for expected in schema:
-            actual = file.schema.field(expected.name).type if expected.name in file.schema.names else None
-            rule = f"must be {expected.type}; got {actual}"
-            DataError.require(actual == expected.type, rule, place=file.path, column=expected.name)
-        _compare(
-            folder / FILE_NAME,
-            f"num_rows of {name}",
-            sum(batch.num_rows for batch in file.batches),
-            manifest.files[name].num_rows,
-        )
+        types = {column.name: column.type for column in file.schema}
+        are_there = all(types.get(column.name) == column.type for column in schema)
+        rule = f"must have the columns {', '.join(f'{each.name} ({each.type})' for each in schema)}"
+        DataError.require(are_there, rule, place=file.path)
+        num_rows = sum(batch.num_rows for batch in file.batches)
+        _compare(folder / FILE_NAME, f"num_rows of {name}", num_rows, manifest.files[name].num_rows)
         for batch in file.batches:
             chosen = batch.select(schema.names)
             try:
@@ -99,18 +86,6 @@ def _check_range(path: Path, field: Field, values: np.ndarray) -> None:
     for value in (values.min(), values.max()):
         rule = f"values must lie in [{low:g}, {high:g}], as min_value and max_value of {FILE_NAME} say"
         DataError.require(low <= value <= high, rule, place=path, column=field.name, value=value)
-
-
-def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str) -> None:
-    rule = f"files must list the vocabulary of field {field.name!r}, {name!r}"
-    DataError.require(name in manifest.files, rule, place=folder / FILE_NAME)
-    if field.kind != "dense":
-        _compare(
-            folder / name,
-            f"features of field {field.name!r}",
-            len(Vocabulary.open(folder / name)),
-            field.width,
-        )
 
 
 def _compare(place: Path, what: str, contents: object, stated: object) -> None:

@@ -61,28 +61,21 @@ class MappedFile:
 
     def check_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Compare the rows of a record batch with the manifest, and return it; raises DataError."""
-        if (body := self.body(batch)) is not None:
-            self.check(np.array([body[0]]), np.array([body[1]]))
+        for start, stop in self.bodies([batch]):
+            self.check(np.array([start]), np.array([stop]))
         return batch
 
-    def bodies(self) -> list[tuple[int, int]]:
-        """The byte ranges of the rows of the record batches, [start, stop)."""
-        return [body for batch in self.batches if (body := self.body(batch)) is not None]
-
-    def body(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
-        """The byte range of the rows of a record batch, [start, stop); None if nothing of it is stored."""
-        stored = [
-            buffer
-            for column in batch.columns
-            for buffer in column.buffers()
-            if buffer is not None and buffer.size
-        ]
-        places = [(self.position(buffer), buffer.size) for buffer in stored]
-        return (
-            (min(start for start, _ in places), max(start + size for start, size in places))
-            if places
-            else None
-        )
+    def bodies(self, batches: Sequence[pa.RecordBatch]) -> list[tuple[int, int]]:
+        """The byte ranges of the rows of some record batches that store any, [start, stop)."""
+        ranges = []
+        for batch in batches:
+            buffers = [buffer for column in batch.columns for buffer in column.buffers()]
+            places = [(self.position(each), each.size) for each in buffers if each is not None and each.size]
+            if places:
+                ranges.append(
+                    (min(start for start, _ in places), max(start + size for start, size in places))
+                )
+        return ranges
 
 
 def damaged(path: Path, what: str) -> DataError:

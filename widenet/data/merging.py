@@ -1,6 +1,5 @@
 """Turns the rows of all sources into entries of examples: merges each part bucket by bucket."""
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -49,12 +48,17 @@ class Merging:
         threads: int,
     ) -> None:
         self._tables, self._sources, self._folder = tables, sources, folder
-        self._selection, self._threads = selection, threads
+        self._threads = threads
+        latest = {part: tables.latest(part) for part in sources} if selection.times else {}
+        for part, time in latest.items():
+            selection.check_seconds(time, f'{sources[part].names}: column "{sources[part].time_column}"')
+        self._selection = selection.resolved(latest.get("train", 0.0))
         if not self._merged(again=False):
             self._merged(again=True)
-        if not self._num_train.any():
-            raise self._nothing_left()
         place = self._sources["train"].names
+        dropping = [*self._selection.dropping, *self._selection.splits_by_time, None]
+        rule = "must leave at least one interaction for training"
+        DataError.require(self._num_train.any(), rule, place=place, option=dropping[0])
         for part in self._selection.from_time:
             rule = "must set something aside; no interaction is that late"
             DataError.require(self._num_of[part], rule, place=place, option=f"{part}_since")
@@ -65,26 +69,15 @@ class Merging:
     def _merged(self, again: bool) -> bool:
         """Merge with the present numbers of users; returns whether these are in the order of the examples."""
         self._num_users, self._num_items, self._num_buckets = self._tables.number(again)
-        self._buckets = {part: self._filled(part, sources) for part, sources in self._sources.items()}
-        self._selection = self._resolved()
+        self._buckets = {part: Buckets(self._folder / part) for part in self._sources}
+        for part, buckets in self._buckets.items():
+            rows = self._tables.rows(part, self._sources[part].numbers)
+            buckets.add(self._tables.with_progress(rows, self._tables.num_rows(part)))
         counts = self._passed(partial(merge, self._buckets, selection=self._selection))
         self._tell(counts)
         if self._selection.has_minimums or self._selection.divided or self._selection.known_only:
             self._settle()
         return self._tables.keep(self._users_stay)
-
-    def _resolved(self) -> Selection:
-        """The selection with durations before the newest time of the sources replaced by times."""
-        if not any(point.is_ago for point in self._selection.times.values()):
-            return self._selection
-        times = (self._buckets["train"].rows(number).time for number in range(self._num_buckets))
-        latest = max((float(time.max()) for time in times if time is not None and len(time)), default=0.0)
-        self._check_seconds("train", latest)
-        return self._selection.resolved(latest)
-
-    def _check_seconds(self, part: Part, latest: float) -> None:
-        sources = self._sources[part]
-        self._selection.check_seconds(latest, f'{sources.names}: column "{sources.time_column}"')
 
     def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, Counter[str]]:
         """Process every bucket, note which users and items have interactions, and return counts of rows."""
@@ -92,24 +85,21 @@ class Merging:
         self._items_stay = np.zeros(self._num_items, dtype=bool)
         self._num_train = np.zeros(self._num_items, dtype=np.int64)
         self._num_of: Counter[Part] = Counter()
-        users_below = np.zeros(self._num_users, dtype=bool)
-        items_below = np.zeros(self._num_items, dtype=bool)
+        had_users, had_items = np.zeros_like(self._users_stay), np.zeros_like(self._items_stay)
         counts: dict[Part, Counter[str]] = {part: Counter() for part in self._buckets}
         for of_parts in in_order(work, range(self._num_buckets), self._threads):
             for part, merged in of_parts.items():
-                self._users_stay[merged.users] = True
-                self._items_stay[merged.items] = True
+                rows, kept = Rows(merged.key), Rows(merged.key[merged.stays])
+                had_users[rows.user] = True
+                had_items[rows.item] = True
+                self._users_stay[kept.user] = True
+                self._items_stay[kept.item] = True
                 if part == "train":
-                    np.add.at(self._num_train, merged.items, 1)
-                self._num_of[part] += len(merged.items)
-                if merged.below is not None:
-                    users_below[merged.below.user] = True
-                    items_below[merged.below.item] = True
-                if part in self._sources:
-                    self._check_seconds(part, merged.latest)
+                    np.add.at(self._num_train, kept.item, 1)
+                self._num_of[part] += len(kept.key)
                 counts[part].update(merged.counts)
-        users_emptied, items_emptied = users_below & ~self._users_stay, items_below & ~self._items_stay
-        self._num_emptied = int(users_emptied.sum()), int(items_emptied.sum())
+        emptied = had_users & ~self._users_stay, had_items & ~self._items_stay
+        self._num_emptied = int(emptied[0].sum()), int(emptied[1].sum())
         return counts
 
     def _settle(self) -> None:
@@ -128,7 +118,7 @@ class Merging:
             facts["items_below_min_item_users"] = int((had_items & ~items).sum())
             facts["train_interactions_below_minimums"] = num_before - num_left
         for part in self._selection.divided:
-            self._buckets[part] = self._empty(part)
+            self._buckets[part] = Buckets(self._folder / part)
         counts = self._passed(
             partial(settle, self._buckets, selection=self._selection, users=users, items=items)
         )
@@ -167,16 +157,6 @@ class Merging:
             np.add.at(users_of_item, pairs.item, 1)
         return items_of_user, users_of_item
 
-    def _empty(self, part: Part) -> Buckets:
-        shutil.rmtree(self._folder / part, ignore_errors=True)
-        return Buckets(self._folder / part)
-
-    def _filled(self, part: Part, sources: Sources) -> Buckets:
-        buckets = self._empty(part)
-        rows = self._tables.rows(part, sources.numbers)
-        buckets.add(self._tables.with_progress(rows, self._tables.num_rows(part)))
-        return buckets
-
     def _tell(self, counts: Mapping[Part, Counter[str]]) -> None:
         facts = self._tables.facts
         for part in self._sources:
@@ -197,14 +177,6 @@ class Merging:
         for part in counts:
             if part != "train" and (part == "heldout" or counts[part]["in_train"]):
                 self._tables.facts[f"{part}_already_in_train"] = counts[part]["in_train"]
-
-    def _nothing_left(self) -> DataError:
-        """Make the error for no interactions, with the options that drop some or set some aside."""
-        options = dict.fromkeys([*self._selection.dropping, *self._selection.splits_by_time])
-        rule = "at least one interaction must be left for training"
-        if options:
-            rule += f" by {' and '.join(f'`{option}`' for option in options)}"
-        return DataError(rule, place=self._sources["train"].names)
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a part in order: example, feature, value, and the time if it is kept."""

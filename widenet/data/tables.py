@@ -156,6 +156,11 @@ class Tables:
         """Number of interactions in the sources of a part."""
         return self.count(f"SELECT sum(num_items) FROM names WHERE part = '{part}' AND NOT is_item")
 
+    def latest(self, part: Part) -> float:
+        """The newest time of a part; 0 without interactions."""
+        [(time,)] = self.connection.execute(f"SELECT max(time) FROM {self._staged(part)}").fetchall()
+        return float(time or 0)
+
     def number(self, again: bool = False) -> tuple[int, int, int]:
         """Make the tables `users` and `items`, each with a number.
 

@@ -272,7 +272,8 @@ def _write_examples(
                 writer.write_batch(batch)
                 num_rows += batch.num_rows
                 batch = next(batches, None)
-        files[path.name] = described(path, num_rows, MappedFile(path, None).bodies())
+        written = MappedFile(path, None)
+        files[path.name] = described(path, num_rows, written.bodies(written.batches))
     return files
 
 
