@@ -108,7 +108,6 @@ def test_every_argument_of_every_public_function_refuses_what_it_does_not_take(t
     calls = [
         (widenet.ingest, {"sources": [log], "out": out}),
         (widenet.split, {"source": data, "out": out, "validation": 0.5}),
-        (widenet.split_users, {"source": data, "out": out, **others}),
         (widenet.describe, {"folder": data}),
         (widenet.dataset_from_lists, {"path": out, "items": [[0]]}),
         (widenet.train, {**documents, "data": data, "out": out}),

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from widenet.data.extreme import ingest_extreme
     from widenet.data.ingest import ingest
     from widenet.data.lists import dataset_from_lists
-    from widenet.data.split import split, split_users
+    from widenet.data.split import split
     from widenet.errors import WidenetError
     from widenet.knn.neighbours import BatchedNeighbours, Neighbours
     from widenet.report.listing import list_runs
@@ -42,7 +42,6 @@ _HOME = {
     "list_runs": "widenet.report.listing:list_runs",
     "quantize": "widenet.runs.quantizing:quantize",
     "split": "widenet.data.split:split",
-    "split_users": "widenet.data.split:split_users",
     "train": "widenet.runs:train",
     "tune": "widenet.tuning.tune:tune",
     "write_report": "widenet.report.write:write_report",
@@ -66,7 +65,6 @@ __all__ = [
     "list_runs",
     "quantize",
     "split",
-    "split_users",
     "train",
     "tune",
     "write_report",

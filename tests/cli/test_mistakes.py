@@ -117,7 +117,7 @@ LINES = [
     ("data split whole --out OUT --heldout-since 7d --validation-since 3d", OptionError, None, "validation_since"),
     ("data ingest likes.csv --out OUT --keep-times", OptionError, None, "keep_times"),
     ("data split whole --out OUT --heldout-users 0.5", OptionError, None, "heldout_users"),
-    ("data split whole --out OUT --heldout-users 2 --users-out OUT2", OptionError, None, "users"),
+    ("data split whole --out OUT --heldout-users 2 --users-out OUT2", OptionError, None, "heldout_users"),
     ("evaluate run --data data --output nxt", FitError),
     ("predict run --data whole --part heldout --out OUT.csv", FitError, "whole"),
     ("report run --out likes.csv", OptionError, "likes.csv"),

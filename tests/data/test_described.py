@@ -9,9 +9,10 @@ import pytest
 from tests.mistakes import mistake
 from tests.rows import dense_rows
 from widenet.data.contents import verify
+from widenet.data.dataset import Dataset
 from widenet.data.described import Described, described_file, normalization
 from widenet.data.ingest import ingest
-from widenet.data.split import split, split_users
+from widenet.data.split import split
 from widenet.errors import DataError, OptionError
 
 LOG = {"user": list("aabbbcccddd"), "item": list("wxwxywxywxy")}
@@ -76,7 +77,10 @@ def test_the_order_of_the_sources_does_not_count(tmp_path):
 def test_splits_keep_descriptions(tmp_path):
     whole = made(tmp_path / "data")
     parts = [split(whole, tmp_path / "split", heldout=0.3)]
-    parts += split_users(whole, tmp_path / "train", tmp_path / "users", users=0.5, heldout=0.5)
+    parts.append(
+        split(whole, tmp_path / "train", users_out=tmp_path / "users", heldout_users=0.5, heldout=0.5)
+    )
+    parts.append(Dataset.open(tmp_path / "users"))
     for part in parts:
         verify(part.path, part.manifest)
         assert part.field("items").described == whole.field("items").described

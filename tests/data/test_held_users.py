@@ -7,9 +7,8 @@ from tests.mistakes import mistake
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.data.split import split, split_users
+from widenet.data.split import split
 from widenet.errors import DataError, OptionError
-from widenet.runs import train
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +35,11 @@ def rows_of(dataset, part="train"):
 
 @pytest.mark.parametrize("validation", [0.0, 0.25])
 def test_users_are_in_one_dataset_and_have_all_that_they_had(tmp_path, whole, validation):
-    split_users(
+    split(
         whole.path,
         tmp_path / "others",
-        tmp_path / "held",
-        users=0.3,
+        users_out=tmp_path / "held",
+        heldout_users=0.3,
         heldout=0.2,
         validation=validation,
         seed=4,
@@ -72,25 +71,28 @@ def test_users_are_in_one_dataset_and_have_all_that_they_had(tmp_path, whole, va
 @pytest.mark.parametrize(
     ("options", "option"),
     [
-        ({"users": 0}, "users"),
-        ({"users": 0.5, "heldout": 0}, "heldout"),
-        ({"users": 0.5, "validation": 1}, "validation"),
-        ({"users": 0.5, "seed": -1}, "seed"),
+        ({"heldout_users": 0}, "heldout_users"),
+        ({"heldout_users": 1, "heldout": 0.2}, "heldout_users"),
+        ({"heldout_users": 0.5}, "heldout"),
+        ({"heldout_users": 0.5, "heldout": 0.2, "validation": 1}, "validation"),
+        ({"heldout_users": 0.5, "heldout": 0.2, "seed": -1}, "seed"),
+        ({"heldout_users": 0.5, "heldout_last": 1}, "heldout_users"),
     ],
 )
 def test_a_wrong_option_is_refused(tmp_path, whole, options, option):
     with mistake(OptionError, option=option):
-        split_users(whole.path, tmp_path / "a", tmp_path / "b", **options)
+        split(whole.path, tmp_path / "a", users_out=tmp_path / "b", **options)
 
 
 def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
+    options = {"heldout_users": 0.5, "heldout": 0.2}
     for out, users_out in (("a", "a"), ("a", "a/b"), ("a/b", "a")):
         with mistake(DataError, option="users_out"):
-            split_users(whole.path, tmp_path / out, tmp_path / users_out, users=0.5, overwrite=True)
+            split(whole, tmp_path / out, users_out=tmp_path / users_out, overwrite=True, **options)
     with mistake(DataError, option="overwrite"):
-        split_users(whole.path, tmp_path / "a", whole.path, users=0.5)
-    with mistake(DataError, option="users"):
-        split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.001)
+        split(whole, tmp_path / "a", users_out=whole.path, **options)
+    with mistake(DataError, option="heldout_users"):
+        split(whole, tmp_path / "a", users_out=tmp_path / "b", **options | {"heldout_users": 0.001})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -100,9 +102,9 @@ def test_examples_with_one_label_each_are_set_aside_with_all_of_it(tmp_path):
     for options in ({"heldout": 0.5}, {"validation": 0.9}):
         with mistake(DataError, option=next(iter(options))):
             split(whole, tmp_path / "out", field="label", **options)
-    seen, unseen = split_users(
-        whole, tmp_path / "seen", tmp_path / "unseen", users=0.2, heldout=1, field="label"
-    )
+    names = {"out": tmp_path / "seen", "users_out": tmp_path / "unseen"}
+    split(whole, **names, heldout_users=0.2, heldout=1, field="label")
+    seen, unseen = map(Dataset.open, names.values())
     assert (seen.num_examples, unseen.num_examples) == (48, 12)
     assert seen.counts("label").sum() == 47
     assert unseen.counts("label").tolist() == unseen.vocabulary("label").counts.tolist() == [0, 0, 0]
@@ -113,12 +115,3 @@ def test_examples_with_one_label_each_are_set_aside_with_all_of_it(tmp_path):
     ]
     for dataset in (seen, unseen):
         verify(dataset.path, dataset.manifest)
-    network = {
-        "layers": [
-            {"name": "words", "kind": "input", "field": "items"},
-            {"name": "label", "kind": "output", "field": "label"},
-        ]
-    }
-    model = train(network, {"epochs": 1, "shards": 1}, seen, tmp_path / "run")
-    assert model.evaluate(unseen, ks=[3])["recall@3"] == 1.0
-    assert model.evaluate(unseen, ks=[3])["num_examples"] == 12

@@ -110,8 +110,8 @@ def ingest(sources: _Sources, out: _Out, as_json: AsJson = False, **words: Any) 
     from widenet.data.ingest import Options, ingest_with
 
     with IngestReport() as report:
-        options = Options(**values_of(IngestArguments, words), on_progress=report.phase, on_rows=report.rows)
-        manifest = ingest_with(sources, out, options)
+        words = values_of(IngestArguments, words) | {"on_progress": report.phase, "on_rows": report.rows}
+        manifest = ingest_with(Options(sources, out, **words))
     show(out, manifest, as_json=as_json)
 
 
@@ -205,16 +205,6 @@ def extreme(
 
 app = typer.Typer(help="Make, split and describe datasets.", no_args_is_help=True, rich_markup_mode=None)
 
-_HeldoutUsers = Annotated[
-    float,
-    typer.Option(
-        help="Share of users to set aside into --users-out. --heldout then divides only their items; with 1,"
-        " it takes all of them."
-    ),
-]
-
-_UsersOut = Annotated[Path | None, typer.Option(help="The dataset directory to make from these users.")]
-
 app.command("ingest")(ingest)
 app.command("fetch")(fetch)
 app.command("extreme")(extreme)
@@ -222,23 +212,16 @@ app.command("extreme")(extreme)
 
 @app.command("split")
 @with_flags_of(SplitArguments)
-def split(
-    heldout_users: _HeldoutUsers = 0.0, users_out: _UsersOut = None, as_json: AsJson = False, **words: Any
-) -> None:
+def split(as_json: AsJson = False, **words: Any) -> None:
     """Set aside a random share of each user's items, the last items, or whole users."""
+    from widenet.data.manifest import Manifest
     from widenet.data.split import split as run
 
-    if users_out is None and not heldout_users:
-        show(words["out"], run(**words).manifest, made=False, as_json=as_json)
-        return
-    if users_out is None or not heldout_users:
-        raise OptionError("and `users_out` go together", option="heldout_users")
-    from widenet.data.split import split_users
-
-    named = {name: value for name, value in words.items() if value is not None}
-    out = named.pop("out")
-    both = split_users(named.pop("source"), out, users_out, users=heldout_users, **named)
-    _show_several(dict(zip((out, users_out), (made.manifest for made in both), strict=True)), as_json)
+    manifests = {words["out"]: run(**words).manifest}
+    if (users_out := words["users_out"]) is None:
+        show(words["out"], manifests[words["out"]], made=False, as_json=as_json)
+    else:
+        _show_several(manifests | {users_out: Manifest.read(users_out)}, as_json)
 
 
 @app.command("describe")

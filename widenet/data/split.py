@@ -1,17 +1,17 @@
 """Splits: set aside a random share of every example's entries, the last ones, or whole users."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from widenet import randomness
-from widenet.arguments import IN_STORES, Argument, check_bounds, typed, with_fields_of
+from widenet.arguments import IN_STORES, Argument, check_bounds, check_local, with_fields_of
 from widenet.data.buckets import Rows, ascending, in_order, owners_of
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import Moment
@@ -58,6 +58,16 @@ class SplitArguments:
     validation_since: Annotated[
         Moment | None, Argument("As `heldout_since`, from the remaining items, for validation.", form="TIME")
     ] = None
+    heldout_users: Annotated[
+        float,
+        Argument(
+            "Share of the users to set aside into `users_out`, at random. `heldout` then divides only their"
+            " items; with 1, it takes all of them."
+        ),
+    ] = 0.0
+    users_out: Annotated[Path | str | None, Argument("The dataset directory to make from these users.")] = (
+        None
+    )
     seed: Annotated[int, Argument("Seed of the random choice.", at_least=0, at_most=LARGEST_SEED)] = 0
     field: Annotated[str, Argument("The field to split.")] = "items"
     overwrite: Annotated[
@@ -75,22 +85,83 @@ class _Division:
     Attributes:
         field: The field.
         options: The new parts, those that take first before others, each with the option that makes it.
-        owners: Gives the part of each entry of a record batch, int64 [Z], from the number of its first row: 0
-            for train, 1 for the first of `options`, and so on.
         facts: What the manifest says about it.
-        leaves_some: Whether the train part must keep an entry.
+        shares: The share of each new part; none if `selection` divides.
+        selection: The times or numbers of last entries that move.
+        seed: Seed of the random choice.
     """
 
     field: Field
     options: Mapping[Part, str]
-    owners: Callable[[int, pa.RecordBatch], np.ndarray]
     facts: Facts
-    leaves_some: bool = True
+    shares: Mapping[Part, float]
+    selection: Selection
+    seed: int
 
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """All parts, by their numbers."""
-        return ("train", *self.options)
+    @classmethod
+    def of(
+        cls, dataset: Dataset, name: str, shares: Mapping[Part, float], selection: Selection, seed: int
+    ) -> "_Division":
+        """Divide a field by times or numbers if there are some, else by shares, 0 for a part that stays.
+
+        Raises:
+            DataError: The field cannot be divided so, or has such a part already.
+        """
+        field = dataset.field(name)
+        place = f"{dataset.path}: fields.{name}"
+        facts: Facts = {"field": name, "seed": seed}
+        if selection.divided:
+            DataError.require(field.kind != "dense", "must not be dense to be divided", place=place)
+            selection = replace(selection, sequence=field.kind == "sequence")
+            for option in selection.needs_time:
+                DataError.require(field.has_times, "needs times", place=place, option=option)
+            if selection.times:
+                columns = (batch.column(time_column(name)) for batch in dataset.record_batches())
+                times = [pc.max(column.flatten()).as_py() for column in columns]
+                latest = max((time for time in times if time is not None), default=0.0)
+                selection.check_seconds(latest, str(dataset.path))
+                selection = selection.resolved(latest)
+            options = {
+                part: f"{part}_{'last' if part in selection.last else 'since'}" for part in selection.divided
+            }
+            facts |= {f"{part}_since": at for part, at in selection.from_time.items()}
+            facts |= {str(part): number for part, number in selection.last.items()}
+        else:
+            rule = "must be sparse to be divided by shares"
+            DataError.require(field.kind == "sparse", rule, place=place, value=field.kind)
+            options = {part: str(part) for part, share in shares.items() if share}
+            facts |= {str(part): share or 0 for part, share in shares.items()}
+        for part in options:
+            DataError.require(part not in field.parts, f"has a {part} part already", place=place)
+        return cls(field, options, facts, shares, selection, seed)
+
+    def owners(self, first_row: int, batch: pa.RecordBatch) -> np.ndarray:
+        """The part of each entry of a record batch, int64 [Z]: 0 for train, 1 for the first of `options`.
+
+        Args:
+            first_row: Number of the batch's first row.
+            batch: The examples.
+        """
+        examples = _examples_of(batch, self.field)
+        entries = batch.column(self.field.name).flatten().to_numpy()
+        if self.selection.divided:
+            has_times = self.field.has_times
+            time = batch.column(time_column(self.field.name)).flatten().to_numpy() if has_times else None
+            key = examples.astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
+            return owners_of(Rows(key, time=time), self.selection)
+        lengths = np.bincount(examples, minlength=batch.num_rows)
+        owners, left = np.zeros(len(entries), dtype=np.int64), lengths.copy()
+        for number, part in enumerate(self.options, start=1):
+            moves = num_moving(lengths, left, self.shares[part])
+            candidates = np.flatnonzero(owners == 0)
+            owner = examples[candidates]
+            keys = _random_keys(self.seed, f"split/{part}", first_row + owner, entries[candidates])
+            by_key = ascending(keys)
+            order = by_key[ascending(owner[by_key].astype(np.uint64))]
+            rank = np.arange(len(candidates)) - np.repeat(np.cumsum(left) - left, left)
+            owners[candidates[order[rank < np.repeat(moves, left)]]] = number
+            left = left - moves
+        return owners
 
 
 @with_fields_of(SplitArguments, Dataset)
@@ -108,115 +179,46 @@ def split(arguments: SplitArguments) -> Dataset:
     `ingest(keep_times=True)` stored. A duration such as "7d" counts back from the newest entry of all. The
     validation part comes before the heldout part.
 
+    `heldout_users` sets users aside entirely: `users_out` has round(share * n) of the n users with at least
+    two train entries, or with one if `heldout` is 1, and `out` the others. An evaluation gives the network
+    what `heldout` leaves of their items. 1 leaves nothing: for labels, which the network does not read. Both
+    datasets have the same features in the same order, each with its own counts.
+
     Returns:
-        The new dataset, opened.
+        The new dataset, `out`, opened.
 
     Raises:
         DataError: A part exists already or would be empty, or `out` may not be replaced.
         OptionError: A share, number, time or seed is invalid.
     """
-    source, seed = arguments.source, arguments.seed
-    shares: dict[Part, float] = {"heldout": arguments.heldout, "validation": arguments.validation}
-    selection = selection_of(arguments)
-    if not selection.divided:
-        _check_shares(shares)
-    elif any(shares.values()):
-        raise OptionError("is a share, which excludes numbers and times", option="heldout")
+    source, selection = arguments.source, selection_of(arguments)
+    _check(arguments, selection)
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
-    field = dataset.field(arguments.field)
-    if selection.divided:
-        division = _by_time(dataset, field, replace(selection, sequence=field.kind == "sequence"), seed)
-    else:
-        division = _at_random(dataset, field, shares, seed)
+    if arguments.users_out is not None:
+        _split_users(dataset, arguments, Path(arguments.users_out))
+        return Dataset.open(arguments.out)
+    shares: dict[Part, float] = {"heldout": arguments.heldout, "validation": arguments.validation}
+    division = _Division.of(dataset, arguments.field, shares, selection, arguments.seed)
     with publication(Path(arguments.out), overwrite=arguments.overwrite) as folder:
         _write(folder, dataset, {"split": division.facts}, division)
     return Dataset.open(arguments.out)
 
 
-def _check_shares(shares: Mapping[Part, float]) -> None:
-    """Raise OptionError for invalid shares."""
-    for part, share in shares.items():
-        OptionError.require(0 <= share < 1, "must be a share in [0, 1)", option=part, value=share)
-    total = sum(shares.values())
-    rule = "and `validation` must add up to more than 0 and less than 1"
-    OptionError.require(0 < total < 1, rule, option="heldout", value=total)
-
-
-def _check_new(dataset: Dataset, field: Field, parts: Iterable[Part]) -> None:
-    """Raise DataError if a field has one of these parts already."""
-    for part in parts:
-        rule = f"has a {part} part already"
-        DataError.require(part not in field.parts, rule, place=f"{dataset.path}: fields.{field.name}")
-
-
-def _at_random(dataset: Dataset, field: Field, shares: Mapping[Part, float], seed: int) -> _Division:
-    """Divide a sparse field by shares, which are 0 for a part that is not made."""
-    place, rule = f"{dataset.path}: fields.{field.name}", "must be sparse to be divided by shares"
-    DataError.require(field.kind == "sparse", rule, place=place, value=field.kind)
-    made = {part: share for part, share in shares.items() if share}
-    _check_new(dataset, field, made)
-    facts: Facts = {"field": field.name, "seed": seed}
-    facts |= {str(part): share or 0 for part, share in shares.items()}
-    owners = partial(_random_owners, field=field, shares=made, seed=seed)
-    return _Division(field, {part: part for part in made}, owners, facts)
-
-
-def _by_time(dataset: Dataset, field: Field, selection: Selection, seed: int) -> _Division:
-    """Divide a field by times, or by the order of a sequence; raises what `split` raises."""
-    place = f"{dataset.path}: fields.{field.name}"
-    DataError.require(field.kind != "dense", "must not be dense to be divided", place=place)
-    if selection.needs_time and not field.has_times:
-        raise DataError("needs times; the field has none", place=place, option=selection.needs_time[0])
-    _check_new(dataset, field, selection.divided)
-    if selection.times:
-        times = (
-            batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches()
-        )
-        latest = max((float(time.max()) for time in times if len(time)), default=0.0)
-        selection.check_seconds(latest, str(dataset.path))
-        selection = selection.resolved(latest)
-    facts: Facts = {"field": field.name, "seed": seed}
-    facts |= {f"{part}_since": at for part, at in selection.from_time.items()}
-    facts |= {str(part): number for part, number in selection.last.items()}
-    owners = partial(_owners_by_time, field=field, selection=selection)
-    options = {part: f"{part}_{'last' if part in selection.last else 'since'}" for part in selection.divided}
-    return _Division(field, options, owners, facts)
-
-
-def _owners_by_time(first_row: int, batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:
-    """See `_Division.owners`."""
-    del first_row
-    entries = batch.column(field.name).flatten().to_numpy()
-    time = batch.column(time_column(field.name)).flatten().to_numpy() if field.has_times else None
-    key = _examples_of(batch, field).astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
-    return owners_of(Rows(key, time=time), selection)
-
-
-def _random_owners(
-    first_row: int, batch: pa.RecordBatch, field: Field, shares: Mapping[Part, float], seed: int
-) -> np.ndarray:
-    """See `_Division.owners`."""
-    examples = _examples_of(batch, field)
-    entries = batch.column(field.name).flatten().to_numpy()
-    lengths = np.bincount(examples, minlength=batch.num_rows)
-    owners, left = np.zeros(len(entries), dtype=np.int64), lengths.copy()
-    for number, (part, share) in enumerate(shares.items(), start=1):
-        moves = num_moving(lengths, left, share)
-        candidates = np.flatnonzero(owners == 0)
-        owner = examples[candidates]
-        keys = _random_keys(seed, f"split/{part}", first_row + owner, entries[candidates])
-        by_key = ascending(keys)
-        order = by_key[ascending(owner[by_key].astype(np.uint64))]
-        rank = np.arange(len(candidates)) - np.repeat(np.cumsum(left) - left, left)
-        owners[candidates[order[rank < np.repeat(moves, left)]]] = number
-        left = left - moves
-    return owners
-
-
-def _all_heldout(first_row: int, batch: pa.RecordBatch, field: Field) -> np.ndarray:
-    """See `_Division.owners`."""
-    del first_row
-    return np.ones(len(_examples_of(batch, field)), dtype=np.int64)
+def _check(arguments: SplitArguments, selection: Selection) -> None:
+    """Raise OptionError if the options do not fit together, or a share is wrong."""
+    heldout, validation, users = arguments.heldout, arguments.validation, arguments.heldout_users
+    is_random = not (users or selection.divided)
+    rules: list[tuple[str, object, str]] = [
+        ("heldout_users", bool(users) != (arguments.users_out is not None), "and `users_out` go together"),
+        ("heldout_users", users and selection.divided, "excludes numbers and times"),
+        ("heldout", selection.divided and (heldout or validation), "is a share: no numbers and times beside"),
+        ("heldout_users", not 0 <= users < 1, "must be a share below 1"),
+        ("validation", not 0 <= validation < 1, "must be a share below 1"),
+        ("heldout", not 0 <= heldout <= 1 or (users and not heldout), "must be a share up to 1"),
+        ("heldout", is_random and not 0 < heldout + validation < 1, "and `validation` must be in (0, 1)"),
+    ]
+    for option, is_broken, rule in rules:
+        OptionError.require(not is_broken, rule, option=option)
 
 
 def _examples_of(batch: pa.RecordBatch, field: Field) -> np.ndarray:
@@ -230,9 +232,11 @@ def num_moving(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarra
     Args:
         lengths: Entries of each example before the split, int64 [N].
         left: Entries that no other share has taken, int64 [N].
-        share: The share.
+        share: The share; less than 1 leaves an entry.
     """
-    moves: np.ndarray = np.minimum(np.rint(share * lengths).astype(np.int64), np.maximum(left - 1, 0))
+    moves: np.ndarray = np.minimum(
+        np.rint(share * lengths).astype(np.int64), np.maximum(left - (share < 1), 0)
+    )
     return moves
 
 
@@ -315,7 +319,7 @@ def _divided(
         for number, option in enumerate(division.options.values(), start=1):
             DataError.require(moved[number], rule, place=dataset.path, option=option)
         rule = "at least one interaction must be left for training"
-        DataError.require(moved[0] or not division.leaves_some, rule, place=dataset.path)
+        DataError.require(moved[0] or 1 in division.shares.values(), rule, place=dataset.path)
 
 
 def _pieces(dataset: Dataset, chosen: np.ndarray | None) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -337,7 +341,7 @@ def _divided_batch(batch: pa.RecordBatch, owners: np.ndarray, division: _Divisio
     kinds = [column, *([value_column] * field.has_values), *([time_column] * field.has_times)]
     entries = {name_of: columns[name_of(field.name)].flatten().to_numpy() for name_of in kinds}
     examples = _examples_of(batch, field)
-    for number, part in enumerate(division.parts):
+    for number, part in enumerate(("train", *division.options)):
         is_own = owners == number
         offsets = np.zeros(batch.num_rows + 1, dtype=np.int32)
         np.cumsum(np.bincount(examples[is_own], minlength=batch.num_rows), out=offsets[1:])
@@ -347,82 +351,39 @@ def _divided_batch(batch: pa.RecordBatch, owners: np.ndarray, division: _Divisio
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-@typed
-def split_users(
-    source: Dataset | Path | str,
-    out: Path | str,
-    users_out: Path | str,
-    *,
-    users: float,
-    heldout: float = 0.2,
-    validation: float = 0.0,
-    seed: int = 0,
-    field: str = "items",
-    overwrite: bool = False,
-) -> tuple[Dataset, Dataset]:
-    """Split a dataset by users: one dataset for training, and one of users that are set aside entirely.
-
-    Both datasets have the same features in the same order, each with its own counts.
-
-    Args:
-        source: The dataset, or its directory.
-        out: The dataset directory to make, without the users that are set aside.
-        users_out: The dataset directory to make with these users alone.
-        users: Share of the users to set aside, in (0, 1). Of the n users with at least two train entries, or
-            with one if `heldout` is 1, round(users * n) are chosen at random.
-        heldout: Share of the entries of each user in `users_out` that become the heldout part, as in `split`.
-            An evaluation gives the network the rest, which is the train part. 1 leaves no rest: for labels,
-            which the network does not read.
-        validation: Share of the entries of each user in `out` that become the validation part, as in `split`.
-        seed: Seed of the random choice.
-        field: The field to split.
-        overwrite: Whether to replace earlier datasets at `out` and `users_out`, each once the new one is
-            whole.
-
-    Returns:
-        Both datasets, opened: `out` and `users_out`.
-
-    Raises:
-        DataError: A directory exists already, or a part would be empty.
-        OptionError: A share or the seed is invalid.
-    """
-    out, users_out = Path(out), Path(users_out)
-    OptionError.require(0 < users < 1, "must be a share above 0 and below 1", option="users", value=users)
-    OptionError.require(0 < heldout <= 1, "must be a share up to 1", option="heldout", value=heldout)
-    OptionError.require(0 <= validation < 1, "must be a share below 1", option="validation", value=validation)
-    OptionError.require(0 <= seed <= LARGEST_SEED, f"must be 0 to {LARGEST_SEED}", option="seed", value=seed)
+def _split_users(dataset: Dataset, arguments: SplitArguments, users_out: Path) -> None:
+    """Make one dataset for training, and one of users who are set aside entirely."""
+    check_local("out", arguments.out)
+    out, name, seed = Path(arguments.out), arguments.field, arguments.seed
     for path, other in ((out, users_out), (users_out, out)):
         is_within = path.resolve().is_relative_to(other.resolve())
         DataError.require(not is_within, "must not be in the other directory", place=path, option="users_out")
-        check_free(path, overwrite)
-    dataset = source if isinstance(source, Dataset) else Dataset.open(source)
-    known = dataset.field(field)
-    aside = _at_random(dataset, known, {"heldout": heldout, "validation": 0.0}, seed)
-    if heldout == 1:
-        facts: Facts = {"field": field, "heldout": 1, "validation": 0}
-        aside = replace(aside, owners=partial(_all_heldout, field=known), facts=facts, leaves_some=False)
-    shares: dict[Part, float] = {"heldout": 0.0, "validation": validation}
-    kept = _at_random(dataset, known, shares, seed) if validation else None
-    lengths = dataset.entry_counts(field, slice(None))
-    held = _choose_users(dataset, lengths, 1 if heldout == 1 else 2, users, seed)
-    chosen: Facts = {"split_users": {"users": users, "seed": seed}}
+        check_free(path, arguments.overwrite)
+    shares: dict[Part, float] = {"heldout": arguments.heldout, "validation": 0.0}
+    aside = _Division.of(dataset, name, shares, Selection(), seed)
+    if arguments.heldout == 1:
+        aside = replace(aside, facts={"field": name, "heldout": 1, "validation": 0})
+    shares = {"heldout": 0.0, "validation": arguments.validation}
+    kept = _Division.of(dataset, name, shares, Selection(), seed) if arguments.validation else None
+    held = _choose_users(dataset, arguments)
+    facts: Facts = {"split_users": {"users": arguments.heldout_users, "seed": seed}}
     with (
-        publication(users_out, overwrite=overwrite) as users_folder,
-        publication(out, overwrite=overwrite) as folder,
+        publication(users_out, overwrite=arguments.overwrite) as users_folder,
+        publication(out, overwrite=arguments.overwrite) as folder,
     ):
-        _write(folder, dataset, chosen | ({} if kept is None else {"split": kept.facts}), kept, ~held)
-        _write(users_folder, dataset, chosen | {"split": aside.facts}, aside, held)
-    return Dataset.open(out), Dataset.open(users_out)
+        _write(folder, dataset, facts | ({} if kept is None else {"split": kept.facts}), kept, ~held)
+        _write(users_folder, dataset, facts | {"split": aside.facts}, aside, held)
 
 
-def _choose_users(dataset: Dataset, lengths: np.ndarray, least: int, share: float, seed: int) -> np.ndarray:
-    """Choose the users to set aside, bool [N], among those with at least `least` of their `lengths` [N]."""
-    eligible = np.flatnonzero(lengths >= least)
+def _choose_users(dataset: Dataset, arguments: SplitArguments) -> np.ndarray:
+    """Choose the users to set aside among those with enough entries, bool [N]."""
+    share, least = arguments.heldout_users, 1 if arguments.heldout == 1 else 2
+    eligible = np.flatnonzero(dataset.entry_counts(arguments.field, slice(None)) >= least)
     number = round(share * len(eligible))
     rule = f"must set aside some of the {len(eligible):,} users with {least} items or more, not {number:,}"
-    DataError.require(
-        0 < number < dataset.num_examples, rule, place=dataset.path, option="users", value=share
-    )
+    is_some = 0 < number < dataset.num_examples
+    DataError.require(is_some, rule, place=dataset.path, option="heldout_users", value=share)
+    drawn = randomness.shuffled(arguments.seed, "split/users", 0, len(eligible), np.arange(number))
     held = np.zeros(dataset.num_examples, dtype=bool)
-    held[eligible[randomness.shuffled(seed, "split/users", 0, len(eligible), np.arange(number))]] = True
+    held[eligible[drawn]] = True
     return held
