@@ -104,7 +104,6 @@ def test_every_argument_of_every_public_function_refuses_what_it_does_not_take(t
     out, log = tmp_path / "out", tmp_path / "log.csv"
     log.write_text("user,item\na,x\n")
     documents = {"network": run / "network.json", "training": run / "training.json"}
-    others = {"users_out": tmp_path / "others", "users": 0.5}
     calls = [
         (widenet.ingest, {"sources": [log], "out": out}),
         (widenet.split, {"source": data, "out": out, "validation": 0.5}),

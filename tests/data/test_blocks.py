@@ -5,9 +5,9 @@ twice for it.
 import json
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
+from tests.data.test_dataset import divided
 from tests.flips import flips, outcome
 from tests.mistakes import mistake
 from tests.older import dataset_of_format_1
@@ -16,8 +16,6 @@ from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.manifest import Manifest
-from widenet.data.rules import FieldLayout
-from widenet.data.writer import write_contents
 from widenet.errors import DataError
 
 BLOCK = 512
@@ -33,33 +31,8 @@ def folder(tmp_path, monkeypatch):
         sorted(random.choice(50, size=size, replace=False).tolist())
         for size in random.integers(0, 9, size=ROWS)
     ]
-    columns = {
-        "id": pa.array([f"üser {row}" for row in range(ROWS)]),
-        "weight": pa.array(np.ones(ROWS, dtype=np.float32)),
-        "items": pa.array(lists, pa.list_(pa.uint32())),
-        "items.value": pa.array([[index / 2 for index in row] for row in lists], pa.list_(pa.float32())),
-        "age": pa.array([[row, -row, 0.5] for row in range(ROWS)], pa.list_(pa.float32(), 3)),
-    }
-    made = tmp_path / "ds"
-    made.mkdir()
-    write_contents(
-        made,
-        name="divided",
-        layouts=[FieldLayout("items", 50, has_values=True), FieldLayout("age", 3, kind="dense")],
-        batches=[pa.RecordBatch.from_arrays(list(columns.values()), list(columns))],
-        vocabularies={
-            "items": (
-                dataset_from_lists(tmp_path / "names", [[49]], titles=["Ä"] * 50)
-                .vocabulary("items")
-                .record_batches()
-            )
-        },
-        has_weights=True,
-        source={},
-        rows_per_batch=64,
-        bytes_per_file=8000,
-    )
-    return made
+    named = dataset_from_lists(tmp_path / "names", [[49]], titles=["Ä"] * 50).vocabulary("items")
+    return divided(tmp_path / "ds", lists, 64, 8000, {"items": named.record_batches()}).path
 
 
 def everything(folder):

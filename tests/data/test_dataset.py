@@ -25,11 +25,11 @@ def lists():
     ]
 
 
-def divided(folder, lists, rows_per_batch, bytes_per_file):
-    """A dataset of many small record batches and files."""
+def divided(folder, lists, rows_per_batch, bytes_per_file, vocabularies=None):
+    """A dataset of many small record batches and files, with every kind of column."""
     folder.mkdir()
     columns = {
-        "id": pa.array([f"user {row}" for row in range(len(lists))]),
+        "id": pa.array([f"üser {row}" for row in range(len(lists))]),
         "weight": pa.array(np.arange(len(lists), dtype=np.float32)),
         "items": pa.array(lists, pa.list_(pa.uint32())),
         "items.value": pa.array([[index / 2 for index in row] for row in lists], pa.list_(pa.float32())),
@@ -40,7 +40,7 @@ def divided(folder, lists, rows_per_batch, bytes_per_file):
         name="divided",
         layouts=[FieldLayout("items", WIDTH, has_values=True), FieldLayout("age", 3, kind="dense")],
         batches=[pa.RecordBatch.from_arrays(list(columns.values()), list(columns))],
-        vocabularies={},
+        vocabularies=vocabularies or {},
         has_weights=True,
         source={},
         rows_per_batch=rows_per_batch,
@@ -66,7 +66,7 @@ def test_any_rows_in_any_order_equal_the_lists_however_the_files_are_divided(
     assert batch.values.tolist() == [index / 2 for row in rows for index in lists[row]]
     assert dataset.dense("age", rows).tolist() == [[row, -row, 0.5] for row in rows]
     assert dataset.weights(rows).tolist() == rows.tolist()
-    assert dataset.ids(rows) == [f"user {row}" for row in rows]
+    assert dataset.ids(rows) == [f"üser {row}" for row in rows]
     assert dataset.entry_counts("items", rows).tolist() == [len(lists[row]) for row in rows]
 
 
@@ -76,13 +76,6 @@ def test_no_rows_and_slices_are_rows_too(tmp_path):
     assert dataset.rows("items", slice(1, None)).indptr.tolist() == [0, 0, 1]
     assert dataset.weights(slice(None)) is None
     assert repr(dataset).endswith("3 examples, items 3)")
-
-
-def test_parts_are_read_by_name(tmp_path):
-    dataset = dataset_from_lists(tmp_path / "ds", [[0], [1]], validation=[[2], []], heldout=[[1, 3], [0]])
-    assert dataset.sparse("items", slice(None), "validation").indices.tolist() == [2]
-    assert dataset.sparse("items", slice(None), "heldout").indices.tolist() == [1, 3, 0]
-    assert dataset.counts("items", "heldout").tolist() == [1, 1, 0, 1]
 
 
 def test_an_unknown_field_and_a_missing_part_are_named_with_the_remedy(tmp_path):

@@ -1,6 +1,5 @@
 """Ingest: equal to plain dictionaries, ordered, merged, and the same bytes every time."""
 
-import csv
 import random
 from collections import Counter, defaultdict
 
@@ -132,13 +131,6 @@ def test_several_sources_are_one_and_ids_keep_their_text(tmp_path, source):
     assert rows_of(Dataset.open(tmp_path / "ds")) == {'Smith, "J"': {"é x": 1.0}, "Smith, J": {"y": 1.0}}
 
 
-def test_a_source_given_twice_changes_nothing(tmp_path, source):
-    path = source("r.csv", "user,item,rating\na,x,2\nb,x,3\n")
-    for name, sources in (("once", [path]), ("twice", [path, path])):
-        ingest(sources, tmp_path / name, value="rating")
-    assert Dataset.open(tmp_path / "twice").digest == Dataset.open(tmp_path / "once").digest
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 def test_two_ingests_give_identical_bytes_for_any_number_of_threads(tmp_path, source, ratings, threads):
     path = source("ratings.csv", text_of(ratings * 3))
@@ -188,19 +180,3 @@ def test_gowalla_has_its_published_counts_and_rows(tmp_path, real_data):
         assert actual == {
             words[0]: set(words[1:]) for words in map(str.split, (folder / name).read_text().splitlines())
         }
-
-
-def test_goodbooks_has_its_counts_and_titles(tmp_path, real_data):
-    folder = real_data / "goodbooks-10k"
-    manifest = ingest([folder / "to_read.csv"], tmp_path / "ds", titles=folder / "books.csv").manifest
-    assert (manifest.num_examples, manifest.fields["items"].width) == (48_871, 9_986)
-    assert manifest.fields["items"].num_entries == {"train": 912_705}
-    dataset = Dataset.open(tmp_path / "ds")
-    counts = Counter(
-        row["book_id"] for row in csv.DictReader((folder / "to_read.csv").read_text().splitlines())
-    )
-    vocabulary = dataset.vocabulary("items")
-    assert dict(zip(vocabulary.ids(range(9_986)), dataset.counts("items").tolist(), strict=True)) == counts
-    assert vocabulary.titles(vocabulary.find("the hunger games (the hunger games, #1)")) == [
-        "The Hunger Games (The Hunger Games, #1)"
-    ]

@@ -8,7 +8,7 @@ from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.data.split import split, split_users
+from widenet.data.split import split
 from widenet.errors import DataError
 
 
@@ -47,16 +47,6 @@ def test_a_split_may_take_the_place_of_its_own_source(data):
     made = split(data, data.path, heldout=0.5, overwrite=True)
     assert made.path == data.path
     assert made.fields["items"].num_entries == {"train": 2, "heldout": 2}
-
-
-def test_users_set_aside_replace_both_datasets(tmp_path):
-    whole = dataset_from_lists(tmp_path / "whole", [[0, 1], [0, 2], [1, 2], [0, 3]])
-    names = {"out": tmp_path / "out", "users_out": tmp_path / "aside"}
-    for users in (0.25, 0.5):
-        made = split_users(whole, **names, users=users, heldout=0.5, overwrite=True)
-    assert [dataset.num_examples for dataset in made] == [2, 2]
-    with mistake(DataError, option="overwrite"):
-        split_users(whole, **names, users=0.5, heldout=0.5)
 
 
 def test_only_a_dataset_and_nothing_beside_it_is_replaced(likes, data, tmp_path):

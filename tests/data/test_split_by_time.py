@@ -17,7 +17,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.manifest import Manifest
 from widenet.data.split import split
-from widenet.errors import DataError, OptionError
+from widenet.errors import OptionError
 
 DAY = 86_400
 NEWEST = datetime(2024, 5, 31, tzinfo=UTC).timestamp()
@@ -119,30 +119,8 @@ def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log)
     assert rows_of(tmp_path / "relative") == rows_of(tmp_path / "dates")
 
 
-def test_dates_and_durations_need_seconds(tmp_path, source):
-    path = source("a.csv", "user,item,at\nu,a,1714521600000\nu,b,1714521600001\n")
-    for options in ({"since": "7d"}, {"heldout_since": "7d"}):
-        with mistake(DataError):
-            ingest(path, tmp_path / "ds", time="at", **options)
-    ingest(path, tmp_path / "ds", time="at", keep_times=True)
-    with mistake(DataError, option="heldout_since"):
-        split(tmp_path / "ds", tmp_path / "split", heldout_since="7d")
-    assert split(tmp_path / "ds", tmp_path / "split", heldout_last=1).fields["items"].num_entries == {
-        "train": 1,
-        "heldout": 1,
-    }
-
-
 @pytest.mark.parametrize(("until", "is_right"), [(NEWEST - 2 * DAY, False), (NEWEST - 2 * DAY + 1, True)])
 def test_a_duration_must_begin_before_a_date_that_ends(tmp_path, source, until, is_right):
     path = source("a.csv", f"user,item,at\nu,a,{NEWEST}\nu,b,{NEWEST - 2 * DAY}\n")
     with nullcontext() if is_right else mistake(OptionError, option="since"):
         ingest(path, tmp_path / "ds", time="at", since="2 days", until=until)
-
-
-def test_a_dataset_without_times_says_so(tmp_path, log):
-    dataset = ingest(log, tmp_path / "ds", time="at")
-    assert not dataset.fields["items"].has_times
-    assert "items.time" not in next(dataset.record_batches()).schema.names
-    with mistake(DataError, option="heldout_since", place="items"):
-        split(dataset, tmp_path / "split", heldout_since=5)

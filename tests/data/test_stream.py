@@ -84,11 +84,6 @@ def test_examples_without_entries_can_be_left_out(dataset):
     assert all(batch.fields["items"].counts().min() == 2 for batch in batches)
 
 
-def test_another_part_streams_that_part(dataset):
-    batch = next(iter(Stream(dataset, ["items"], 23, seed=0, part="heldout").batches(0)))
-    assert batch.fields["items"].indices.tolist() == (batch.rows % 3).tolist()
-
-
 def test_a_failure_in_the_thread_reaches_the_reader(dataset, monkeypatch):
     stream = Stream(dataset, ["items"], 2, seed=0)
     read = stream._read

@@ -24,19 +24,6 @@ def write(out, batches, **layout):
     return write_dataset(out, layouts=[FieldLayout("items", 5, **layout)], batches=batches, vocabularies={})
 
 
-@pytest.mark.parametrize(
-    ("rows", "values"),
-    [
-        ([[0], [2, 1]], None),
-        ([[0, 1]], [[1.0]]),
-    ],
-)
-def test_rows_that_break_a_rule_are_refused(tmp_path, rows, values):
-    with mistake(DataError):
-        write(tmp_path / "ds", [batch(rows, values)], has_values=values is not None)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_crash_in_the_middle_leaves_nothing(tmp_path):
     def crashing():
         yield batch([[0], [1]] * 20_000)

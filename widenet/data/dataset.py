@@ -145,13 +145,6 @@ class Dataset:
             values = torch.from_numpy(stored.view(np.float32))
         return SparseBatch(torch.from_numpy(indptr), torch.from_numpy(indices), values)
 
-    def entries(self, field: str, rows: RowNumbers, part: Part = "train") -> tuple[np.ndarray, np.ndarray]:
-        """As `sparse`, as arrays without values: indices uint32 [Z] and row starts int64 [E + 1].
-
-        Does not load torch.
-        """
-        return self._entries(self.sparse_field(field, part), part, self._row_numbers(rows))
-
     def dense(self, field: str, rows: RowNumbers) -> "Tensor":
         """As `rows`, for a dense field: float32 [E, width]; raises FitError for a sparse one."""
         import torch
@@ -172,10 +165,6 @@ class Dataset:
     def ids(self, rows: RowNumbers) -> list[str]:
         """The examples' own names."""
         return self._ids.texts(self._row_numbers(rows))
-
-    def row_of(self, name: str) -> int:
-        """Find the row of an example by its name, reading all names; raises DataError if there is none."""
-        return int(self.rows_of([name])[0])
 
     def rows_of(self, names: Sequence[str]) -> np.ndarray:
         """Find the rows of examples by their names, int64 [len(names)], reading all names once.

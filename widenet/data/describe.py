@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,52 +15,31 @@ from widenet.data.manifest import Field, Part
 QUANTILES = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "90%": 0.9, "99%": 0.99, "max": 1.0}
 
 
-@dataclass(frozen=True)
-class Spread:
-    """The distribution of a total over examples or features.
+def spread(counts: np.ndarray) -> dict[str, Any]:
+    """Describe the distribution of counts, int64 [N], over examples or features.
 
-    Attributes:
-        number: How many there are.
-        total: Sum of their counts.
-        mean: Mean count.
-        quantiles: Quantiles of the counts, by name.
-        top_1_percent: Share of the total that the largest 1 % have.
-        top_10_percent: Share of the total that the largest 10 % have.
-        gini: Gini coefficient; 0 if all have the same count.
+    Returns:
+        `number` of counts, their `total` and `mean`, and their `quantiles` by name: the smallest count c such
+        that at least this share of all are at most c. The shares of the total that the largest 1 % and 10 %
+        have, `top_1_percent` and `top_10_percent`. The coefficient `gini`, 0 if all counts are equal.
     """
+    ascending = np.sort(counts)
+    number, total = len(counts), int(counts.sum())
 
-    number: int
-    total: int
-    mean: float
-    quantiles: dict[str, int]
-    top_1_percent: float
-    top_10_percent: float
-    gini: float
+    def top(share: float) -> float:
+        return int(ascending[number - math.ceil(share * number) :].sum()) / max(total, 1)
 
-    @classmethod
-    def of(cls, counts: np.ndarray) -> "Spread":
-        """Compute the distribution of counts, int64 [N].
-
-        The quantile of a share is the smallest count c such that at least this share of all counts are at
-        most c.
-        """
-        ascending = np.sort(counts)
-        number, total = len(counts), int(counts.sum())
-
-        def top(share: float) -> float:
-            return int(ascending[number - math.ceil(share * number) :].sum()) / max(total, 1)
-
-        ranked = int((np.arange(1, number + 1) * ascending).sum())
-        positions = {name: max(math.ceil(share * number) - 1, 0) for name, share in QUANTILES.items()}
-        return cls(
-            number=number,
-            total=total,
-            mean=total / max(number, 1),
-            quantiles={name: int(ascending[at]) if number else 0 for name, at in positions.items()},
-            top_1_percent=top(0.01),
-            top_10_percent=top(0.1),
-            gini=(2 * ranked - (number + 1) * total) / (number * total) if total else 0.0,
-        )
+    ranked = int((np.arange(1, number + 1) * ascending).sum())
+    positions = {name: max(math.ceil(share * number) - 1, 0) for name, share in QUANTILES.items()}
+    return {
+        "number": number,
+        "total": total,
+        "mean": total / max(number, 1),
+        "quantiles": {name: int(ascending[at]) if number else 0 for name, at in positions.items()},
+        "top_1_percent": top(0.01),
+        "top_10_percent": top(0.1),
+        "gini": (2 * ranked - (number + 1) * total) / (number * total) if total else 0.0,
+    }
 
 
 @typed
@@ -99,18 +77,15 @@ def _field(dataset: Dataset, field: Field) -> dict[str, Any]:
 
 
 def _part(dataset: Dataset, field: str, part: Part) -> dict[str, Any]:
-    examples, features = (
-        dataset.entry_counts(field, slice(None), part),
-        dataset.counts(field, part),
-    )
+    examples, features = dataset.entry_counts(field, slice(None), part), dataset.counts(field, part)
     num_entries = int(features.sum())
     return {
         "entries": num_entries,
         "density": num_entries / max(len(examples) * len(features), 1),
         "examples_with_entries": int(np.count_nonzero(examples)),
         "features_with_entries": int(np.count_nonzero(features)),
-        "activity": asdict(Spread.of(examples)),
-        "popularity": asdict(Spread.of(features)),
+        "activity": spread(examples),
+        "popularity": spread(features),
     }
 
 
