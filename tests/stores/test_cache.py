@@ -41,13 +41,13 @@ def test_a_copy_that_a_process_uses_stays(copies, monkeypatch):
     used = entry(copies, "used", 1024, 1)
     entry(copies, "unused", 1024, 2)
     code = (
-        "import sys, pathlib; from widenet.stores import cache;"
-        " print(cache.is_held(pathlib.Path(sys.argv[1])), flush=True); sys.stdin.read()"
+        "import sys; from widenet.stores import cache;"
+        " print(cache.copy('used', None), flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(used)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
-        assert other.stdout.readline() == "True\n"
+        assert other.stdout.readline() == f"{used}\n"
         os.utime(copies / ".used.lock", (1, 1))
         monkeypatch.setenv("WIDENET_CACHE_GIB", "0")
         cache.make_room()
@@ -58,7 +58,7 @@ def test_a_copy_that_a_process_uses_stays(copies, monkeypatch):
 
 
 def test_what_a_killed_process_has_left_counts_and_is_removed(copies, monkeypatch):
-    assert not cache.is_held(copies / "x")
+    (copies / ".x.lock").touch()
     partial = cache.partial(copies / "x")
     partial.mkdir()
     (partial / "data").write_bytes(bytes(1024))

@@ -79,32 +79,18 @@ def copy(name: str, fill: Callable[[Path], None]) -> Path:
         name: Its name.
         fill: Fills an empty folder; one process calls it while the others wait.
     """
-    entry, is_new = folder("copies") / name, False
-    while not is_held(entry):
+    entry = folder("copies") / name
+    if entry not in _held:
+        _held[entry] = _locked(entry.with_name(f".{name}.lock"), fcntl.LOCK_SH)
+        os.utime(_held[entry])
+    if not entry.exists():
         with locked(entry):
             if not entry.exists():
                 partial(entry).mkdir(exist_ok=True)
                 fill(partial(entry))
                 partial(entry).rename(entry)
-        is_new = True
-    if is_new:
         make_room()
     return entry
-
-
-def is_held(entry: Path) -> bool:
-    """Return whether an entry exists; if it does, keep it from being removed until this process ends."""
-    if entry in _held and entry.exists():
-        return True
-    if entry in _held:
-        os.close(_held.pop(entry))
-    lock = _locked(entry.with_name(f".{entry.name}.lock"), fcntl.LOCK_SH)
-    if not entry.exists():
-        os.close(lock)
-        return False
-    os.utime(lock)
-    _held[entry] = lock
-    return True
 
 
 def make_room() -> None:
