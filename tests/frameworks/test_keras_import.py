@@ -48,6 +48,18 @@ def dense(name, sources=None, activation="linear", use_bias=True):
     return layer("Dense", name, sources, units=0, activation=activation, use_bias=use_bias)
 
 
+LAST = {"data_format": "channels_last"}
+
+
+def convolution(activation):
+    more = {"strides": [1, 1], "padding": "same", "use_bias": True, **LAST}
+    return layer("Conv2D", "edges", activation=activation, **more)
+
+
+def pooling(padding):
+    return layer("MaxPooling2D", "largest", pool_size=[2, 2], strides=[2, 2], padding=padding, **LAST)
+
+
 def save(path, kind, config, weights, names=True):
     """weights: for each group, the layer's name and its arrays. names: as Keras 3.5 and later writes them
     beside.
@@ -169,23 +181,8 @@ def test_a_convolutional_model_scores_as_its_layers_do(tmp_path):
     layers = [
         layer("InputLayer", "image", batch_shape=[None, 5, 4, 2]),
         layer("Rescaling", "rescaling", scale=0.5, offset=0.0),
-        layer(
-            "Conv2D",
-            "edges",
-            strides=[1, 1],
-            padding="same",
-            activation="tanh",
-            use_bias=True,
-            data_format="channels_last",
-        ),
-        layer(
-            "MaxPooling2D",
-            "largest",
-            pool_size=[2, 2],
-            strides=[2, 2],
-            padding="same",
-            data_format="channels_last",
-        ),
+        convolution("tanh"),
+        pooling("same"),
         layer("Flatten", "flat", data_format="channels_last"),
         dense("end"),
     ]
@@ -210,24 +207,9 @@ def test_scales_and_shifts_before_padding_and_pooling_score_as_their_layers_do(t
     layers = [
         layer("InputLayer", "image", batch_shape=[None, 4, 4, 2]),
         layer("Rescaling", "rescaling", scale=2.0, offset=-1.0),
-        layer(
-            "Conv2D",
-            "edges",
-            strides=[1, 1],
-            padding="same",
-            activation="relu",
-            use_bias=True,
-            data_format="channels_last",
-        ),
+        convolution("relu"),
         layer("BatchNormalization", "normal", axis=-1, epsilon=0.001, scale=True, center=True),
-        layer(
-            "MaxPooling2D",
-            "largest",
-            pool_size=[2, 2],
-            strides=[2, 2],
-            padding="valid",
-            data_format="channels_last",
-        ),
+        pooling("valid"),
         layer("Flatten", "flat", data_format="channels_last"),
         dense("end"),
     ]

@@ -33,6 +33,7 @@ from widenet.plan.layout import Link, Shape, Windows
 from widenet.runs import Model
 from widenet.spec.activations import WINDOWED, LocalResponseNormalization
 from widenet.spec.layers import (
+    AttentionLayer,
     ConvolutionLayer,
     DeltaBoost,
     HiddenLayer,
@@ -40,6 +41,7 @@ from widenet.spec.layers import (
     Layer,
     OutputLayer,
     PoolingLayer,
+    RecurrentLayer,
 )
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import InverseSchedule
@@ -91,29 +93,55 @@ _DEFAULT_FLOATS = {
     "ELUAlpha": 1.0,
     "SELULambda": 1.050701,
 }
-_NEUTRAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None}
-"""Settings of layers that change a prediction, with the value under which DSSTNE predicts the same."""
+_KNOWN = {
+    *(
+        "kind",
+        "name",
+        "field",
+        "units",
+        "shape",
+        "source",
+        "skip",
+        "dropout",
+        "dropout_form",
+        "values",
+        "others",
+    ),
+    *("denoise", "denoise_rescale", "activation", "bias", "bias_start", "initializer", "frozen", "weights"),
+    *("sparseness", "delta_norm", "weight_norm", "batch_normalization", "described_by", "split", "filters"),
+    *(
+        "kernel",
+        "stride",
+        "padding",
+        "function",
+        "loss",
+        "loss_weight",
+        "delta_boost",
+        "weightless",
+        "sample",
+    ),
+}
+"""Settings of layers that DSSTNE has, or that change no prediction."""
 
 
 def problems_of(spec: NetworkSpec, layer: Layer) -> list[str]:
     """Return the settings of a layer that DSSTNE would compute differently, or not at all."""
     name = f'of layer "{layer.name}"'
-    problems = [
-        f'"{key}" {name}' for key, neutral in _NEUTRAL.items() if getattr(layer, key, neutral) != neutral
-    ]
+    if isinstance(layer, RecurrentLayer | AttentionLayer):
+        return [f'"kind": "{layer.kind}" {name}']
+    problems = [f'"{key}" {name}' for key in layer.model_dump(exclude_defaults=True) if key not in _KNOWN]
     if isinstance(layer, InputLayer):
         return [*problems, *[f'"values": "ignore" {name}'] * (layer.values == "ignore")]
-    if len(spec.sources(layer)) > _MAX_SOURCES and not isinstance(layer, PoolingLayer):
-        problems.append(f"more than {_MAX_SOURCES} sources {name}")
     if not spec.sources(layer):
         problems.append(f'an empty "source" {name}')
+    if isinstance(layer, PoolingLayer):
+        return problems
+    if len(spec.sources(layer)) > _MAX_SOURCES:
+        problems.append(f"more than {_MAX_SOURCES} sources {name}")
     if isinstance(layer, OutputLayer) and layer.loss.kind not in LOSSES:
         problems.append(f'"loss": "{layer.loss.kind}" {name}')
-    if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):
-        if layer.activation.kind not in _ACTIVATIONS:
-            problems.append(f'"activation": "{layer.activation.kind}" {name}')
-    elif not isinstance(layer, PoolingLayer):
-        problems.append(f'"kind": "{layer.kind}" {name}')
+    if layer.activation.kind not in _ACTIVATIONS:
+        problems.append(f'"activation": "{layer.activation.kind}" {name}')
     normalization = getattr(layer, "batch_normalization", None)
     if normalization is not None and normalization.epsilon != _EPSILON:
         problems.append(f'an "epsilon" other than {_EPSILON:g} {name}')
@@ -618,9 +646,6 @@ def _problems(network: Network) -> list[str]:
         f'"weightless" of layer "{output.name}"'
         for output in spec.outputs
         if output.weightless and output.name not in merged
-    ]
-    problems += [
-        f'"{output.term}" of layer "{output.name}"' for output in spec.outputs if output.term is not None
     ]
     functions = [each.function for each in spec.layers if isinstance(each, PoolingLayer)]
     boosted = [output for output in spec.outputs if output.activation.kind != "softmax"]
