@@ -212,8 +212,7 @@ def train(
 
     Run the command again to resume an interrupted training.
 
-    The untrained network is written to initial_network.nc. Every ten epochs the network is written to
-    FILE10.nc, FILE20.nc and so on.
+    Every ten epochs the network is written to FILE10.nc, FILE20.nc and so on.
     """
     from widenet.dsstne.train import train as run
     from widenet.parallel.group import is_leader
@@ -222,7 +221,7 @@ def train(
     del data_set, mu, mu1  # DSSTNE's command takes them, too, and does nothing with them
     optimizer = {"kind": "sgd", "learning_rate": alpha}
     settings = {"batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, "l2": l2, "l1": l1}
-    run(config, [inputs, outputs], model, settings, Report(), initial=Path("initial_network.nc"))
+    run(config, [inputs, outputs], model, settings, Report())
     if is_leader():
         typer.echo(f"{model}: trained.", err=True)
 

@@ -21,16 +21,13 @@ from widenet.dsstne.spec.network import (
 )
 from widenet.dsstne.spec.settings import lowered
 from widenet.errors import DocumentError, OptionError
-from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.exchange import Exchange
 from widenet.parallel.group import by_leader, device_for, exchange_for, join
-from widenet.plan.layout import Layout
 from widenet.runs import Model, Silence
 from widenet.runs import train as train_run
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.check import check_training
 from widenet.training.state import Report
 
 
@@ -73,7 +70,6 @@ def train(
     settings: Mapping[str, Any],
     report: Report,
     *,
-    initial: Path | None = None,
     checkpoint: Path | None = None,
 ) -> Model:
     """Train DSSTNE's network on its data sets, and write the trained network as DSSTNE would.
@@ -87,7 +83,6 @@ def train(
         out: The NetCDF file to write; must be new.
         settings: Values of a training document.
         report: Receives the progress.
-        initial: A file to write the network to before the first step; an earlier file is replaced.
         checkpoint: Prefix of the files that get the network at every checkpoint: NAME10.nc after ten epochs.
             Earlier files are replaced. The default is `out`.
 
@@ -125,8 +120,6 @@ def train(
         resumes = exchange.collect(run.exists(), "run")[0]
         if resumes:
             leader_report.say(f"{run} exists; resuming.")
-        elif initial is not None:
-            write_initial(check_training(network, training, dataset.path, dataset.manifest), dataset, initial)
         kinds = {name: field.kind for name, field in dataset.fields.items()}
 
         def write_checkpoint(net: Network, epoch: int) -> None:
@@ -196,17 +189,6 @@ def _shares_small(layers: Layers, output: dict[str, Any], manifest: Manifest) ->
         if layers[place].get("kind") != "output" and source not in sparse:
             return True
     return False
-
-
-def write_initial(layout: Layout, dataset: Dataset, out: Path) -> None:
-    """Write the network before its first step, for DSSTNE; raises FitError as `export_model` does.
-
-    Every process that a launcher has started must call it, and builds only its own shards.
-    """
-    device, kinds = device_for(None), {name: field.kind for name, field in dataset.fields.items()}
-    counts = {field: dataset.counts(field) for field in layout.network.counted_fields}
-    built = build(layout, exchange_for(layout.num_shards, device), device, counts)
-    write_network(built, layout.training, kinds, out, str(out))
 
 
 def _with_dimensions(

@@ -30,7 +30,6 @@ def place(tmp_path, monkeypatch, widenet):
     assert widenet("dsstne", "predict", *LISTED, "-f", "none", "-s", "halved").status == 0
     assert widenet("dsstne", "predict", *LISTED, "-l", "Output", "-s", "values").status == 0
     Path("gl.nc").rename("alone.nc")
-    Path("initial_network.nc").rename("alone_initial.nc")
     Path("gl.nc10.nc").rename("alone.nc10.nc")
     Path("gl.nc.run").rename("alone.nc.run")
     return tmp_path, alone
@@ -52,7 +51,6 @@ def test_two_processes_train_and_predict_what_one_does(place, groups):
     assert err.count("gl.nc: trained.") == 1
     for found, expected in (
         ("gl.nc", "alone.nc"),
-        ("initial_network.nc", "alone_initial.nc"),
         ("gl.nc10.nc", "alone.nc10.nc"),
     ):
         ours, theirs = numbers(found), numbers(expected)

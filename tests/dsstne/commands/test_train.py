@@ -124,19 +124,6 @@ def test_an_epoch_tells_what_its_weights_cost_beside_the_training_error(project)
     assert found[""] == pytest.approx(found["training "] + cost, abs=2e-6)
 
 
-def test_the_network_that_a_training_begins_with_is_left_beside(project):
-    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1, "-alpha", 1e-30, "-lambda", 0).status == 0
-    with netCDF4.Dataset("initial_network.nc") as first, netCDF4.Dataset("gl.nc") as last:
-        assert set(first.variables) == set(last.variables)
-        assert len(first.variables) == 4
-        for name in first.variables:
-            np.testing.assert_allclose(first[name][:], last[name][:], rtol=0, atol=1e-25)
-    Path("gl.nc").unlink()
-    Path("initial_network.nc").unlink()
-    assert project("dsstne", "train", *TRAIN, "-b", 20, "-e", 1, "-alpha", 1e-30, "-lambda", 0).status == 0
-    assert not Path("initial_network.nc").exists()
-
-
 def test_the_network_is_left_every_ten_epochs(project):
     assert project("dsstne", "train", *TRAIN, "-b", 30, "-e", 20).status == 0
     assert sorted(path.name for path in Path().glob("gl.nc?*")) == ["gl.nc.run", "gl.nc10.nc", "gl.nc20.nc"]
