@@ -138,9 +138,6 @@ def test_a_run_that_has_not_ended_is_refused(place, tmp_path):
         )
     with mistake(CheckpointError):
         widenet.quantize(tmp_path / "run", tmp_path / "small")
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    with mistake(CheckpointError):
-        widenet.quantize(tmp_path / "run", tmp_path / "small")
 
 
 def test_it_replaces_an_earlier_run_and_what_a_killed_process_left(place, tmp_path):

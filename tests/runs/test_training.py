@@ -48,10 +48,6 @@ def test_a_run_in_the_current_directory_is_resumed(data, tmp_path, monkeypatch, 
 CHANGES = {
     "network": (lambda network, training: ({**network, "name": "other"}, training), CheckpointError),
     "training": (lambda network, training: (network, {**training, "epochs": 9}), CheckpointError),
-    "number of shards": (
-        lambda network, training: (network, {**training, "epochs": 9, "shards": 4}),
-        CheckpointError,
-    ),
 }
 
 
@@ -141,9 +137,7 @@ def files(folder):
 
 OTHERS = {
     "wider": {"width": WIDTH + 1},
-    "reordered": {"item_ids": [str(index) for index in reversed(range(WIDTH))]},
     "other examples": {"seed": 1},
-    "more examples": {"num_examples": 24},
 }
 
 
