@@ -1,23 +1,15 @@
-"""Shards over several processes: the bits of one process, whatever the network; and what is sent."""
+"""Shards over several processes: the bits of one process, whatever the network."""
 
-import math
-import random
 from functools import cache
 
 import pytest
-import torch
 from torch import distributed
 
 from tests import sequences
 from tests.parallel import matrix
-from tests.parallel.matrix import (
-    outcome,
-    outcome_in,
-    write_data,
-)
+from tests.parallel.matrix import outcome, outcome_in, write_data
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
-from widenet.kernels.fixed_point import exact_sum
 from widenet.parallel.exchange import Exchange, one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -91,32 +83,3 @@ def test_along_sequences_too(size, apart, songs, groups):
     assert len({found[1] for found in alone.values()}) == len(names)
     for found in groups(size).outcomes():
         assert dict(zip(names, found, strict=True)) == alone
-
-
-BAD = {40: math.nan, 41: math.inf, 42: -math.inf}
-"""By the seed, a number that one shard's first row has."""
-
-
-def terms_of(seed):
-    """A term of two rows for each of 8 shards: numbers of very different magnitude that nearly cancel."""
-    chance = random.Random(seed)
-    large = [math.ldexp(chance.uniform(-1, 1), chance.choice([120, 60, 30, 0, -30, -100])) for _ in range(4)]
-    numbers = [*large, *(-number for number in large)]
-    numbers[chance.randrange(8)] += math.ldexp(chance.random(), chance.choice([30, 0, -40]))
-    chance.shuffle(numbers)
-    dtype = torch.float32 if seed % 2 else torch.float64
-    terms = [torch.tensor([[number, 1.0], [2.0, number]], dtype=dtype) for number in numbers]
-    if seed in BAD:
-        terms[chance.randrange(8)][0, 1] = BAD[seed]
-    return terms
-
-
-def summed(seeds):
-    here = exchange()
-    return str([here.sum([terms_of(seed)[shard] for shard in here.shards], "").tolist() for seed in seeds])
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_a_sum_of_processes_has_the_bits_of_one_also_of_what_is_not_finite(size, groups):
-    seeds = range(43)
-    assert groups(size)(summed, seeds) == [str([exact_sum(terms_of(seed)).tolist() for seed in seeds])] * size
