@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from widenet.data.columns import choose_column, find_column, literal, quoted
 from widenet.data.described import Described, described_file, write_descriptions
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.known import KnownFeatures
-from widenet.data.source import Scan, Source, Table, mistake
+from widenet.data.source import Scan, Source, mistake
 from widenet.data.tables import Tables
 from widenet.data.writer import ROWS_PER_BATCH, rebatched
 from widenet.errors import DataError, OptionError, reason_of
@@ -47,7 +47,7 @@ def id_column(tables: Tables, source: Source, option: str, named: str | None, id
         try:
             found[column] = tables.count(f"SELECT count(*) FROM ({ids}) WHERE name IN ({held})")
         except duckdb.Error as error:
-            raise mistake([Table(source, {"item": column})], reason_of(error)) from error
+            raise mistake([replace(source, roles={"item": column})], reason_of(error)) from error
     key = max(columns, key=found.__getitem__)
     obvious = find_column(columns, option, named) or key
     is_clear = [*found.values()].count(total) == 1 and (obvious == key or not found[obvious])
@@ -207,7 +207,7 @@ def read_titles(tables: Tables, source: Source, options: IngestArguments) -> str
         first = f"SELECT key FROM ({rows}) WHERE title < other ORDER BY 1 LIMIT 1"
         twice = tables.connection.execute(first).fetchone()
     except duckdb.Error as error:
-        raise mistake([Table(source, {"item": key})], reason_of(error)) from error
+        raise mistake([replace(source, roles={"item": key})], reason_of(error)) from error
     if twice is not None:
         raise DataError("an item must have one title", place=source.name, column=text, value=twice[0])
     titled = "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
@@ -276,9 +276,9 @@ def read_items(
             f" title{values} FROM {source.table(tables.connection, Scan())}"
         )
     except duckdb.Error as error:
-        raise mistake([Table(source, {"item": key})], reason_of(error)) from error
+        raise mistake([replace(source, roles={"item": key})], reason_of(error)) from error
     if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):
-        raise mistake([Table(source, {"item": key})], "a row has no id")
+        raise mistake([replace(source, roles={"item": key})], "a row has no id")
     twice = f"SELECT name FROM {_ROWS} GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
     for (name,) in tables.connection.execute(twice).fetchall():
         raise DataError("must hold every item once", place=source.name, column=key, value=name)

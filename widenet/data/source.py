@@ -135,8 +135,10 @@ class Source:
         kind: Description of the format.
         columns: Names of the columns.
         table: Returns the SQL table of a scan, which is valid for one query on the connection. It has these
-            columns, those of JSON as JSON, and maybe others that `faults` need.
-        faults: Rules of the format.
+            columns, those of JSON as JSON, and maybe others that `own_faults` need.
+        roles: The column of each role that is read.
+        time_format: Format of the times.
+        own_faults: Rules of the format.
         lists: Columns of lists, whose entries are interactions.
         floats: Columns of floating-point numbers.
         integers: Columns whose type is a whole number; texts have none.
@@ -153,7 +155,9 @@ class Source:
     kind: str
     columns: Sequence[str]
     table: Callable[[duckdb.DuckDBPyConnection, Scan], str]
-    faults: Sequence[Fault] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
+    time_format: str | None = None
+    own_faults: Sequence[Fault] = ()
     lists: frozenset[str] = frozenset()
     floats: frozenset[str] = frozenset()
     integers: frozenset[str] = frozenset()
@@ -177,7 +181,7 @@ class Source:
         cells = ", ".join(f"{self.text(column)} AS {quoted(column)}" for column in self.columns)
         return f"(SELECT {cells} FROM {self.table(connection, Scan())})"
 
-    def value_of(self, role: str, column: str, time_format: str | None = None) -> str:
+    def value_of(self, role: str, column: str) -> str:
         """The SQL of a role's value in a cell, or of the list of values in a column of lists."""
 
         def of(cell: str) -> str:
@@ -185,7 +189,7 @@ class Source:
             if role in ("user", "item"):
                 return identifier(text, column in self.floats)
             if role == "time":
-                return seconds(text, self.decimal, time_format)
+                return seconds(text, self.decimal, self.time_format)
             if role == "is_moment":
                 return is_moment(text, self.decimal)
             is_number = column in self.floats or column in self.integers
@@ -206,13 +210,86 @@ class Source:
 
         return replace(self, table=table, lists=self.lists | {column}, floats=self.floats - {column})
 
+    @property
+    def values(self) -> dict[str, str]:
+        """The SQL of each role's value, or of the list of values."""
+        return {role: self.value_of(role, column) for role, column in self.roles.items()}
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Everything that a row may be refused for, in the order in which it is told."""
+        values, faults = self.values, [*self.own_faults]
+        for role, column in self.roles.items():
+            rule, option = RULES[role], None
+            if role == "time" and self.time_format:
+                rule, option = f"must have the format {self.time_format}", "time_format"
+            missing = f"{values[role]} IS NULL"
+            if column in self.lists:
+                missing += f" OR list_count({values[role]}) < len({values[role]})"
+            faults.append(Fault(rule, missing, column, option))
+            if role in ("value", "time") and column in self.lists:
+                other = f"len({values[role]}) <> len({values['item']})"
+                faults.append(Fault("must have as many entries as the items", other, column))
+        return faults
+
+    def interactions(self, connection: duckdb.DuckDBPyConnection, skipping: bool) -> str:
+        """The SQL query of `user`, `item`, `value`, `time` and `is_moment`, one row for each interaction.
+
+        A row with a fault has no user. A missing value is 1, and a missing time is 0. A user with an empty
+        list of items has one row without an item. Whether a time is no number is NULL under a format.
+        """
+        values = {"value": "1.0", "time": "0.0", "is_moment": "NULL"} | self.values
+        columns = {"is_moment": self.roles.get("time")} | dict(self.roles)
+        if "time" in self.roles and self.time_format is None:
+            values["is_moment"] = self.value_of("is_moment", self.roles["time"])
+        rows = ", ".join(f"{value} AS {quoted(role)}" for role, value in values.items())
+        table = self.table(connection, Scan(skipping=skipping))
+        is_bad = " OR ".join(f"coalesce({fault.condition}, true)" for fault in self.faults)
+        query = f"SELECT {rows}, {is_bad} AS is_bad FROM {table}"
+        read = ['CASE WHEN NOT is_bad THEN "user" END AS "user"']
+        for role in ("item", "value", "time", "is_moment"):
+            is_list = columns.get(role) in self.lists
+            one = f"CASE WHEN NOT is_bad THEN {role} END"
+            several = f"unnest(CASE WHEN NOT is_bad AND len({role}) > 0 THEN {role} ELSE [NULL] END)"
+            read.append(f"{several if is_list else one} AS {role}")
+        return f"SELECT {', '.join(read)} FROM ({query})"
+
+    def first_fault(self) -> DataError | None:
+        """Make the error for the first row that breaks a rule; None if there is none."""
+        faults = self.faults
+        cases = " ".join(
+            f"WHEN coalesce({fault.condition}, true) THEN {place}" for place, fault in enumerate(faults)
+        )
+        # All columns are read, since DuckDB checks no others.
+        cells = ", ".join(f"CAST({quoted(column)} AS VARCHAR)" for column in self.columns)
+        with duckdb.connect(config={"threads": 1}) as connection:
+            rows = self.table(connection, Scan(numbered=True, skipping=True))
+            query = f"SELECT {ROW_NUMBER}, CASE {cases} END AS fault, [{cells}] AS cells FROM {rows}"
+            first = f"SELECT * FROM ({query}) WHERE fault IS NOT NULL ORDER BY 1 LIMIT 1"
+            found = next(iter(connection.execute(first).fetchall()), None)
+            refused = refusals(connection, self)
+        line = self.line_of(found[0]) if found else None
+        if refused and self.text_file is not None:
+            refused_line = line_at(self.text_file, refused[0][0])
+            if line is None or refused_line <= line:
+                return DataError(reason_of(ValueError(refused[0][1])), place=self.name, line=refused_line)
+        if found is None or line is None:
+            return None
+        fault = faults[found[1]]
+        cell = None if fault.column is None else found[2][self.columns.index(fault.column)]
+        place = self.name if self.row == "line" else f"{self.name}: {self.row} {line}"
+        line = line if self.row == "line" else None
+        return DataError(
+            fault.rule, place=place, line=line, column=fault.column, option=fault.option, value=cell
+        )
+
 
 def _text_of_json(value: str) -> str:
     """The SQL of a JSON value as text; NULL for null, a list or an object."""
     return f"CASE WHEN json_type({value}) NOT IN ('OBJECT', 'ARRAY') THEN {value} ->> '$' END"
 
 
-def table_of(source: Source, options: IngestArguments) -> "Table":
+def table_of(source: Source, options: IngestArguments) -> Source:
     """Choose the column of each role that is read.
 
     Raises:
@@ -241,107 +318,10 @@ def table_of(source: Source, options: IngestArguments) -> "Table":
         rule = 'must say what separates items, or "" if each cell holds one; a cell looks like a list'
         cell = f"CAST({quoted(item)} AS VARCHAR)"
         several = f"coalesce(contains({cell}, '|') OR regexp_full_match({cell}, {literal(_LIST)}), false)"
-        source = replace(source, faults=[*source.faults, Fault(rule, several, option="item_separator")])
-    return Table(source, columns, options.time_format)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A source with the column of each role that is read.
-
-    Attributes:
-        source: The source.
-        columns: The column of each role.
-        time_format: Format of the times.
-    """
-
-    source: Source
-    columns: Mapping[str, str]
-    time_format: str | None = None
-
-    @property
-    def values(self) -> dict[str, str]:
-        """The SQL of each role's value, or of the list of values."""
-        return {
-            role: self.source.value_of(role, column, self.time_format)
-            for role, column in self.columns.items()
-        }
-
-    @property
-    def faults(self) -> list[Fault]:
-        """Everything that a row may be refused for, in the order in which it is told."""
-        source, values = self.source, self.values
-        faults = [*source.faults]
-        for role, column in self.columns.items():
-            rule, option = RULES[role], None
-            if role == "time" and self.time_format:
-                rule, option = f"must have the format {self.time_format}", "time_format"
-            missing = f"{values[role]} IS NULL"
-            if column in source.lists:
-                missing += f" OR list_count({values[role]}) < len({values[role]})"
-            faults.append(Fault(rule, missing, column, option))
-            if role in ("value", "time") and column in source.lists:
-                other = f"len({values[role]}) <> len({values['item']})"
-                faults.append(Fault("must have as many entries as the items", other, column))
-        return faults
-
-    @property
-    def is_bad(self) -> str:
-        """The SQL condition of a row that breaks a rule."""
-        return " OR ".join(f"coalesce({fault.condition}, true)" for fault in self.faults)
-
-    def interactions(self, connection: duckdb.DuckDBPyConnection, skipping: bool) -> str:
-        """The SQL query of `user`, `item`, `value`, `time` and `is_moment`, one row for each interaction.
-
-        A row with a fault has no user. A missing value is 1, and a missing time is 0. A user with an empty
-        list of items has one row without an item. Whether a time is no number is NULL under a format.
-        """
-        columns, values = (
-            dict(self.columns),
-            {"value": "1.0", "time": "0.0", "is_moment": "NULL"} | self.values,
+        source = replace(
+            source, own_faults=[*source.own_faults, Fault(rule, several, option="item_separator")]
         )
-        if "time" in columns and self.time_format is None:
-            columns["is_moment"] = columns["time"]
-            values["is_moment"] = self.source.value_of("is_moment", columns["time"])
-        rows = ", ".join(f"{value} AS {quoted(role)}" for role, value in values.items())
-        table = self.source.table(connection, Scan(skipping=skipping))
-        query = f"SELECT {rows}, {self.is_bad} AS is_bad FROM {table}"
-        read = ['CASE WHEN NOT is_bad THEN "user" END AS "user"']
-        for role in ("item", "value", "time", "is_moment"):
-            is_list = columns.get(role) in self.source.lists
-            one = f"CASE WHEN NOT is_bad THEN {role} END"
-            several = f"unnest(CASE WHEN NOT is_bad AND len({role}) > 0 THEN {role} ELSE [NULL] END)"
-            read.append(f"{several if is_list else one} AS {role}")
-        return f"SELECT {', '.join(read)} FROM ({query})"
-
-    def first_fault(self) -> DataError | None:
-        """Make the error for the first row that breaks a rule; None if there is none."""
-        source, faults = self.source, self.faults
-        cases = " ".join(
-            f"WHEN coalesce({fault.condition}, true) THEN {place}" for place, fault in enumerate(faults)
-        )
-        # All columns are read, since DuckDB checks no others.
-        cells = ", ".join(f"CAST({quoted(column)} AS VARCHAR)" for column in source.columns)
-        with duckdb.connect(config={"threads": 1}) as connection:
-            rows = source.table(connection, Scan(numbered=True, skipping=True))
-            query = f"SELECT {ROW_NUMBER}, CASE {cases} END AS fault, [{cells}] AS cells FROM {rows}"
-            first = f"SELECT * FROM ({query}) WHERE fault IS NOT NULL ORDER BY 1 LIMIT 1"
-            found = next(iter(connection.execute(first).fetchall()), None)
-            refused = refusals(connection, source)
-        line = source.line_of(found[0]) if found else None
-        if refused and source.text_file is not None:
-            refused_line = line_at(source.text_file, refused[0][0])
-            if line is None or refused_line <= line:
-                return DataError(reason_of(ValueError(refused[0][1])), place=source.name, line=refused_line)
-        if found is None or line is None:
-            return None
-        fault = faults[found[1]]
-        cell = None if fault.column is None else found[2][source.columns.index(fault.column)]
-        place = source.name if source.row == "line" else f"{source.name}: {source.row} {line}"
-        line = line if source.row == "line" else None
-        return DataError(
-            fault.rule, place=place, line=line, column=fault.column, option=fault.option, value=cell
-        )
+    return replace(source, roles=columns, time_format=options.time_format)
 
 
 def line_at(text: Text, position: int) -> int:
@@ -375,13 +355,13 @@ def refusals(connection: duckdb.DuckDBPyConnection, source: Source) -> list[tupl
         return []
 
 
-def mistake(tables: Iterable[Table], otherwise: str) -> DataError:
+def mistake(sources: Iterable[Source], otherwise: str) -> DataError:
     """Make the error for the first row that breaks a rule, or else for this reason."""
     names = []
-    for table in tables:
-        names.append(table.source.name)
+    for source in sources:
+        names.append(source.name)
         try:
-            error = table.first_fault()
+            error = source.first_fault()
         except duckdb.Error:
             continue  # the file is unreadable; `otherwise` has the reason
         if error is not None:
@@ -394,7 +374,8 @@ class Sources:
 
     Attributes:
         numbers: The columns that are read, of `value` and `time`.
-        tables: Each source with its columns.
+        time_column: Column with the times; None if times are not read.
+        sources: Each source with its columns.
         skipping: Whether scans leave out lines that DuckDB refuses.
 
     Raises:
@@ -402,55 +383,50 @@ class Sources:
     """
 
     def __init__(self, sources: Sequence[Source], options: IngestArguments) -> None:
-        self.numbers = options.numbers
-        self.tables = [table_of(each, options) for each in sources]
+        self.numbers, self.time_column = options.numbers, options.time
+        self.sources = [table_of(each, options) for each in sources]
         self.skipping = options.skip_bad_lines > 0 or any(source.comment for source in sources)
 
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """The SQL query of `Table.interactions` of all sources; it is valid once, on this connection."""
+        """The SQL query of `Source.interactions` of all sources; it is valid once, on this connection."""
         nothing = (
             "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time, true AS is_moment WHERE false"
         )
-        queries = [f"({table.interactions(connection, self.skipping)})" for table in self.tables]
+        queries = [f"({source.interactions(connection, self.skipping)})" for source in self.sources]
         return " UNION ALL ".join(queries) or nothing
 
     @property
     def short_names(self) -> list[str]:
         """Names of all sources, without folders."""
-        return [table.source.name.rpartition("/")[2] for table in self.tables]
+        return [source.name.rpartition("/")[2] for source in self.sources]
 
     @property
     def names(self) -> str:
         """Names of all sources, for messages."""
-        return ", ".join(table.source.name for table in self.tables)
-
-    @property
-    def time_column(self) -> str | None:
-        """Column with the times; None if times are not read."""
-        return self.tables[0].columns.get("time") if self.tables else None
+        return ", ".join(source.name for source in self.sources)
 
     @property
     def has_whole_items(self) -> bool:
         """Whether items are whole numbers by their type in every source."""
-        return all(table.columns["item"] in table.source.integers for table in self.tables)
+        return all(source.roles["item"] in source.integers for source in self.sources)
 
     def described(self) -> list[str]:
         """Describe in one line for each source how it is read: its format, its columns, the unread ones."""
         lines = []
-        for name, table in zip(self.short_names, self.tables, strict=True):
-            others = [column for column in table.source.columns if column not in table.columns.values()]
-            roles = ", ".join(f"{role} = {column}" for role, column in table.columns.items())
-            line = f"reading {name} as {table.source.kind}: {roles}"
+        for name, source in zip(self.short_names, self.sources, strict=True):
+            others = [column for column in source.columns if column not in source.roles.values()]
+            roles = ", ".join(f"{role} = {column}" for role, column in source.roles.items())
+            line = f"reading {name} as {source.kind}: {roles}"
             lines.append(line + (f"; not read: {listed(others)}" if others else ""))
         return lines
 
     def mistake(self, otherwise: str) -> DataError:
         """Make the error for the first row that breaks a rule, or else for this reason."""
-        return mistake(self.tables, otherwise)
+        return mistake(self.sources, otherwise)
 
     def num_refused(self, connection: duckdb.DuckDBPyConnection) -> int:
         """Number of lines that DuckDB left out in scans of this connection."""
-        return sum(len(refusals(connection, table.source)) for table in self.tables)
+        return sum(len(refusals(connection, source)) for source in self.sources)
 
 
 def check_same_columns(parts: Iterable[Sources]) -> None:
@@ -458,12 +434,12 @@ def check_same_columns(parts: Iterable[Sources]) -> None:
 
     Columns that the format gives have no names of their own.
     """
-    tables = [table for sources in parts for table in sources.tables if not table.source.has_own_columns]
-    for table in tables[1:]:
-        first = tables[0]
+    named = [source for each in parts for source in each.sources if not source.has_own_columns]
+    for source in named[1:]:
+        first = named[0]
         DataError.require(
-            table.columns == first.columns,
-            f"must have the columns of {first.source.name}, {', '.join(first.columns.values())}",
-            place=table.source.name,
-            value=", ".join(table.columns.values()),
+            source.roles == first.roles,
+            f"must have the columns of {first.name}, {', '.join(first.roles.values())}",
+            place=source.name,
+            value=", ".join(source.roles.values()),
         )

@@ -1,6 +1,7 @@
 """Further fields of users: their categories, numbers and weights."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 import duckdb
@@ -10,7 +11,7 @@ from widenet.data.columns import number, quoted
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.items import id_column
 from widenet.data.rules import FieldLayout
-from widenet.data.source import Source, Table, mistake
+from widenet.data.source import Source, mistake
 from widenet.data.tables import ROWS_PER_STREAM, Tables
 from widenet.data.writer import ROWS_PER_BATCH, SortedEntries
 from widenet.errors import DataError, reason_of
@@ -67,7 +68,7 @@ class SideTables:
                 f" JOIN example_rows ON example_rows.name = given.{quoted(key)}"
             )
         except duckdb.Error as error:
-            raise mistake([Table(source, {"user": key})], reason_of(error)) from error
+            raise mistake([replace(source, roles={"user": key})], reason_of(error)) from error
         self._check(source)
 
     def _check(self, source: Source) -> None:
