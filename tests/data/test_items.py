@@ -153,6 +153,9 @@ def test_cells_may_hold_several_texts_and_decimal_commas(tmp_path, source, log):
     two = {"genres": ["Drama"], "cover": "b.png", "price": -2.0}
     assert attributes.of([0, 1, 2]) == [one, two, {}]
     assert dataset.vocabulary("items").titles([0]) == ["One|Uno"]
+    commas = source("commas.csv", "item,price\n1,1.5\n2,-2\n3,\n")
+    dataset = ingest(log, tmp_path / "commas", items=commas, titles=commas, title="price", decimal=",")
+    assert dataset.attributes("items").of([0, 1]) == [{"price": 1.5}, {"price": -2.0}]
 
 
 def test_lists_are_categories_and_conditions_too(tmp_path, log):

@@ -13,7 +13,7 @@ import duckdb
 
 from widenet.arguments import with_fields_of
 from widenet.data.buckets import BYTES_PER_BUCKET
-from widenet.data.columns import check_time_format, listed
+from widenet.data.columns import check_time_format, choose_column, listed
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.items import check_item_options, known_items, read_items, read_titles
@@ -204,6 +204,8 @@ class Options(IngestArguments):
         for column in filter(None, reading.roles.values()):
             rule = f"must be one of the columns, {listed(source.columns)}"
             DataError.require(column in source.columns, rule, place=source.name, column=column)
+        if name == "titles":
+            choose_column(source.name, source.columns, "title", self.title)
         return source
 
     @cached_property

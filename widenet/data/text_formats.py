@@ -189,6 +189,8 @@ def _delimiter_of(name: str, sample: Sequence[str], reading: Reading) -> str:
     if reading.delimiter is not None:
         return reading.delimiter
     known = [delimiter for delimiter in DELIMITERS if delimiter != reading.decimal]
+    if reading.prefix and not any(delimiter in sample[0] for delimiter in known):
+        known = list(DELIMITERS)  # commas may separate columns although the interactions have them in numbers
     records = {delimiter: _kept(sample, delimiter, reading) for delimiter in known}
     widths = {delimiter: {len(cells) for _, cells in records[delimiter]} for delimiter in known}
     fitting = [delimiter for delimiter in known if len(widths[delimiter]) == 1 and max(widths[delimiter]) > 1]
@@ -259,7 +261,7 @@ def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
         columns=columns,
         table=table,
         own_faults=faults,
-        decimal=reading.decimal or ".",
+        decimal="." if reading.prefix and delimiter == reading.decimal else reading.decimal or ".",
         text_file=text,
         line_of=partial(_line_of, text, delimiter, reading, skip, len(columns)),
         comment=reading.comment or "",
