@@ -116,11 +116,6 @@ class Attributes:
             {name: value for name, value in row.items() if value is not None} for row in taken.to_pylist()
         ]
 
-    def column(self, name: str, indices: np.ndarray) -> pa.Array:
-        """An attribute of some features; null where it is missing."""
-        self.check(name)
-        return self.table.column(name).take(pa.array(indices)).combine_chunks()
-
     def categories(self, name: str) -> tuple[np.ndarray, int]:
         """Number the categories of an attribute of texts, lists or booleans.
 

@@ -174,16 +174,15 @@ def choose_column(place: str, columns: Sequence[str], option: str, named: str | 
     Raises:
         DataError: There is no such column, or several could be the user's, the item's or the value's.
     """
-    found = find_column(columns, option, named)
-    rule = f"must name one of its columns, {listed(columns)}"
-    if found is None and named is not None:
-        rule += f'; "{named}" does not exist.{nearest(named, columns)}'
-    known = _obvious(columns, option)
-    if named is None and option in ("user", "item", "value") and len(known) > 1:
-        found, rule = None, f"must name one of {listed(known)}"
-    if found is None:
-        raise DataError(rule, place=place, option=option)
-    return found
+    rule, known = f"must name one of its columns, {listed(columns)}", _obvious(columns, option)
+    if named in columns:
+        return str(named)
+    if named is not None:
+        rule, known = f'{rule}; "{named}" does not exist.{nearest(named, columns)}', []
+    elif option in ("user", "item", "value") and len(known) > 1:
+        rule, known = f"must name one of {listed(known)}", []
+    DataError.require(known, rule, place=place, option=option)
+    return known[0]
 
 
 def _obvious(columns: Sequence[str], option: str) -> list[str]:

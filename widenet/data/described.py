@@ -163,12 +163,11 @@ def write_descriptions(
     Raises:
         DataError: An attribute has no categories or no numbers, or those beyond float32.
     """
-    every = np.arange(len(attributes))
     columns, facts = {}, {}
     for name, attribute in sparse.items():
         columns[name], facts[name] = _categories(attributes, attribute, place)
     for name, named in dense.items():
-        numbers = np.stack([_numbers(attributes, attribute, every, place) for attribute in named], axis=1)
+        numbers = np.stack([_numbers(attributes, attribute, place) for attribute in named], axis=1)
         _check_range(numbers, named, place, "")
         facts[name] = {"columns": list(named)}
         if counts is not None:
@@ -220,9 +219,9 @@ def _categories(attributes: Attributes, name: str, place: str) -> tuple[pa.Array
     return listed, {"categories": names.to_pylist()}
 
 
-def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) -> np.ndarray:
+def _numbers(attributes: Attributes, name: str, place: str) -> np.ndarray:
     """The numbers of an attribute, float64, NaN where there is none."""
-    column = attributes.column(name, rows)
+    column = attributes.table.column(name).combine_chunks()
     if attributes.kinds[name] not in ("number", "boolean"):
         texts = column.drop_null().to_pylist()
         raise DataError("must hold numbers", place=place, column=name, value=texts[0] if texts else "nothing")

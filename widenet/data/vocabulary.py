@@ -115,7 +115,7 @@ class Vocabulary:
     @cached_property
     def has_titles(self) -> bool:
         """Whether any feature has a title."""
-        return bool(self._table.column("title").null_count < len(self))
+        return self.num_titles > 0
 
     def record_batches(self, counts: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the stored rows, with other counts (int64 [width]) if there are any.
