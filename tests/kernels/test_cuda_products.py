@@ -36,5 +36,7 @@ def test_blocks_of_threads_that_overlap_share_the_settings_until_the_last_one_en
     with cuda_products(tf32=True):
         assert MATMUL.allow_tf32
     assert not MATMUL.allow_tf32
+    with cuda_products(tf32=True), cuda_products():
+        assert MATMUL.allow_tf32
     second.__exit__(None, None, None)
     assert settings() == before

@@ -71,6 +71,7 @@ def test_it_is_there():
         (FLAGS, {}, "v3"),
         (f"{FLAGS} avx512f avx512bw avx512cd avx512dq avx512vl", {}, "v4"),
         (FLAGS.replace("fma", "fma4"), {}, "v2"),
+        (f"{FLAGS.replace('fma', 'fma4')} avx512f avx512bw avx512cd avx512dq avx512vl", {}, "v2"),
         (FLAGS, {"WIDENET_CPU": "v2"}, "v2"),
         (FLAGS, {"WIDENET_CPU": "v4"}, "v3"),
     ],
