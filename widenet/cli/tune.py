@@ -45,8 +45,8 @@ def tune(
     """Search for the documents with the best validation metric.
 
     A trial that is not among the best at a rung stops there; the others train to the end. Ctrl-C or SIGTERM
-    saves a checkpoint; --resume continues the study. While a study runs, the same command with --resume is a
-    further worker, on this machine or another.
+    saves a checkpoint of every trial that trains; --resume continues the study, or joins it from another
+    machine.
     """
     from widenet.tuning.tune import tune as search
 

@@ -20,7 +20,7 @@ def tune(arguments: TuneArguments) -> StudyResult:
     """Search a space of documents for those with the best validation metric.
 
     Optuna suggests the documents of each trial. A trial that is not among the best at a rung stops there, by
-    successive halving; the others train to the end. Further processes join with `resume`.
+    successive halving; the others train to the end. Further machines join with `resume`.
 
     Returns:
         The trials and the best of them.
@@ -29,6 +29,7 @@ def tune(arguments: TuneArguments) -> StudyResult:
         DocumentError, FitError, DataError, OptionError: The space, the dataset or an option does not allow
             the search, or is another one than that of a resumed study.
         CheckpointError: The study cannot be made or resumed.
+        GroupError: All of several workers were lost.
     """
     with optional("optuna", "tune"):
         import optuna  # noqa: F401 before anything is made
@@ -39,10 +40,13 @@ def tune(arguments: TuneArguments) -> StudyResult:
     dataset, out = dataset_of(arguments.data), Path(arguments.out)
     report = arguments.report or StudyReport()
     study = begun(arguments, dataset)
-    from widenet.tuning.worker import work  # loads torch
+    from widenet.tuning.worker import run_workers, work  # loads torch
 
     try:
-        work(study, arguments.trials, dataset, report)
+        if arguments.workers == 1:
+            work(study, arguments.trials, dataset, report)
+        else:
+            run_workers(study, dataset.path, arguments.trials, arguments.workers, report)
     finally:
         with study.lock():
             study.write_best()  # here alone: a study that was killed has none until it is resumed

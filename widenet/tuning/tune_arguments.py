@@ -36,6 +36,9 @@ class TuneArguments(Checked):
     out: Annotated[str | Path, Argument("The directory of the study to make.")]
     _: KW_ONLY
     trials: Annotated[int, Argument("Number of pairs of documents to try.", at_least=1)] = 30
+    workers: Annotated[
+        int, Argument("Number of processes on this machine, each of which trains a trial.", at_least=1)
+    ] = 1
     rungs: Annotated[
         int,
         Argument(
