@@ -1,6 +1,5 @@
 """DSSTNE's text becomes the NetCDF file and the index files that its generator makes."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -105,21 +104,3 @@ def test_files_of_one_index_of_samples_go_together():
         [0, 0, 1],
         [0, 0, 0],
     ]
-
-
-@pytest.mark.usefixtures("place")
-def test_the_movielens_file_of_dsstne_comes_through_whole():
-    folder = Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data")) / "dsstne-movielens"
-    if not folder.is_dir():
-        pytest.skip(f"no real data at {folder}; set WIDENET_DATA")
-    generate("input", folder / "movielens_input_1024.txt", "out.nc", folder / "index.txt", "samples")
-    import_data(["out.nc"], "data", features=folder / "index.txt", samples="samples")
-    dataset = Dataset.open("data")
-    assert (dataset.num_examples, dataset.field("input").width, dataset.field("input").num_entries) == (
-        1024,
-        26_744,
-        {"train": 153_511},
-    )
-    first = dataset.sparse("input", slice(0, 1)).indices.tolist()
-    assert dataset.vocabulary("input").index_of(["2"])[0] in first
-    assert dataset.ids(slice(1023, 1024)) == ["1024"]

@@ -13,6 +13,8 @@ from tests.stores.servers import in_every_store
 from widenet.errors import CheckpointError, StoreError
 from widenet.stores import cache
 from widenet.stores.folders import readable
+from widenet.stores.runs import RunMirror
+from widenet.stores.uri import Uri
 from widenet.training.state import Silence
 
 PAIRS = [(user, (user * 7 + n * n) % 40) for user in range(60) for n in range(5)]
@@ -140,9 +142,7 @@ def test_ten_kills_while_checkpoints_are_sent_leave_no_broken_run(store, data, t
     assert status == 0, text
     assert undisturbed in text
     assert widenet.Model.load(uri, "cpu").fingerprint() == undisturbed
-    listed = json.loads(store.read("run/widenet.json"))["files"].values()
-    objects = {key for key in store.objects("run/files/") if not key.endswith("/")}
-    assert objects == {f"run/files/{entry['sha256']}" for entry in listed}
+    assert objects(store) == listed(store)
 
 
 @in_every_store
@@ -212,9 +212,28 @@ def test_a_run_that_could_not_be_sent_goes_on_from_what_the_store_holds(store, d
     store.count_from_here()
     assert newest(store) == before
     assert train(data, uri, resume=True).fingerprint() == expected
-    assert {key.removeprefix("run/files/") for key in store.objects("run/files/")} == {
-        sha256(content).hexdigest() for content in store.published("run").values()
-    }
+    assert objects(store) == listed(store)
+
+
+def objects(store):
+    return {key.removeprefix("run/files/") for key in store.objects("run/files/") if not key.endswith("/")}
+
+
+def listed(store):
+    return {sha256(content).hexdigest() for content in store.published("run").values()}
+
+
+def test_a_checkpoint_that_no_manifest_lists_is_removed_after_the_next_one(store, tmp_path):
+    mirror, digest = RunMirror(Uri.of(URI)), sha256(b"1").hexdigest()
+    (tmp_path / "weights").write_bytes(b"1")
+    mirror.begin(resume=False)
+    mirror.path.mkdir()
+    mirror.send(tmp_path, {"weights": {"bytes": 1, "sha256": digest}})
+    mirror.note_sent({"weights": {"bytes": 1, "sha256": digest}})
+    mirror.publish()
+    assert objects(store) == {digest}  # a folder may still take its name
+    mirror.publish()
+    assert objects(store) == listed(store) == set()
 
 
 def test_the_weights_of_the_best_epoch_reach_another_machine(data, tmp_path, monkeypatch):
