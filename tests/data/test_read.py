@@ -104,6 +104,7 @@ def test_what_could_mean_two_things_is_refused_and_names_the_option(
         ("a.csv", 'user,item,n\nu1,"a,1\nu2,b,1\nu3,c",1\n', {"quote": '"'}, {"u1": ["a,1\nu2,b,1\nu3,c"]}),
         ("a.csv", 'user,item\nu1,"a\nb"\n', {}, {"u1": ["a\nb"]}),
         ("a.csv", "user,item\nu1,'a,b'\n", {"quote": "'"}, {"u1": ["a,b"]}),
+        ("a.csv", 'user,item\nu1,"a\\"b"\n', {"escape": "\\"}, {"u1": ['a"b']}),
         ("a.csv", 'user,item\nu1,5" disk\n', {}, {"u1": ['5" disk']}),
         ("a.csv", "user,item\nu,a|b\nv,\n", {"item_separator": "|"}, {"u": ["a", "b"], "v": []}),
         ("a.csv", "user,item\nu,a|b\n", {"item_separator": ""}, {"u": ["a|b"]}),

@@ -177,6 +177,7 @@ class Options(IngestArguments):
             columns=self.columns,
             decimal=self.decimal,
             quote=self.quote,
+            escape=self.escape,
             comment=self.comment,
             roles={"user": self.user, "item": self.item},
         )

@@ -188,6 +188,12 @@ class IngestArguments:
             form="CHARACTER",
         ),
     ] = None
+    escape: Annotated[
+        str | None,
+        Argument(
+            "Character before a quote within a quoted cell. Default: the quote itself.", form="CHARACTER"
+        ),
+    ] = None
     comment: Annotated[
         str | None,
         Argument(

@@ -42,6 +42,7 @@ class Reading:
         columns: Names of the columns of a table.
         decimal: Decimal separator of a table's numbers.
         quote: Quotes cells of a table; "" if none does.
+        escape: Stands before a quote in a quoted cell; by default the quote itself.
         comment: Begins lines to leave out; "" if none does.
         roles: The options of the columns that a header names, each with the name that was given.
         prefix: "" for interactions; "users_", "items_" or "titles_" for tables beside them, of which alone
@@ -57,6 +58,7 @@ class Reading:
     columns: Sequence[str] | None = None
     decimal: str | None = None
     quote: str | None = None
+    escape: str | None = None
     comment: str | None = None
     roles: Mapping[str, str | None] = field(default_factory=lambda: {"user": None, "item": None})
     prefix: str = ""
@@ -74,17 +76,14 @@ class Reading:
             option="delimiter",
             value=self.delimiter,
         )
-        OptionError.require(
-            not (self.quote and (len(self.quote.encode()) > 1 or self.quote in "\r\n")),
-            "must be one character of ASCII",
-            option="quote",
-            value=self.quote,
-        )
+        for option, sign in (("quote", self.quote), ("escape", self.escape)):
+            is_wrong = sign and (len(sign.encode()) > 1 or sign in "\r\n")
+            OptionError.require(not is_wrong, "must be one character of ASCII", option=option, value=sign)
 
     @property
     def given_for_tables(self) -> list[str]:
         """The options that were given and are for tables alone."""
-        names = ("columns",) if self.prefix else ("delimiter", "columns", "decimal", "quote")
+        names = ("columns",) if self.prefix else ("delimiter", "columns", "decimal", "quote", "escape")
         return [self.option(name) for name in names if getattr(self, name) is not None]
 
     def option(self, name: str) -> str:

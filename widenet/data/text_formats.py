@@ -156,6 +156,8 @@ def _records(lines: Iterable[str], delimiter: str, reading: Reading) -> Iterator
         lines,
         delimiter=delimiter,
         quotechar=quote or None,
+        escapechar=reading.escape or None,
+        doublequote=not reading.escape,
         quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
     )
     try:
@@ -246,7 +248,7 @@ def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     kinds = ", ".join(f"{literal(column)}: 'VARCHAR'" for column in columns)
     options = (
         f"columns = {{{kinds}}}, delim = {literal(delimiter)}, quote = {literal(quote)},"
-        f" escape = {literal(quote)}, skip = {skip}, buffer_size = {_BUFFER_BYTES}"
+        f" escape = {literal(reading.escape or quote)}, skip = {skip}, buffer_size = {_BUFFER_BYTES}"
     )
 
     def table(_: duckdb.DuckDBPyConnection, scan: Scan) -> str:
