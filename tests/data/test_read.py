@@ -71,6 +71,8 @@ def pairs_of(dataset):
         ("a.csv", "user,item\nu,a\nu,a|b\n", {}, "item_separator"),
         ("a.csv", "user,item\nu,\"['a', 'b']\"\n", {}, "item_separator"),
         ("a.jsonl", '{"user": 1, "item": 2, "item": 3}\n', {}, None),
+        ("a.csv", "user,item,event\nu,a,buy\n", {"where": {"evnt": ["buy"]}}, "where"),
+        ("a.jsonl", '{"user": "u", "item": ["a", "b"]}\n', {"where": {"item": ["a"]}}, "where"),
         ("a.sessions", "5,7\n", {}, "delimiter"),
         ("a.csv", 'user,item,n\nu1,"a,1\nu2,b,1\nu3,c",1\n', {}, "quote"),
         ("a.csv", 'user,item,n\nu1,"a,1\n\nu2,b,1\nu3,c",1\n', {}, "quote"),
@@ -117,6 +119,16 @@ def test_what_could_mean_two_things_is_refused_and_names_the_option(
 )  # fmt: skip
 def test_an_option_decides(tmp_path, source, name, text, options, pairs):
     assert pairs_of(ingest(source(name, text), tmp_path / "ds", **options)) == pairs
+
+
+def test_conditions_keep_the_rows_whose_texts_are_equal(tmp_path, source):
+    rows = [("u", "a", "1"), ("u", "b", "20"), ("v", "c", "3"), ("w", "d", "2"), ("w", "d", "")]
+    table = source("a.csv", "user,item,n\n" + "".join(f"{user},{item},{n}\n" for user, item, n in rows))
+    lines = "".join(f'{{"user": "{user}", "item": "{item}", "n": {n or "null"}}}\n' for user, item, n in rows)
+    for number, given in enumerate((table, source("a.jsonl", lines))):
+        found = ingest(given, tmp_path / f"{number}", where={"n": ["1", "3"], "user": "v"})
+        assert pairs_of(found) == {"v": ["c"]}
+        assert pairs_of(ingest(given, tmp_path / f"{number} n", where={"n": "2"})) == {"w": ["d"]}
 
 
 @pytest.mark.parametrize("second", ["item,user_id\nb,2\n", "item_id,user_id,user\nb,2,3\n"])

@@ -206,7 +206,7 @@ def _value(name: str, kind: Any, argument: Argument, word: Any) -> Any:
         return word
     if get_origin(listed) is Sequence:
         return word.split(",") if word else None
-    if form.endswith("[=VALUE]"):
+    if "VALUE" in form:
         return conditions(name, form, word or []) or None
     texts, of = pairs(name, form.partition(",")[0], word or []), get_args(listed)[1]
     if of is int:

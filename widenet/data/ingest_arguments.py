@@ -150,6 +150,10 @@ class IngestArguments:
         ),
     ] = None
     until: Annotated[Moment | None, Argument("Keep interactions before this time.", form="TIME")] = None
+    where: Annotated[
+        Mapping[str, Any] | None,
+        Argument("Keep rows with one of these values in a column.", form="COLUMN=VALUE"),
+    ] = None
     min_user_items: Annotated[int, Argument("Keep users with at least N items.", form="N", at_least=0)] = 0
     min_item_users: Annotated[
         int,

@@ -209,6 +209,23 @@ class Source:
 
         return replace(self, table=table, lists=self.lists | {column}, floats=self.floats - {column})
 
+    def where(self, column: str, texts: Sequence[str]) -> "Source":
+        """The source with those rows alone that have one of some texts in a column.
+
+        Raises:
+            DataError: There is no such column of single values.
+        """
+        is_known = column in self.columns and column not in self.lists
+        DataError.require(
+            is_known, "must be a column of single values", place=self.name, option="where", value=column
+        )
+        stays = f"{self.text(column)} IN ({', '.join(map(literal, texts))})"
+
+        def table(connection: duckdb.DuckDBPyConnection, scan: Scan) -> str:
+            return f"(SELECT * FROM {self.table(connection, scan)} WHERE {stays})"
+
+        return replace(self, table=table, kind=f"{self.kind}, where {column} is {' or '.join(texts)}")
+
     @property
     def values(self) -> dict[str, str]:
         """The SQL of each role's value, or of the list of values."""
@@ -293,6 +310,7 @@ def table_of(source: Source, options: IngestArguments) -> Source:
 
     Raises:
         DataError: A column does not exist, has two roles, or has lists where none can be.
+        OptionError: A condition has no texts.
     """
     columns = {
         role: choose_column(source.name, source.columns, role, getattr(options, role))
@@ -310,6 +328,11 @@ def table_of(source: Source, options: IngestArguments) -> Source:
             column=column,
             option=role,
         )
+    for column, wanted in (options.where or {}).items():
+        texts = [wanted] if isinstance(wanted, str) else wanted
+        are_texts = isinstance(texts, Sequence) and all(isinstance(text, str) for text in texts)
+        OptionError.require(are_texts and texts, "must give texts for a column", option="where", value=wanted)
+        source = source.where(column, texts)
     item, separator = columns["item"], options.item_separator
     if separator and item not in source.lists:
         source = source.split(item, separator)
@@ -374,6 +397,7 @@ class Sources:
     Attributes:
         numbers: The columns that are read, of `value` and `time`.
         time_column: Column with the times; None if times are not read.
+        asked: The columns of `where`.
         sources: Each source with its columns.
         skipping: Whether scans leave out lines that DuckDB refuses.
 
@@ -383,6 +407,7 @@ class Sources:
 
     def __init__(self, sources: Sequence[Source], options: IngestArguments) -> None:
         self.numbers, self.time_column = options.numbers, options.time
+        self.asked = set(options.where or ())
         self.sources = [table_of(each, options) for each in sources]
         self.skipping = options.skip_bad_lines > 0 or any(source.comment for source in sources)
 
@@ -413,7 +438,8 @@ class Sources:
         """Describe in one line for each source how it is read: its format, its columns, the unread ones."""
         lines = []
         for name, source in zip(self.short_names, self.sources, strict=True):
-            others = [column for column in source.columns if column not in source.roles.values()]
+            read = self.asked.union(source.roles.values())
+            others = [column for column in source.columns if column not in read]
             roles = ", ".join(f"{role} = {column}" for role, column in source.roles.items())
             line = f"reading {name} as {source.kind}: {roles}"
             lines.append(line + (f"; not read: {listed(others)}" if others else ""))
