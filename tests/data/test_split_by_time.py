@@ -2,6 +2,7 @@
 the newest interaction.
 """
 
+import json
 import random
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -117,6 +118,13 @@ def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log)
     ):
         ingest(log, tmp_path / name, time="at", **options)
     assert rows_of(tmp_path / "relative") == rows_of(tmp_path / "dates")
+
+
+def test_a_time_without_items_is_not_the_newest(tmp_path, source):
+    rows = [("u", ["a"], NEWEST - 2 * DAY), ("u", ["b"], NEWEST), ("v", [], NEWEST + 9 * DAY)]
+    lines = "".join(json.dumps({"user": user, "item": items, "at": at}) + "\n" for user, items, at in rows)
+    ingest(source("a.jsonl", lines), tmp_path / "ds", time="at", heldout_since="1 day")
+    assert [name for name, _ in rows_of(tmp_path / "ds")["heldout"]["u"]] == ["b"]
 
 
 @pytest.mark.parametrize(("until", "is_right"), [(NEWEST - 2 * DAY, False), (NEWEST - 2 * DAY + 1, True)])

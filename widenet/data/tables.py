@@ -158,7 +158,8 @@ class Tables:
 
     def latest(self, part: Part) -> float:
         """The newest time of a part; 0 without interactions."""
-        [(time,)] = self.connection.execute(f"SELECT max(time) FROM {self._staged(part)}").fetchall()
+        newest = f"SELECT max(time) FROM {self._staged(part)} WHERE \"user\" IS NOT NULL AND item IS NOT NULL"
+        [(time,)] = self.connection.execute(newest).fetchall()
         return float(time or 0)
 
     def number(self, again: bool = False) -> tuple[int, int, int]:

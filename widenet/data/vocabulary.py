@@ -196,12 +196,11 @@ class Vocabulary:
         if len(found) > NUM_SUGGESTIONS and ranked[0][1] == _PART:
             first = "; ".join(self.shown(found[:NUM_SUGGESTIONS]))
             raise DataError(f"{len(found):,} titles have this part: {first}", place=place, value=text)
+        if found:
+            return found
         near = self.shown([index for (index,) in _rows(database, _NEAREST, str(text))])
         rule = "must be the id or the title of a feature"
-        DataError.require(
-            found, rule + (f"; the nearest are {'; '.join(near)}" if near else ""), place=place, value=text
-        )
-        return found
+        raise DataError(rule + (f"; the nearest are {'; '.join(near)}" if near else ""), place=place, value=text)
 
     def find_each(self, texts: Sequence[str | int]) -> list[list[int]]:
         """As `find` for each of some texts, in their order; looks ids up all at once."""

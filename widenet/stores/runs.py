@@ -95,7 +95,8 @@ class RunMirror:
                 return False
             StoreError.require(manifest.kind == "run", "must be a run", place=self.bucket.uri)
             self._published, self._earlier = manifest, digests_in(self.bucket)
-            if self._note.is_file() and self._note.read_text() == manifest.digest:
+            has_copy = self.path.is_dir() and self._note.is_file()
+            if has_copy and self._note.read_text() == manifest.digest:
                 return True
             with self._unused() as is_unused:
                 if is_unused:
