@@ -155,10 +155,11 @@ def test_a_run_continues_on_another_machine_and_on_the_first_one_again(store, da
     other_machine(monkeypatch, tmp_path, "second")
     interrupt(data, uri, 1, resume=True)
     other_machine(monkeypatch, tmp_path, "cache")
-    with mistake(CheckpointError):
-        train(data, uri, TRAINING | {"seed": 1}, resume=True)
-    [copy] = (tmp_path / "cache" / "runs").glob("[!.]*")
-    shutil.rmtree(copy)  # by somebody who leaves hidden files
+    for _ in range(2):
+        mirror = RunMirror(Uri.of(uri))
+        assert mirror.restore()
+        assert (mirror.path / "log.jsonl").is_file()
+        shutil.rmtree(mirror.path)  # by somebody who leaves hidden files
     assert train(data, uri, resume=True).fingerprint() == expected
     assert "model/manifest.json" in store.published("run")
 

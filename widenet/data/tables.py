@@ -158,7 +158,7 @@ class Tables:
 
     def latest(self, part: Part) -> float:
         """The newest time of a part; 0 without interactions."""
-        newest = f"SELECT max(time) FROM {self._staged(part)} WHERE \"user\" IS NOT NULL AND item IS NOT NULL"
+        newest = f'SELECT max(time) FROM {self._staged(part)} WHERE "user" IS NOT NULL AND item IS NOT NULL'
         [(time,)] = self.connection.execute(newest).fetchall()
         return float(time or 0)
 

@@ -199,8 +199,8 @@ class Vocabulary:
         if found:
             return found
         near = self.shown([index for (index,) in _rows(database, _NEAREST, str(text))])
-        rule = "must be the id or the title of a feature"
-        raise DataError(rule + (f"; the nearest are {'; '.join(near)}" if near else ""), place=place, value=text)
+        nearest = f"; the nearest are {'; '.join(near)}" if near else ""
+        raise DataError(f"must be the id or the title of a feature{nearest}", place=place, value=text)
 
     def find_each(self, texts: Sequence[str | int]) -> list[list[int]]:
         """As `find` for each of some texts, in their order; looks ids up all at once."""
