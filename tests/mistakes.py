@@ -45,9 +45,3 @@ def is_at(place, found):
         or f"/{place}/" in f"/{file}/"
         or found.endswith((f"/{place}", f".{place}"))
     )
-
-
-def check_sentence(model, call, error, _message=None):
-    """Check that a call with a model raises an error of one line."""
-    with mistake(error):
-        call(model)

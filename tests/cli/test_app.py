@@ -11,7 +11,6 @@ import typer.main
 
 from tests.commands import whole
 from widenet.cli import app
-from widenet.cli.app import COMMAND_GROUPS
 
 
 def commands(command=None, words=()):
@@ -26,15 +25,6 @@ def commands(command=None, words=()):
 def test_every_command_explains_itself(words, widenet):
     ended = widenet(*words, "-h")
     assert (ended.status, "Usage:" in ended.out) == (0, True)
-
-
-def test_the_help_lists_every_command_once_by_what_it_is_for(widenet):
-    lines = widenet("--help").out.splitlines()
-    listed = [line.split()[0] for line in lines if line[:2] == "  " and line[2:3].isalpha()]
-    names = [words[0] for words in commands() if len(words) == 1]
-    assert [name for name in listed if name in names] == names
-    titles = [line.strip(":") for line in lines if line.strip(":") in COMMAND_GROUPS]
-    assert titles == [*COMMAND_GROUPS]
 
 
 @pytest.mark.parametrize(

@@ -9,30 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.mistakes import mistake
-from tests.older import dataset_of_format_1
 from tests.scripts import Conversation
-from widenet.errors import CheckpointError, DataError
+from widenet.errors import DataError
 
 FILE_BYTES = 600
 """Less than a dataset takes."""
 
-CHANGES = [
-    {"format_version": 3},
-    {"format_version": 0},
-    {"format_version": "1"},
-    {"num_examples": 2**31},
-    {"num_examples": -1},
-    {"extra": 1},
-    {"fields": {}},
-    {"files": {}},
-    {"fields__items__width": 2**40},
-    {"fields__items__width": -3},
-    {"fields__items__width": "9"},
-    {"fields__items__kind": "spars"},
-    {"fields__items__num_entries": {"train": -1}},
-]
-"""Changes of dataset.json."""
-MANIFEST = "bad/data/dataset.json"
 
 COMMANDS = [
     "data verify bad/data",
@@ -48,29 +30,12 @@ def manifest(world, desk):
     return desk / "bad" / "data" / "dataset.json"
 
 
-def test_a_wrong_manifest_is_refused(manifest, refused):
-    whole = manifest.read_bytes()
-    for change in CHANGES:
-        dataset_of_format_1(manifest.parent, **change)
-        with mistake(DataError, MANIFEST):
-            raise refused("data verify bad/data")
-        manifest.write_bytes(whole)
-
-
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: os.truncate(path, 9)])
 def test_a_file_that_is_gone_or_cut_off_is_refused(change, manifest, refused):
     change(manifest.with_name("examples-00000.arrow"))
     for line in COMMANDS:
         with mistake(DataError, "bad/data/examples-00000.arrow"):
             raise refused(line)
-
-
-def test_a_damaged_run_is_refused(world, desk, refused):
-    shutil.copytree(world / "run", desk / "bad" / "run")
-    weights = desk / "bad" / "run" / "model" / "trunk.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"!")
-    with mistake(CheckpointError, "bad/run/model/trunk.safetensors"):
-        raise refused("fingerprint bad/run")
 
 
 LIMITED = """

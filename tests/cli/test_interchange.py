@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import onnxruntime
 import pytest
 
 from tests.commands import blocks
 from tests.dsstne.models import connected, fully, write_model
 from tests.interop.networks import dataset, model_of
-from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "interchange.md"
@@ -23,15 +21,6 @@ LAYERS = [
 def model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return model_of(LAYERS, dataset(tmp_path / "data"), tmp_path / "run")
-
-
-@pytest.mark.usefixtures("model")
-def test_export_writes_a_model_and_its_names(widenet):
-    ended = widenet("export", "run", "--out", "all.onnx")
-    assert (ended.status, ended.err) == (0, "")
-    assert [line.split(":")[0] for line in ended.out.splitlines()] == ["all.onnx.json", "all.onnx"]
-    session = onnxruntime.InferenceSession("all.onnx")
-    assert [output.name for output in session.get_outputs()] == ["next"]
 
 
 def test_the_page_goes_from_ids_to_recommendations(widenet, model, capsys):
@@ -52,22 +41,6 @@ def written(path):
         fully("Output", "Output", 9, ["Hidden"], data="asked"),
     ]
     write_model(path, layers, connected(0, layers))
-
-
-def test_import_makes_a_run_that_trains_on(widenet, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    written(Path("network.nc"))
-    dataset_from_lists(tmp_path / "data", [[0, 8], [3, 4, 5]], width=9, field="items")
-    names = ["--field", "given=items", "--field", "asked=items"]
-    ended = widenet("import", "network.nc", "--out", "imported", "--data", "data", *names)
-    assert (ended.status, ended.out) == (
-        0,
-        'imported: Input 9, Hidden 4, Output 9\n  field "items": sparse, 9\n',
-    )
-    (tmp_path / "training.json").write_text('{"epochs": 1}')
-    documents = ["imported/network.json", "training.json"]
-    ended = widenet("train", *documents, "--data", "data", "--out", "on", "--from", "imported", "--quiet")
-    assert ended.status == 0, ended.err
 
 
 def test_an_import_replaces_an_earlier_run_if_asked_and_a_failed_one_leaves_it(

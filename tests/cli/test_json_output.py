@@ -113,8 +113,3 @@ def test_numbers_are_unrounded_and_texts_as_they_are(capsys):
         "c": "x/\u00fc",
         "3": [1, None],
     }
-
-
-def test_a_command_that_fails_prints_no_document(widenet, tmp_path):
-    ended = widenet("fingerprint", tmp_path, "--json")
-    assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)

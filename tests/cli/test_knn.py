@@ -1,9 +1,6 @@
 """`widenet knn`: what the library finds, as text."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,11 +52,3 @@ def test_search_writes_a_json_line_a_query(widenet):
         "neighbours"
     ][0]
     assert nearest == {"key": "b", "score": 0.8125**0.5}
-
-
-@pytest.mark.usefixtures("vectors")
-def test_standard_output_that_is_full_is_one_sentence():
-    line = [sys.executable, "-m", "widenet", "knn", "search", "a.txt", "--queries", "queries.txt", "-k", "1"]
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (2, "widenet: standard output: No space left on device.\n")

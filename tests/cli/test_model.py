@@ -73,19 +73,6 @@ def test_predict_writes_the_recommendations_of_every_user_in_every_format(suffix
     assert [row[2] for row in found] == pytest.approx([row[2] for row in expected], rel=1e-5)
 
 
-@pytest.mark.usefixtures("inside")
-def test_predict_never_replaces_a_file_and_leaves_none_that_is_not_complete(widenet, tmp_path):
-    out = tmp_path / "out.csv"
-    (tmp_path / "never").write_text("unknown\n")
-    assert widenet("predict", "run", *SPLIT, "--out", out, "--never", tmp_path / "never").status == 2
-    assert not out.exists()
-    assert widenet("predict", "run", *SPLIT, "--out", out).status == 0
-    before = out.read_bytes()
-    ended = widenet("predict", "run", *SPLIT, "--out", out, "-k", 1)
-    assert (ended.status, out.read_bytes()) == (2, before)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["never", "out.csv"]
-
-
 @pytest.mark.parametrize("asked", [["--items", "The Hobbit", "the b"], ["--items", "0", "--items", "1"]])
 def test_recommend_takes_ids_titles_and_parts_of_titles(asked, widenet, model):
     expected = model.recommend(["0", "1"], k=2)
@@ -95,18 +82,3 @@ def test_recommend_takes_ids_titles_and_parts_of_titles(asked, widenet, model):
     assert ended.out.splitlines() == [
         f"{rank:>4}  {one.score:<10.4g}  {one.title}  ({one.item})" for rank, one in enumerate(expected, 1)
     ]
-
-
-@pytest.mark.usefixtures("inside")
-@pytest.mark.parametrize("more", [[], ["--include-seen"]])
-def test_recommend_for_a_user_gives_what_predict_gives(more, widenet, tmp_path):
-    widenet("predict", "run", *SPLIT, "--out", tmp_path / "all.csv", "-k", 9, *more)
-    expected = [row for row in rows_of(tmp_path / "all.csv") if row[0] == "u3"]
-    ended = widenet("recommend", "run", "--user", "u3", *SPLIT, "-k", 9, "--json", *more)
-    found = json.loads(ended.out)
-    assert (ended.status, ended.err) == (0, "")
-    assert [each["item"] for each in found] == [item for _, item, _ in expected]
-    assert [each["score"] for each in found] == pytest.approx([score for *_, score in expected], rel=1e-5)
-    assert found[0]["title"].startswith("The ")
-    of_the_training = widenet("recommend", "run", "--user", "u3", "-k", 9, "--json", *more)
-    assert json.loads(of_the_training.out) == found

@@ -62,12 +62,12 @@ def words(training="short", out="run", **options):
     return ["train", *documents, *where, *options.get("more", ["--processes", "2"])]
 
 
-def started(place, command, program=("-m", "widenet"), before=(), mpirun=()):
+def started(place, command, mpirun=()):
     environment = {
         name: value for name, value in os.environ.items() if name not in ("WIDENET_DEBUG", "WIDENET_THREADS")
     }
     environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONWARNINGS": "error:::widenet"}
-    line = [*mpirun, sys.executable, *before, *program, *command]
+    line = [*mpirun, sys.executable, "-m", "widenet", *command]
     return subprocess.Popen(
         line, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
     )
@@ -115,9 +115,6 @@ def test_two_processes_predict_as_one(place, widenet, groups, launched, monkeypa
     assert (place / "two.csv").read_bytes() == (place / "one.csv").read_bytes()
     assert widenet(*line, "three.csv", "--processes", "2").status == 0
     assert launched == [(2, [*line, "three.csv", "--processes", "2"])]
-
-
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
 
 
 def test_a_mistake_that_every_process_makes_is_said_once(place):
@@ -227,31 +224,18 @@ def test_three_processes_that_mpirun_starts_train_the_bits_of_one_and_speak_once
     assert [line.split()[0] for line in err.splitlines()] == ["epoch", "epoch", "Report:", "Next:"]
 
 
-AGAIN = "torchrun has restarted this training"
-
-
 class Long:
     """A long training in two processes, stopped by what the test does not read: it is in the midst of its
     epochs, after some of them.
     """
 
-    def __init__(self, place, out, **how):
-        self.out, self.said = place / out, ""
-        line = words("long", out, **how)
+    def __init__(self, place, out):
+        self.out = place / out
         with contextlib.chdir(place):
-            self.process = started(place, line, before=how["before"]) if how else command(line)
+            self.process = command(words("long", out))
         fcntl.fcntl(self.process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        self.read("epoch   6/")
-
-    def read(self, *beginnings):
-        """Read on until a line has begun with each of these, one after the other; the processes are then
-        those that train now.
-        """
-        for beginning in beginnings:
-            while not (line := self._line()).startswith(beginning):
-                assert line, f"no {beginning!r} in:\n{self.said}"
-                self.said += line
-            self.said += line
+        while not (line := self._line()).startswith("epoch   6/"):
+            assert line
         self.children = {rank: os.pidfd_open(child) for rank, child in enumerate(children(self.process))}
         assert sorted(self.children) == [0, 1]
 
@@ -302,34 +286,3 @@ def test_where_a_process_is_killed_the_command_names_it_and_leaves_none_running(
     )
     assert long.left(0) == []
     assert long.go_on(place) == outcome(place / "one-long")
-
-
-@pytest.mark.parametrize("torchrun", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_where_the_command_itself_is_killed_its_processes_save_and_end(torchrun, place):
-    long = Long(place, f"orphaned-{torchrun}", **({"before": TORCHRUN, "more": []} if torchrun else {}))
-    long.process.kill()
-    status, _, err = ended(long.process, LIMIT_SECONDS)
-    assert status == -signal.SIGKILL
-    assert f"Stopped; {long.out.name} holds a checkpoint. Resume with:" in err
-    assert long.left(LIMIT_SECONDS) == []
-    assert long.go_on(place) == outcome(place / "one-long")
-
-
-@pytest.mark.long
-def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_a_checkpoint_and_after_it(place):
-    long = Long(place, "again", before=TORCHRUN, more=[])
-    signal.pidfd_send_signal(long.children[0], signal.SIGKILL)
-    long.read(AGAIN, "epoch  31/")
-    signal.pidfd_send_signal(long.children[1], signal.SIGKILL)
-    status, shown, err = ended(long.process)
-    fingerprint, lines = outcome(place / "one-long")
-    assert (status, shown) == (0, f"again: trained. Fingerprint {fingerprint}\n"), err
-    said = (long.said + err).splitlines()
-    assert [line for line in said if line.startswith((AGAIN, "Resuming", "Next: "))] == [
-        f"{AGAIN}; it starts over, since it has no checkpoint yet.",
-        f"{AGAIN}; it resumes from its newest checkpoint.",
-        "Resuming after epoch 30.",
-        "Next: widenet predict again --data data --out recommendations.parquet",
-    ]
-    assert long.left(0) == []
-    assert outcome(long.out) == (fingerprint, lines)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
+from tests.cli.conftest import NETWORK
 from tests.mistakes import mistake
 from widenet.data.ingest import ingest
 from widenet.errors import DataError
@@ -78,17 +79,7 @@ def folder(tmp_path_factory):
     (folder / "likes.csv").write_text("\n".join(["user,item", *likes]) + "\n")
     rows = [f"{item},The {item}th,{GENRES[item % 3]},{str(item % 4 > 0).lower()}" for item in range(20)]
     (folder / "books.csv").write_text("\n".join(["item,title,genre,in_stock", *rows, "77,New,,"]) + "\n")
-    (folder / "network.json").write_text(
-        json.dumps(
-            {
-                "layers": [
-                    {"name": "in", "kind": "input", "field": "items"},
-                    {"name": "mid", "units": 4, "activation": "tanh"},
-                    {"name": "out", "kind": "output", "field": "items"},
-                ]
-            }
-        )
-    )
+    (folder / "network.json").write_text(json.dumps(NETWORK))
     (folder / "training.json").write_text('{"epochs": 1, "batch_size": 8, "shards": 2}')
     return folder
 

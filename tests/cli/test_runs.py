@@ -32,14 +32,6 @@ def test_every_run_has_a_line_and_its_differences_below(runs, widenet):
     assert ended.err.startswith(str(runs / "foreign"))
 
 
-def test_a_run_in_8_bits_names_the_one_that_it_was_made_of(runs, widenet):
-    assert widenet("quantize", runs / "first", "--out", runs / "small").status == 0
-    lines = widenet("runs", runs).out.splitlines()
-    assert f"in 8 bits, made of {runs / 'first'}, training.epochs=2" in " ".join(" ".join(lines).split())
-    (small,) = [line for line in lines if line.startswith("small ")]
-    assert small.split()[-1] == "-"  # no time of a training
-
-
 def test_json_has_the_numbers_in_full_and_the_problems(runs, widenet):
     ended = widenet("runs", runs, "--json", "--sort", "name")
     result = json.loads(ended.out)
@@ -49,15 +41,6 @@ def test_json_has_the_numbers_in_full_and_the_problems(runs, widenet):
     assert result["runs"][1]["differences"] == {"training.epochs": 5}
     assert [problem["path"] for problem in result["problems"]] == [str(runs / "foreign")]
     assert ended.err == ""
-
-
-def test_no_runs_are_said_and_a_missing_folder_is_refused(widenet, tmp_path):
-    ended = widenet("runs", tmp_path)
-    assert (ended.status, ended.out, ended.err) == (0, "", f"{tmp_path} holds no run.\n")
-    ended = widenet("runs", tmp_path / "nowhere")
-    assert (ended.status, ended.err.count("\n")) == (2, 1)
-    ended = widenet("runs", tmp_path, "--sort", "loss")
-    assert (ended.status, ended.err.count("\n")) == (2, 1)
 
 
 def test_names_are_printed_without_control_characters_and_the_time_is_utc(runs, widenet):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 from pathlib import Path
 
@@ -16,18 +15,6 @@ from widenet.runs import Model
 def line(inside, tmp_path):
     assert inside == Path.cwd()
     return ["train", "network.json", "training.json", "--data", "data", "--out", str(tmp_path / "run")]
-
-
-def test_it_shows_a_line_an_epoch_then_the_fingerprint_and_what_comes_next(line, widenet):
-    ended = widenet(*line)
-    assert ended.status == 0
-    first, second, report, following = ended.err.splitlines()
-    metrics = "".join(rf"  {name} \d\.\d{{4}}" for name in ("recall@3", "recall@20", "ndcg@20"))
-    assert re.fullmatch(rf"epoch 1/2  loss \d\.\d{{4}}  \d+\.\d s  [\d,]+ users/s{metrics}", first)
-    assert second.startswith("epoch 2/2  loss ")
-    assert report == f"Report: {line[-1]}/report.html"
-    assert following == f"Next: widenet predict {line[-1]} --data data --out recommendations.parquet"
-    assert ended.out == f"{line[-1]}: trained. Fingerprint {Model.load(line[-1]).fingerprint()}\n"
 
 
 def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
@@ -63,25 +50,6 @@ def test_a_report_that_cannot_be_written_costs_a_line_and_not_the_training(line,
 
 def signal_itself():
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("documents.prepared", "widenet: interrupted."),
-        ("training.build", "Stopped before the first checkpoint, so there is nothing to resume."),
-    ],
-)
-def test_an_interruption_before_the_first_checkpoint_promises_nothing(
-    place, said, line, widenet, monkeypatch
-):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(f"widenet.runs.{place}", interrupt)
-    ended = widenet(*line)
-    assert (ended.status, ended.out) == (130, "")
-    assert ended.err.startswith(said)
 
 
 @pytest.mark.usefixtures("inside")

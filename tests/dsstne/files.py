@@ -3,40 +3,15 @@
 import netCDF4
 import numpy as np
 
-FLAGS = {
-    "Sparse": 1,
-    "Boolean": 2,
-    "Compressed": 4,
-    "Recurrent": 8,
-    "Mutable": 16,
-    "SparseIgnoreZero": 32,
-    "Indexed": 64,
-    "Weighted": 128,
-}
-CODES = {
-    "UInt": 0,
-    "Int": 1,
-    "LLInt": 2,
-    "ULLInt": 3,
-    "Float": 4,
-    "Double": 5,
-    "RGB8": 6,
-    "RGB16": 7,
-    "UChar": 8,
-    "Char": 9,
-}
+FLAGS = [
+    "Sparse", "Boolean", "Compressed", "Recurrent", "Mutable", "SparseIgnoreZero", "Indexed", "Weighted",
+]  # fmt: skip
+"""By the number of their bit."""
 LETTERS = {
-    "UInt": "u4",
-    "Int": "i4",
-    "LLInt": "i8",
-    "ULLInt": "u8",
-    "Float": "f4",
-    "Double": "f8",
-    "RGB8": "u1",
-    "RGB16": "u2",
-    "UChar": "u1",
-    "Char": "S1",
-}
+    "UInt": "u4", "Int": "i4", "LLInt": "i8", "ULLInt": "u8", "Float": "f4", "Double": "f8", "RGB8": "u1",
+    "RGB16": "u2", "UChar": "u1", "Char": "S1",
+}  # fmt: skip
+"""NetCDF's types, in the order of DSSTNE's codes."""
 
 
 def write_netcdf(path, attributes, dimensions, variables):
@@ -58,9 +33,9 @@ def write_netcdf(path, attributes, dimensions, variables):
 
 def described(number, name, flags, data_type, sides, kind=0):
     values = {
-        f"attributes{number}": np.uint32(sum(FLAGS[flag] for flag in flags)),
+        f"attributes{number}": np.uint32(sum(1 << FLAGS.index(flag) for flag in flags)),
         f"kind{number}": np.uint32(kind),
-        f"dataType{number}": np.uint32(CODES[data_type]),
+        f"dataType{number}": np.uint32([*LETTERS].index(data_type)),
         f"dimensions{number}": np.uint32(len(sides)),
     }
     for side, length in zip(("width", "height", "length"), sides, strict=False):

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.dsstne.files import sparse_set
 from widenet.data.dataset import Dataset
 from widenet.dsstne.data import import_data
 
-SPARSE, BOOLEAN, INDEXED, WEIGHTED, UNSIGNED = 1, 2, 64, 128, 6
+SPARSE, BOOLEAN, WEIGHTED, UNSIGNED = 1, 2, 128, 6
 LISTS = {
     "start": int,
     "end": int,
@@ -87,13 +86,3 @@ def test_examples_are_those_that_dsstne_reads(read):
         np.testing.assert_array_equal(
             dataset.weights(np.arange(dataset.num_examples)).numpy(), np.array(weights, "f4")
         )
-
-
-def test_char_is_characters(written, netcdf, tmp_path):
-    import_data([written / "datasets" / "char.nc"], tmp_path / "data")
-    expected = np.arange(60, 72).reshape(3, 4) / 128
-    np.testing.assert_array_equal(dense(Dataset.open(tmp_path / "data"), "c"), expected)
-    items = sparse_set(0, "items", [[0, 3], [2], []], [[-128, 127], [0], []], data_type="Char")
-    import_data([netcdf("x.nc", items)], tmp_path / "sparse")
-    found = dense(Dataset.open(tmp_path / "sparse"), "items")[:, :4]
-    np.testing.assert_array_equal(found, [[-128, 0, 0, 127], [0, 0, 0, 0], [0, 0, 0, 0]])

@@ -7,9 +7,8 @@ import pytest
 
 from tests.dsstne.models import fully, write_model
 from tests.dsstne.test_model import convolved, scores
-from widenet.dsstne.model_export import export_model, merged_attributes
+from widenet.dsstne.model_export import export_model
 from widenet.dsstne.model_import import import_model
-from widenet.spec.network import NetworkSpec
 
 WINDOW = {"kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "kernelDimensions": 2}
 POOL = {"type": 2, "kernelX": 2, "kernelY": 2, "kernelStrideX": 2, "kernelStrideY": 2, "kernelDimensions": 2}
@@ -58,24 +57,3 @@ def test_an_output_that_pools(function, best, tmp_path):
     truth = [best(each.reshape(4, 3, 2, 4, 2)).ravel() for each in edges]
     kinds = ["input", "convolution", "pooling", "output"]
     assert_same_and_written_back(tmp_path, [IMAGE, EDGES, last], connections, {"Image": images}, truth, kinds)
-
-
-@pytest.mark.parametrize(
-    ("taken", "own", "written"),
-    [(0.5, 2.0, 0.5), (2.0, 0.5, 0.5), (None, 2.0, 2.0), (0.5, None, 0.5), (None, None, 0)],
-)
-def test_of_the_limits_of_both_the_smaller_is_written(taken, own, written):
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "same", "units": 4, "activation": "linear", "delta_norm": taken},
-        {
-            "name": "out",
-            "kind": "output",
-            "field": "items",
-            "bias": False,
-            "weightless": True,
-            "delta_norm": own,
-        },
-    ]
-    spec = NetworkSpec.of({"layers": layers})
-    assert merged_attributes(spec, spec.outputs[0], spec.layer("same"), (4,))["deltaNorm"] == written

@@ -99,39 +99,14 @@ def test_several_inputs_sources_and_outputs(tmp_path):
     }
 
 
-def shared(layers, seed, **links):
-    connections = connected(seed, layers)
-    for key, (owner, transposed) in links.items():
-        source, _, name = key.partition("_")
-        connections[source, name] = ((owner, transposed), connections[source, name][1])
-    return connections
-
-
 def test_a_tied_decoder_stays_tied(tmp_path):
     layers = autoencoder()
-    connections = shared(layers, 3, Hidden1_Output=(("Input", "Hidden1"), True))
+    connections = connected(3, layers)
+    connections["Hidden1", "Output"] = (("Input", "Hidden1"), True), connections["Hidden1", "Output"][1]
     model = assert_same(
         tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)}
     )
     assert sorted(model.network.wide) == ["Hidden1/Input", "Output bias"]
-
-
-def test_shared_weights_that_shards_cannot_share_are_copied(tmp_path):
-    layers = [
-        fully("Input", "Input", 10, data="x", attributes=DENSE),
-        fully("A", "Hidden", 6, ["Input"]),
-        fully("B", "Hidden", 6, ["A"]),
-        fully("C", "Hidden", 6, ["B"]),
-        fully("D", "Hidden", 6, ["B", "C"]),
-        fully("Output", "Output", 10, ["D", "B"], data="y"),
-    ]
-    inner, turned = (("A", "B"), False), (("Input", "A"), True)
-    connections = shared(layers, 4, B_C=inner, B_D=inner, C_D=inner, D_Output=turned, B_Output=turned)
-    model = assert_same(
-        tmp_path / "x.nc", tmp_path / "run", layers, connections, {"Input": random_rows(2, 7, 10)}
-    )
-    assert sorted(model.network.trunk) == ["A bias", "A/Input", "B bias", "B/A", "C bias", "D bias"]
-    assert sorted(model.network.wide) == ["Output", "Output bias"]
 
 
 def convolved(image, weights, bias, stride):
@@ -150,83 +125,6 @@ def convolved(image, weights, bias, stride):
             window = image[:, y * stride : y * stride + height, x * stride : x * stride + width]
             out[:, y, x] = np.tensordot(weights, window, 3) + bias
     return out
-
-
-def spatial():
-    """Convolution with batch normalization, max pooling, a skip around a second convolution, and an
-    output.
-    """
-    window = {"kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "kernelDimensions": 2}
-    pool = {
-        "type": 2,
-        "poolingfunction": 1,
-        "kernelX": 2,
-        "kernelY": 2,
-        "kernelStrideX": 2,
-        "kernelStrideY": 2,
-        "kernelDimensions": 2,
-    }
-    volume = {"Ny": 6, "Nz": 4, "dimensions": 3}
-    rng = np.random.default_rng(11)
-    normalization = {
-        name: rng.uniform(0.5, 2, size=4).astype("f4")
-        for name in ("scaleBN", "biasBN", "runningMeanBN", "runningVarianceBN")
-    }
-    layers = [
-        fully("Image", "Input", 8, data="image", more={"Ny": 6, "Nz": 2, "dimensions": 3}),
-        fully(
-            "Edges",
-            "Hidden",
-            8,
-            ["Image"],
-            activation="RectifiedLinear",
-            more={"type": 1, **window, **volume},
-            normalization=normalization,
-        ),
-        fully(
-            "Again",
-            "Hidden",
-            8,
-            ["Edges"],
-            activation="Tanh",
-            skip=["Edges"],
-            more={"type": 1, **window, **volume},
-        ),
-        fully("Small", "Hidden", 4, ["Again"], more={**pool, "Ny": 3, "Nz": 4, "dimensions": 3}),
-        fully("Class", "Output", 5, ["Small"], data="class"),
-    ]
-    shapes = {
-        ("Image", "Edges"): ((4, 2, 3, 3), 4),
-        ("Edges", "Again"): ((4, 4, 3, 3), 4),
-        ("Small", "Class"): ((48, 5), 5),
-    }
-    connections = {
-        key: (rng.normal(size=shape).astype("f4"), rng.normal(size=units).astype("f4"))
-        for key, (shape, units) in shapes.items()
-    }
-    return layers, connections, normalization
-
-
-def test_convolutions_pooling_skips_and_batch_normalization(tmp_path):
-    layers, connections, normalization = spatial()
-    images = np.random.default_rng(1).normal(size=(3, 96)).astype("f4")
-    truth = []
-    for image in images.astype(float):
-        edges = convolved(image.reshape(2, 6, 8), *connections["Image", "Edges"], 1)
-        scale, shift, mean, variance = (
-            numbers[:, None, None].astype(float) for numbers in normalization.values()
-        )
-        edges = np.maximum((edges - mean) / np.sqrt(variance + 1e-5) * scale + shift, 0)
-        again = np.tanh(convolved(edges, *connections["Edges", "Again"], 1) + edges)
-        small = again.reshape(4, 3, 2, 4, 2).max((2, 4)).ravel()
-        weights, bias = connections["Small", "Class"]
-        truth.append(1 / (1 + np.exp(-(small @ weights.astype(float) + bias))))
-    before = import_model(write_model(tmp_path / "x.nc", layers, connections), tmp_path / "run")
-    np.testing.assert_allclose(scores(before, {"Image": images}, "Class"), truth, rtol=2e-5, atol=2e-6)
-    export_model(before, tmp_path / "y.nc")
-    after = import_model(tmp_path / "y.nc", tmp_path / "again")
-    assert after.fingerprint() == before.fingerprint()
-    assert after.run.network.layers == before.run.network.layers
 
 
 def test_files_of_older_versions_are_read(tmp_path):

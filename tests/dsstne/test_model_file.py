@@ -123,32 +123,16 @@ def test_biases_of_several_sources_keep_their_sum_and_copied_weights_those_of_th
 
 def test_sides_that_no_kernel_gives_are_refused(tmp_path):
     image = fully("Image", "Input", 8, data="image", more={"Ny": 6, "Nz": 2, "dimensions": 3})
-    window = {
-        "type": 1,
-        "kernelX": 3,
-        "kernelY": 3,
-        "kernelStrideX": 1,
-        "kernelStrideY": 1,
-        "kernelDimensions": 2,
-        "kernelPaddingX": 0,
-    }
+    window = {"type": 1, "kernelX": 3, "kernelY": 3, "kernelStrideX": 1, "kernelStrideY": 1, "dimensions": 3}
+    window |= {"kernelDimensions": 2, "kernelPaddingX": 0, "kernelPaddingY": 1, "Nz": 1}
     output = fully("Output", "Output", 6, ["Image"], activation="Linear", data="class")
-    loss = {"errorFunction": np.uint32(1)}
-    output["more"] = {**window, "kernelPaddingY": 1, "Ny": 4, "Nz": 1, "dimensions": 3}
-    path = write_model(
-        tmp_path / "x.nc",
-        [image, output],
-        {("Image", "Output"): (np.zeros((1, 2, 3, 3), "f4"), np.zeros(1, "f4"))},
-        **loss,
-    )
+    weights = {("Image", "Output"): (np.zeros((1, 2, 3, 3), "f4"), np.zeros(1, "f4"))}
+
+    def written(height):
+        layers = [image, {**output, "more": {**window, "Ny": height}}]
+        return write_model(tmp_path / f"{height}.nc", layers, weights, errorFunction=np.uint32(1))
+
     with mistake(DataError, place="layer 'Output'"):
-        read_model(path)
-    output["more"]["Ny"] = 6
-    path = write_model(
-        tmp_path / "y.nc",
-        [image, output],
-        {("Image", "Output"): (np.zeros((1, 2, 3, 3), "f4"), np.zeros(1, "f4"))},
-        **loss,
-    )
-    assert read_model(path).paddings == {"Output": (0, 1)}
-    assert import_model(path, tmp_path / "run").run.network.layers[1].padding == (1, 0)
+        read_model(written(4))
+    assert read_model(written(6)).paddings == {"Output": (0, 1)}
+    assert import_model(written(6), tmp_path / "run").run.network.layers[1].padding == (1, 0)

@@ -153,15 +153,3 @@ def test_a_file_with_comments_is_read_as_it_is(tmp_path):
     path.write_text("// DSSTNE\n" + json.dumps(config())[:-3], "utf-8")
     with mistake(DocumentError, place="config.json", line=2):
         NetworkSpec.read(path)
-
-
-@pytest.mark.parametrize("activation", ["Sigmoid", "ELU"])
-def test_dsstnes_arithmetic_is_said_by_settings(activation):
-    own = hidden(Activation=activation, pDropout=0.5, Sparse=True)
-    plain = hidden(Name="I", Activation=activation)
-    found = NetworkSpec.of(config(own, plain, SparsenessPenalty={"p": 0.5, "beta": 1}))
-    assert found.optimizer.model_dump() == {"floor": 1e-9, "step_offset": 1}
-    assert [layer.dropout_form for layer in found.hidden] == ["rest", "mask"]
-    penalty = found.hidden[0].sparseness
-    assert (penalty.after_dropout, penalty.pull_outside, found.shared_gradient) == (True, True, "sum")
-    assert NetworkSpec.parse(found.to_json()) == found

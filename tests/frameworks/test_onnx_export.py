@@ -110,7 +110,8 @@ def test_onnxruntime_normalizes_over_any_odd_number_of_channels(n, tmp_path):
 def test_onnxruntime_goes_along_sequences(name, tmp_path):
     data = sequences.write(tmp_path / "data")
     model = model_of(sequences.documents(name)[0]["layers"], data, tmp_path / "run")
-    for rows in ([[0, 3, 5, 3], [], [1], [2, 3, 7, 11, 12, 0, 0], [4, 9]], [[], []], [[6]]):
+    long = [step * step % 13 for step in range(60)]  # more than attention reads
+    for rows in ([[0, 3, 5, 3], [], [1], long, [2, 3, 7, 11, 12, 0, 0], [4, 9]], [[], []], [[6]]):
         given = {"items": SparseBatch.from_lists(rows), "label": SparseBatch.from_lists([[] for _ in rows])}
         assert_same(model, given, tmp_path)
         assert_same_best(model, given, tmp_path, 5)

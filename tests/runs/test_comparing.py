@@ -5,7 +5,7 @@ import pytest
 import widenet
 from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import ArgumentError, CheckpointError, FitError, OptionError
+from widenet.errors import ArgumentError, CheckpointError, OptionError
 
 LAYERS = [
     {"name": "in", "kind": "input", "field": "items"},
@@ -75,11 +75,3 @@ def test_what_cannot_be_compared_is_said(place):
         widenet.compare(place / "short", place / "long", place / "data", "train")
     with mistake(OptionError, option="level"):
         widenet.compare(place / "short", place / "long", place / "data", level=95)
-
-
-def test_runs_that_know_other_items_are_refused_with_what_can_be_compared(place, tmp_path):
-    grown = dataset_from_lists(tmp_path / "grown", LIKED, width=21)
-    training = {"epochs": 1, "batch_size": 10, "shards": 3}
-    widenet.train({"layers": LAYERS}, training, grown, tmp_path / "today")
-    with mistake(FitError):
-        widenet.compare(place / "short", tmp_path / "today", grown)

@@ -10,23 +10,13 @@ import pytest
 import widenet
 from tests.mistakes import mistake
 from tests.runs.test_fitting import COLUMNS, USERS
-from tests.trainings import After
+from tests.trainings import After, Heard
 from widenet.data.split import split as split_dataset
 from widenet.errors import CheckpointError, OptionError
 from widenet.training.run_directory import RunDirectory
 from widenet.training.state import Silence
 
 TIMES = [(7 * position) % 101 for position in range(len(COLUMNS["user"]))]
-
-
-class Said(Silence):
-    """What a report is told."""
-
-    def __init__(self):
-        self.sentences = []
-
-    def say(self, text):
-        self.sentences.append(text)
 
 
 def trained(data, out, **options):
@@ -37,13 +27,7 @@ def trained(data, out, **options):
 def begun(data, out, **options):
     """The run of a training that was interrupted in its first step."""
     with pytest.raises(KeyboardInterrupt):
-        widenet.train(
-            **{"network": None, "training": None, "report": Silence(), **options},
-            data=data,
-            out=out,
-            device="cpu",
-            interrupted=After(1),
-        )
+        trained(data, out, interrupted=After(1), **options)
     return RunDirectory.open(out)
 
 
@@ -88,8 +72,8 @@ def test_the_part_is_that_of_a_split_to_the_byte(place, books, tmp_path):
 
 def of_group(data, out):
     """What a process of a group says and gives."""
-    said = Said()
-    return trained(data, out, report=said).fingerprint(), said.sentences
+    heard = Heard()
+    return trained(data, out, report=heard).fingerprint(), heard.said
 
 
 def test_every_number_of_processes_has_the_same_bits_and_one_cuts(groups, place, fingerprint, tmp_path):
@@ -195,7 +179,7 @@ def test_all_items_are_trained_on_if_asked(place, books, tmp_path):
     assert parted.training.evaluation is None
     for words in ({"training": {"epochs": 1}}, {"training": None, "resume": True}):
         with mistake(OptionError, option="no_validation"):
-            widenet.train(None, data=books, out=tmp_path / "run", no_validation=True, **words)
+            trained(books, tmp_path / "run", no_validation=True, **words)
 
 
 def test_a_held_out_part_is_evaluated_on_either_dataset_without_a_warning(books, tmp_path):

@@ -34,13 +34,6 @@ def test_propensities_count_in_the_dataset_of_the_training(place, tmp_path):
         moved.evaluate(tmp_path / "data", "validation", ks=[3], propensity=(0.55, 1.5))
 
 
-def test_a_dataset_without_the_part_is_told_that_of_the_training(place, tmp_path):
-    whole = books(tmp_path / "whole", validation=None)
-    model = widenet.Model.load(place / "run")
-    with mistake(FitError):
-        model.evaluate(whole, "validation")
-
-
 def test_entries_of_a_part_that_a_run_or_its_start_was_trained_on_are_counted(tmp_path):
     rows = [[e % 5, 5 + e % 4] for e in range(12)]
     data = widenet.dataset_from_lists(tmp_path / "data", rows, heldout=[[9] for _ in rows])

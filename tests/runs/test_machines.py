@@ -25,10 +25,6 @@ from tests.stores.test_runs import (  # noqa: F401 a fixture among them
     interrupt,
     train,
 )
-from widenet.errors import StoreError
-from widenet.stores.runs import RunMirror
-from widenet.stores.uri import Uri
-from widenet.training.run_path import is_free
 from widenet.training.state import Silence
 
 TRAINING = TRAINING | {"shards": 3}
@@ -89,31 +85,6 @@ def uncut(store, tmp_path):
     del store
     users = [user for user in range(20) for _ in range(6)]
     return widenet.ingest({"user": users, "item": [*range(12)] * 10}, tmp_path / "uncut")
-
-
-def test_each_machine_sets_the_same_validation_part_aside(store, uncut, tmp_path, widenet_command):
-    expected = widenet.train(None, None, uncut, tmp_path / "local", device="cpu", report=Silence())
-    words = f"train --data {uncut.path} --out {URI} --device cpu".split()
-    ended = on_machines(widenet_command, tmp_path, ["a", "b"], *words)
-    assert [status for status, _ in ended] == [0, 0], ended
-    assert expected.fingerprint() in ended[0][1]
-    assert ended[0][1].count("set aside for validation") == 1
-    assert "set aside" not in ended[1][1]
-    assert store.published("run")
-
-
-def test_work_that_nobody_has_published_is_removed_without_its_dataset(store, uncut):
-    store.refuse_put(3)
-    with pytest.raises(StoreError):
-        widenet.train(None, None, uncut, URI, device="cpu", report=Silence())
-    mirror = RunMirror(Uri.of(URI))
-    store.count_from_here()
-    assert not mirror.restore()
-    mirror.begin(resume=False)
-    assert not (mirror.path / "checkpoints").exists()
-    assert widenet.Dataset.open(mirror.path / "data").field("items").num_entries["validation"]
-    assert (mirror.path / "network.json").is_file()
-    assert is_free(mirror.path)
 
 
 def test_torchrun_restarts_a_training_whose_first_machine_has_lost_its_folder(store, uncut, tmp_path):

@@ -48,9 +48,3 @@ def test_examples_are_evaluated_as_in_training(data):
     found = measured(data, epochs=4, evaluation={"every_epochs": 2, "part": "validation"})
     assert found.evaluation_seconds == 1.0
     assert found.training_seconds == 4 * found.epoch_seconds + 2.0
-
-
-def test_nothing_is_left_beside_the_dataset(data):
-    before = sorted(data.path.parent.rglob("*"))
-    measured(data)
-    assert sorted(data.path.parent.rglob("*")) == before

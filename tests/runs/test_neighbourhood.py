@@ -7,7 +7,6 @@ import pytest
 from tests.trainings import tied_near
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model, train
-from widenet.runs.documents import documents
 from widenet.runs.neighbourhood import search, words_of
 from widenet.training.state import Report
 
@@ -175,16 +174,3 @@ def test_a_term_that_cannot_be_fitted_stays_and_the_report_says_so(data, tmp_pat
     assert len(heard.said) == 1
     assert model.run.network.outputs[0].neighbourhood.weight == 0.001
     assert not heard.terms
-
-
-def test_the_default_training_fits_its_term_and_knows_its_network_again(tmp_path):
-    rows = [[(7 * user + 3 * step * step) % 50 for step in range(2 + user % 4)] for user in range(300)]
-    data = dataset_from_lists(tmp_path / "data", [sorted({*row}) for row in rows], width=50)
-    network, training = documents(None, None, data)
-    assert network.outputs[0].neighbourhood.fit
-    document = network.model_dump(mode="json")
-    document["layers"][-1]["neighbourhood"] = {"weight": 2.0, "neighbours": 3}
-    assert documents(document, None, data)[1] == training
-    document["layers"][1]["units"] = 32
-    document["layers"][1]["initializer"] = {"kind": "gaussian", "deviation": 0.1}
-    assert documents(document, None, data)[1] != training

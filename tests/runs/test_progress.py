@@ -1,7 +1,6 @@
-"""Progress: a bar on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Progress on a terminal."""
 
 import io
-import re
 
 from widenet.runs.progress import TrainingReport
 from widenet.training.state import LoopState
@@ -23,29 +22,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def follow(report):
-    report.start(LoopState(), 2, 10)
-    report.advance(5, 3.0)
-    report.advance(5, 2.0)
-    report.epoch(RECORD)
-    report.stop()
-
-
-def test_quiet_is_nothing(capsys):
-    follow(TrainingReport(quiet=True))
-    assert capsys.readouterr() == ("", "")
-
-
 def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("COLUMNS", "120")
     report = TrainingReport()
-    follow(report)
-    shown = terminal.getvalue()
-    assert LINE in shown
-    fields = report.bar.tasks[report.task].fields
-    assert fields["metric"] == "ndcg@20 0.5000"
-    assert re.fullmatch(r"[\d.]+ [MG]B", fields["memory"])
-    assert "epoch 1/2" in shown
-    assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
+    report.start(LoopState(), 2, 10)
+    report.advance(5, 3.0)
+    report.advance(5, 2.0)
+    report.epoch(RECORD)
+    report.stop()
+    assert LINE in terminal.getvalue()
+    assert report.bar.tasks[report.task].fields["metric"] == "ndcg@20 0.5000"
+    assert terminal.getvalue().endswith("\x1b[?25h\r\x1b[1A\x1b[2K")

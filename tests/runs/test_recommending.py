@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.mistakes import check_sentence, mistake
+from tests.mistakes import mistake
 from tests.rows import all_rows
 from tests.trainings import TIED
 from widenet.data.lists import dataset_from_lists
@@ -194,24 +194,45 @@ def test_similar_items_are_those_of_numpy(model):
     assert table["similar"].to_list() == [rows[0].item for rows in found]
 
 
-MISTAKES = {
-    "users and items": (lambda m: m.recommend(["1"], users="2"), OptionError),
-    "an unknown user": (lambda m: m.recommend(users=["2", "x"]), DataError),
-    "a table of users": (lambda m: m.recommend(users=pd.DataFrame({"user": ["1"]})), OptionError),
-    "a table of baskets": (lambda m: m.recommend({"user": ["1"], "item": ["2"]}), OptionError),
-    "a generator": (lambda m: m.recommend(map(str, [1, 2])), OptionError),
-    "an unknown item of a basket": (lambda m: m.recommend([["1"], ["x"]]), DataError),
-    "an empty basket": (lambda m: m.recommend([["1"], []]), OptionError),
-    "weights in a series": (lambda m: m.recommend([1], weights=pd.Series({"1": 2.0})), ArgumentError),
-    "values of one basket": (lambda m: m.recommend([["1"], ["2"]], values=[1.0]), OptionError),
-    "fields of several": (lambda m: m.recommend([["1"], ["2"]], fields={"items": ["3"]}), OptionError),
-    "items never for somebody unknown": (lambda m: m.recommend(["1"], never_for={"1": ["2"]}), OptionError),
-    "users without an order": (lambda m: m.recommend(users={"1", "2"}), OptionError),
-    "nothing similar": (lambda m: m.similar([]), OptionError),
-    "another format": (lambda m: m.recommend(["1"], format="panda"), ArgumentError),
-}
+NAN = float("nan")
+MISTAKES = [
+    (lambda m: m.recommend(["1"], users="2"), OptionError, None),
+    (lambda m: m.recommend(users=["2", "x"]), DataError, None),
+    (lambda m: m.recommend(users={"1", "2"}), OptionError, None),
+    (lambda m: m.recommend(users=pd.DataFrame({"user": ["1"]})), OptionError, None),
+    (lambda m: m.recommend({"user": ["1"], "item": ["2"]}), OptionError, None),
+    (lambda m: m.recommend(map(str, [1, 2])), OptionError, None),
+    (lambda m: m.recommend([["1"], ["x"]]), DataError, None),
+    (lambda m: m.recommend([["1"], []]), OptionError, None),
+    (lambda m: m.recommend([1], weights=pd.Series({"1": 2.0})), ArgumentError, None),
+    (lambda m: m.recommend([["1"], ["2"]], values=[1.0]), OptionError, None),
+    (lambda m: m.recommend([["1"], ["2"]], fields={"items": ["3"]}), OptionError, None),
+    (lambda m: m.recommend(["1"], never_for={"1": ["2"]}), OptionError, None),
+    (lambda m: m.recommend(["1"], format="panda"), ArgumentError, None),
+    (lambda m: m.similar([]), OptionError, None),
+    (lambda m: m.recommend("12"), OptionError, "items"),
+    (lambda m: m.understood("12"), OptionError, "items"),
+    (lambda m: m.recommend([]), OptionError, "items"),
+    (lambda m: m.recommend(3), OptionError, "items"),
+    (lambda m: m.recommend(["1", 2.5]), OptionError, "items"),
+    (lambda m: m.recommend(["1", NAN]), OptionError, "items"),
+    (lambda m: m.recommend(np.array("1")), OptionError, "items"),
+    (lambda m: m.recommend(b"12"), OptionError, "items"),
+    (lambda m: m.recommend(fields={"items": np.array("1")}), OptionError, "items"),
+    (lambda m: m.recommend({"0", "1"}, values=[1.0, 2.0]), OptionError, "items"),
+    (lambda m: m.recommend([{"0", "1"}], values=[[1.0, 2.0]]), OptionError, "items"),
+    (lambda m: m.recommend(fields={"items": {"0", "1"}}, values=[1.0, 2.0]), OptionError, "items"),
+    (lambda m: m.explain("1", {"0", "1"}, values=[1.0, 2.0]), OptionError, "items"),
+    (lambda m: m.explain("1", ["0"], values=[True]), OptionError, "values"),
+    (lambda m: m.recommend(["0", "1"], values={1.0, 2.0}), OptionError, "values"),
+    (lambda m: m.recommend(["1"], values=[NAN]), DataError, "values"),
+    (lambda m: m.recommend(["1"], values=[1e39]), DataError, "values"),
+    (lambda m: m.recommend(["1"], values=["2"]), OptionError, "values"),
+    (lambda m: m.recommend(["1", "2"], values=[1.0]), OptionError, "values"),
+]
 
 
-@pytest.mark.parametrize("wrong", MISTAKES)
-def test_a_mistake_is_one_sentence(wrong, model):
-    check_sentence(model, *MISTAKES[wrong])
+@pytest.mark.parametrize(("call", "error", "option"), MISTAKES)
+def test_a_mistake_names_its_argument(call, error, option, valued):
+    with mistake(error, option=option):
+        call(valued)

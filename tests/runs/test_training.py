@@ -6,7 +6,7 @@ from shutil import rmtree
 import pytest
 
 from tests.mistakes import mistake
-from tests.trainings import SETTINGS, STEPS, WIDTH, After, Heard, books, log, outcome
+from tests.trainings import SETTINGS, STEPS, After, Heard, books, log, outcome
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.runs import train
 from widenet.training.checkpoint import Checkpoint
@@ -45,22 +45,6 @@ def test_a_run_in_the_current_directory_is_resumed(data, tmp_path, monkeypatch, 
     assert outcome(tmp_path / "run") == undisturbed
 
 
-CHANGES = {
-    "network": (lambda network, training: ({**network, "name": "other"}, training), CheckpointError),
-    "training": (lambda network, training: (network, {**training, "epochs": 9}), CheckpointError),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_resuming_with_a_changed_document_is_refused(change, data, tmp_path):
-    changed, error = CHANGES[change]
-    settings = SETTINGS["momentum"]
-    with pytest.raises(KeyboardInterrupt):
-        train(*settings, data, tmp_path / "run", interrupted=After(2))
-    with mistake(error):
-        train(*changed(*settings), data, tmp_path / "run", resume=True)
-
-
 @pytest.fixture
 def two_checkpoints(data, tmp_path):
     """A run cut short, with checkpoints after one epoch and after two steps of the next one."""
@@ -93,9 +77,12 @@ def test_resuming_falls_back_to_the_newest_checkpoint_that_is_whole_and_says_so(
     assert (model.fingerprint(), *outcome(out)[1:]) == undisturbed
 
 
-def test_resuming_without_any_whole_checkpoint_is_refused_and_changes_nothing(two_checkpoints):
-    *_, out = two_checkpoints
+def test_resuming_with_other_documents_or_without_a_whole_checkpoint_is_refused(two_checkpoints):
+    network, training, _, out = two_checkpoints
     before = log(out)
+    for changed in (({**network, "name": "other"}, training), (network, {**training, "epochs": 9})):
+        with mistake(CheckpointError):
+            train(*changed, *two_checkpoints[2:], resume=True)
     for folder in (out / "checkpoints").glob("epoch-*"):
         (folder / "manifest.json").write_text("{}")
     with mistake(CheckpointError, place="epoch-00001-step-000000002/manifest.json"):
@@ -135,30 +122,10 @@ def files(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-OTHERS = {
-    "wider": {"width": WIDTH + 1},
-    "other examples": {"seed": 1},
-}
-
-
-@pytest.mark.parametrize("change", OTHERS)
-def test_resuming_with_another_dataset_is_refused_and_leaves_the_run_as_it_was(change, data, tmp_path):
+def test_resuming_with_another_dataset_is_refused_and_leaves_the_run_as_it_was(data, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
     before = files(tmp_path / "run")
-    with mistake(FitError) as caught:
-        train(
-            *SETTINGS["momentum"], books(tmp_path / "other", **OTHERS[change]), tmp_path / "run", resume=True
-        )
-    assert "\n" not in str(caught.value)
+    with mistake(FitError):
+        train(*SETTINGS["momentum"], books(tmp_path / "other", seed=1), tmp_path / "run", resume=True)
     assert files(tmp_path / "run") == before
-
-
-def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=After(STEPS + 1))
-    lines = (tmp_path / "run" / "log.jsonl").read_text()
-    (tmp_path / "run" / "log.jsonl").write_text(lines + '{"epoch": 2, "loss": 0.5}\n')
-    with RunDirectory.open(tmp_path / "run").locked(), mistake(CheckpointError):
-        train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
-    assert len(log(tmp_path / "run")) == 2

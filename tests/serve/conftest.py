@@ -214,5 +214,16 @@ def answered(engine, *asks):
         return engine.answers(asks)
 
 
+def predicted(model, data, **options):
+    """What a user gets by `predict`: items and scores, by id."""
+    found = {}
+    for block in model.predict(data, **options):
+        stops = np.cumsum(block.counts)
+        for user, stop, count in zip(block.users, stops, block.counts, strict=True):
+            own = slice(stop - count, stop)
+            found[user] = list(zip(block.items[own], block.scores[own].tolist(), strict=True))
+    return found
+
+
 def pairs(answer):
     return [(item.item, item.score) for item in answer.items]

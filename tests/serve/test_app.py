@@ -9,10 +9,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.serve.conftest import LACKS, NUM, TOKEN, service
+from tests.serve.conftest import LACKS, NUM, TOKEN, predicted, service
 from widenet.runs import Model
 from widenet.serve.page import PLACES
 
@@ -28,13 +27,7 @@ def model(world):
 
 @pytest.fixture(scope="module")
 def predictions(world, model):
-    found = {}
-    for block in model.predict(world.data, k=12):
-        stops = np.cumsum(block.counts)
-        for user, stop, count in zip(block.users, stops, block.counts, strict=True):
-            own = slice(stop - count, stop)
-            found[user] = list(zip(block.items[own], block.scores[own].tolist(), strict=True))
-    return found
+    return predicted(model, world.data, k=12)
 
 
 def pairs(answer):
@@ -91,71 +84,45 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
     assert 'widenet_requests_total{route="page",status="200"}' in text
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        (b'{"items": ["i1"', 422, "malformed"),
-        (b"\xff\xfe{}", 422, "malformed"),
-        (b"[" * 100_000, 422, "malformed"),
-        (b'{"items": ["i1"], "where": {"price": 3}}', 422, "invalid"),
-        (b'{"items": ["i1"], "k": 100000}', 422, "malformed"),
-        (b'{"items": ["i1"], "weights": {"i2": 1e39}}', 422, "malformed"),
-        (b'{"items": ["i1"], "values": [1e39]}', 422, "malformed"),
-        (json.dumps({"items": ["i1"] * 100_000}).encode(), 422, "malformed"),
-        (
-            json.dumps({"items": ["i1"], "weights": dict.fromkeys(map(str, range(10_001)), 1)}).encode(),
-            422,
-            "malformed",
-        ),
-        (json.dumps({"items": ["i1"] * 200_000}).encode(), 413, "too_large"),
-        (json.dumps({"requests": [{"items": ["i1"]}] * 65}).encode(), 422, "too_many"),
-        (b'{"requests": []}', 422, "malformed"),
-        (b'{"requests": [{"items": ["i1"]}], "k": 3}', 422, "contradiction"),
-        (b'{"requests": [{"items": ["i1"]}, {"items": ["../x"]}]}', 422, "unknown_item"),
-        (b"{}", 422, "nothing_known"),
-    ],
-)
-def test_a_wrong_body_gets_one_clear_answer(body, status, code, served):
-    reply = served.ask("POST", "/v1/recommend", body, {"Content-Type": "application/json"})
-    assert (reply.status, reply.code) == (status, code)
+MANY = dict.fromkeys(map(str, range(10_001)), 1)
+REFUSED = [
+    ("/v1/recommend", b'{"items": ["i1"', 422, "malformed", None),
+    ("/v1/recommend", b"\xff\xfe{}", 422, "malformed", None),
+    ("/v1/recommend", b"[" * 100_000, 422, "malformed", None),
+    ("/v1/recommend", {"items": ["i1"], "where": {"price": 3}}, 422, "invalid", "where"),
+    ("/v1/recommend", {"items": ["i1"], "where": {"price": {}}}, 422, "malformed", "where"),
+    ("/v1/recommend", {"items": ["i1"], "k": 100_000}, 422, "malformed", "k"),
+    ("/v1/recommend", {"items": ["i1"], "k": 0}, 422, "malformed", "k"),
+    ("/v1/recommend", {"items": ["i1"], "kk": 1}, 422, "malformed", "kk"),
+    ("/v1/recommend", b'{"items": ["i1"], "weights": {"i2": 1e39}}', 422, "malformed", "weights"),
+    ("/v1/recommend", b'{"items": ["i1"], "values": [1e39]}', 422, "malformed", "values"),
+    ("/v1/recommend", {"items": ["i1", 2]}, 422, "malformed", "items"),
+    ("/v1/recommend", {"items": ["i1"] * 100_000}, 422, "malformed", "items"),
+    ("/v1/recommend", {"items": ["i1"] * 200_000}, 413, "too_large", None),
+    ("/v1/recommend", {"items": ["i1"], "weights": MANY}, 422, "malformed", "weights"),
+    ("/v1/recommend", {"requests": [{"items": ["i1"]}] * 65}, 422, "too_many", "requests"),
+    ("/v1/recommend", {"requests": []}, 422, "malformed", "requests"),
+    ("/v1/recommend", {"requests": [{"items": 3}]}, 422, "malformed", "items"),
+    ("/v1/recommend", {"requests": [{"items": ["i1"]}], "k": 3}, 422, "contradiction", "requests"),
+    ("/v1/recommend", {"requests": [{"items": ["i1"]}, {"items": ["../x"]}]}, 422, "unknown_item", "items"),
+    ("/v1/recommend", {}, 422, "nothing_known", "items"),
+    ("/v1/score", {"items": ["i1"]}, 422, "malformed", "candidates"),
+    ("/v1/items", None, 422, "malformed", "search"),
+    ("/v1/items?search=", None, 422, "malformed", "search"),
+    ("/v1/items?limit=3&search=a", None, 422, "malformed", "limit"),
+    ("/v1/items?search=" + "x" * 1000, None, 422, "malformed", "search"),
+    ("/../../etc/passwd", None, 404, "not_found", None),
+    ("/v1/items/%2e%2e/%2e%2e/etc/passwd", None, 404, "not_found", None),
+]
+"""Requests, and what refuses them; without a body they are asked by GET."""
+
+
+@pytest.mark.parametrize(("path", "body", "status", "code", "option"), REFUSED)
+def test_a_wrong_request_gets_one_clear_answer(path, body, status, code, option, served):
+    sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
+    reply = served.ask("GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"})
+    assert (reply.status, reply.code, reply.json["error"].get("option")) == (status, code, option)
     assert reply.json["error"]["message"].isprintable()
-    assert code in ("malformed", "too_large") or reply.json["error"]["option"]
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "option"),
-    [
-        ("/v1/recommend", {"items": ["i1"], "kk": 1}, "kk"),
-        ("/v1/recommend", {"items": ["i1"], "k": 0}, "k"),
-        ("/v1/recommend", {"items": ["i1", 2]}, "items"),
-        ("/v1/recommend", {"requests": [{"items": 3}]}, "items"),
-        ("/v1/recommend", {"items": ["i1"], "where": {"price": {}}}, "where"),
-        ("/v1/score", {"items": ["i1"]}, "candidates"),
-        ("/v1/items?limit=3&search=a", None, "limit"),
-        ("/v1/items?search=", None, "search"),
-        ("/v1/items", None, "search"),
-    ],
-)
-def test_a_malformed_request_names_its_field(path, body, option, served):
-    reply = served.get(path) if body is None else served.post(path, body)
-    assert (reply.status, reply.code, reply.json["error"]["option"]) == (422, "malformed", option)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/v1/recommend", 405),
-        ("GET", "/../../etc/passwd", 404),
-        ("GET", "/v1/items/%2e%2e/%2e%2e/etc/passwd", 404),
-        ("GET", "/v1/items", 422),
-        ("GET", "/v1/items?search=a&limit=5", 422),
-        ("GET", "/v1/items?search=" + "x" * 1000, 422),
-    ],
-)
-def test_a_wrong_path_gets_one_clear_answer(method, path, status, served):
-    reply = served.ask(method, path, b"{}", {"Content-Type": "application/json"})
-    assert reply.status == status
-    assert reply.json["error"]["message"]
 
 
 @pytest.mark.parametrize(("path", "methods"), [("/v1/score", {"POST"}), ("/v1/model", {"GET", "HEAD"})])

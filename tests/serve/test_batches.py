@@ -137,51 +137,6 @@ def test_no_more_rows_wait_than_the_model_answers_in_time(monkeypatch):
     run(engine, steps, max_wait_ms=1000, queue=100)
 
 
-def test_after_the_deadline_a_request_is_refused_and_not_computed():
-    engine = Stopped()
-
-    async def steps(thread, first):
-        late = [first, await offer(thread, 1, 2)]
-        for task in late:
-            with pytest.raises(RefusedError) as refused:
-                await task
-            assert (refused.value.http_status, refused.value.code) == (504, "too_late")
-        assert thread.is_stuck
-        engine.go.set()
-        assert names([await (await offer(thread, 3))]) == ["first 3"]
-
-    assert run(engine, steps, deadline_ms=200) == [["a"], ["3"]]
-
-
-def test_a_swap_comes_between_two_batches():
-    engine, other = Stopped(), Stopped("second")
-    other.go.set()
-
-    async def steps(thread, first):
-        second = await offer(thread, 1)
-        thread.swap(other)
-        engine.go.set()
-        assert names(await asyncio.gather(first, second)) == ["first a", "second 1"]
-
-    run(engine, steps)
-
-
-def test_the_end_answers_what_was_accepted_and_accepts_no_more():
-    engine = Stopped()
-
-    async def steps(thread, first):
-        others = await offer(thread, 1, 2, 3, 4)
-        end = asyncio.create_task(asyncio.to_thread(thread.close))
-        while thread.is_open:
-            await asyncio.sleep(0)
-        assert await refusal(thread, 5) == (503, "ending")
-        engine.go.set()
-        assert len(names(await asyncio.gather(first, others))) == 5
-        await end
-
-    run(engine, steps)
-
-
 def test_a_row_that_fails_takes_no_other_with_it_and_the_log_has_nothing_of_it(capsys):
     engine = Stopped(broken="2")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.described import TRAINING, described, network
 from tests.mistakes import mistake
-from tests.serve.conftest import NETWORK, WIDTH, answered, pairs
+from tests.serve.conftest import NETWORK, WIDTH, answered, pairs, predicted
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError
 from widenet.runs import Model, train
@@ -29,16 +29,6 @@ def code(refused):
 @pytest.fixture(scope="module")
 def model(world):
     return Model.load(world.run("first"), "cpu")
-
-
-def predicted(model, data, **options):
-    found = {}
-    for block in model.predict(data, **options):
-        stops = np.cumsum(block.counts)
-        for user, stop, count in zip(block.users, stops, block.counts, strict=True):
-            own = slice(stop - count, stop)
-            found[user] = list(zip(block.items[own], block.scores[own].tolist(), strict=True))
-    return found
 
 
 def test_every_batching_of_users_and_baskets_gives_the_bits_of_predict_and_recommend(engine, model, world):

@@ -108,31 +108,6 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_that_answers(follower, wor
     assert follower._model.engine.fingerprint == Model.load(world.run("second"), "cpu").fingerprint()
 
 
-@pytest.mark.parametrize("fault", [OSError("a disk"), MemoryError()])
-def test_any_failure_is_counted_and_what_may_pass_is_tried_again(fault, follower, world, capsys):
-    before, load, faults = follower._model.engine, follower._load, [fault]
-    second = Model.load(world.run("second"), "cpu").fingerprint()
-
-    def failing(run):
-        if faults:
-            raise faults.pop()
-        return load(run)
-
-    follower._load = failing
-    point(follower.run, world.run("second"))
-    follower.look()
-    assert follower._model.engine is before
-    assert follower._model.measured.failed_loads._value.get() == 1
-    assert capsys.readouterr().err.count(f"the model that answers stays: {type(fault).__name__}") == 1
-    follower.look()
-    assert (follower._model.engine.fingerprint == second) == isinstance(fault, OSError)
-    point(follower.run, world.run("first"))
-    follower.look()
-    point(follower.run, world.run("second"))
-    follower.look()
-    assert follower._model.engine.fingerprint == second
-
-
 def test_weights_that_are_copied_over_in_place_are_another_model(world, tmp_path):
     run = shutil.copytree(world.run("first"), tmp_path / "run")
     before = state_of(run)

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-import netCDF4
 import numpy as np
 import pytest
 
+from tests.dsstne.files import sparse_set, write_netcdf
 from widenet.dsstne.encoder import training_of
 from widenet.dsstne.spec.settings import Settings
 from widenet.runs import Model
@@ -22,30 +22,14 @@ TRAINING = {"Epochs": 3, "Alpha": 0.5, "Lambda": 0, "Results": "found.nc"}
 ROWS = [[1, 4, 5], [0, 1], [], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], [9]]
 
 
-def write_data(path, attributes=3):
-    """Two Boolean data sets of the same rows in one file, written by the schema."""
-    with netCDF4.Dataset(path, "w") as file:
-        file.datasets = np.uint32(2)
-        stops = np.cumsum([len(row) for row in ROWS])
-        for number, name in enumerate(["input", "output"]):
-            for key, value in {
-                "attributes": attributes,
-                "kind": 0,
-                "dataType": 0,
-                "dimensions": 1,
-                "width": 16,
-            }.items():
-                file.setncattr(f"{key}{number}", np.uint32(value))
-            file.setncattr(f"name{number}", name)
-            file.createDimension(f"examplesDim{number}", len(ROWS))
-            file.createDimension(f"sparseDataDim{number}", int(stops[-1]))
-            file.createVariable(f"sparseStart{number}", "u4", (f"examplesDim{number}",))[:] = np.r_[
-                0, stops[:-1]
-            ]
-            file.createVariable(f"sparseEnd{number}", "u4", (f"examplesDim{number}",))[:] = stops
-            file.createVariable(f"sparseIndex{number}", "u4", (f"sparseDataDim{number}",))[:] = (
-                np.concatenate([*ROWS]).astype(np.uint32)
-            )
+def write_data(path, flags=()):
+    """Two Boolean data sets of the same rows in one file."""
+    sets = [
+        sparse_set(number, name, ROWS, sides=(16,), flags=flags)
+        for number, name in enumerate(["input", "output"])
+    ]
+    attributes, dimensions, variables = ({**one, **other} for one, other in zip(*sets, strict=True))
+    write_netcdf(path, {"datasets": np.uint32(2), **attributes}, dimensions, variables)
 
 
 @pytest.fixture
@@ -119,9 +103,9 @@ def expected(model):
     return table
 
 
-@pytest.mark.parametrize(("attributes", "others"), [(3, "use"), (3 | 32, "ignore")])
-def test_of_a_data_set_that_ignores_zeros_only_what_it_lists_counts(attributes, others, project):
-    write_data("data.nc", attributes)
+@pytest.mark.parametrize(("flags", "others"), [((), "use"), (("SparseIgnoreZero",), "ignore")])
+def test_of_a_data_set_that_ignores_zeros_only_what_it_lists_counts(flags, others, project):
+    write_data("data.nc", flags)
     assert (
         project(Network="config.json", Data="data.nc", Command="Train", TrainingParameters=TRAINING).status
         == 0

@@ -11,9 +11,6 @@ from tests.cli.test_processes import ended
 from tests.dsstne.commands.test_train import PREDICT, TRAIN, write_project
 from tests.parallel.copied import command
 from tests.parallel.workers import commanded
-from widenet.predict import top_k
-
-logits = top_k.Tiles.logits
 
 FLAGS = ["-b", "20", "-e", "10", "-lambda", "0.01"]
 LISTED = [*PREDICT, "-f", "text", "-k", "10", "-p", ".9f"]
