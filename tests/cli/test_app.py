@@ -2,6 +2,7 @@
 half-written.
 """
 
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 import typer.main
 
 from tests.commands import whole
+from tests.scripts import Conversation
 from widenet.cli import app
 
 
@@ -60,25 +62,35 @@ def test_debug_shows_where_an_error_came_from(widenet, world, monkeypatch):
 def test_an_interrupted_command_leaves_nothing_half_written(number, tmp_path):
     rows = "".join(f"{row // 100},{row * 7919 % 9973}\n" for row in range(2_000_000))
     (tmp_path / "many.csv").write_text(f"user,item\n{rows}")
-    command = [
-        sys.executable,
-        "-m",
-        "widenet",
-        "data",
-        "ingest",
-        str(tmp_path / "many.csv"),
-        "--out",
-        str(tmp_path / "data"),
-    ]
-    heeding = {
-        "preexec_fn": lambda: signal.signal(number, signal.SIG_DFL)
-    }  # a shell's background commands ignore Ctrl-C
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heeding
-    ) as process:
+    command = [sys.executable, *["-m", "widenet", "data", "ingest", "many.csv", "--out", "data"]]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # A shell's background commands ignore Ctrl-C.
+    pipes["preexec_fn"] = lambda: signal.signal(number, signal.SIG_DFL)
+    with subprocess.Popen(command, cwd=tmp_path, **pipes) as process:
         first = process.stderr.readline()
         process.send_signal(number)
         rest = process.communicate()
     assert first.endswith("...\n")
     assert (process.returncode, rest[0], rest[1].splitlines()[-1]) == (130, "", "widenet: interrupted.")
     assert [path.name for path in tmp_path.iterdir()] == ["many.csv"]
+
+
+LIMITED = """
+import resource, sys
+sys.dont_write_bytecode = True  # it would be cut off
+resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+from widenet.cli import main
+main(sys.argv[1:])
+"""
+"""Runs a command line where files cannot grow, as on a disk that is full."""
+
+
+def test_a_full_disk_leaves_no_half_written_dataset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"user-{row % 97},item-{row % 89}\n" for row in range(5000))
+    (tmp_path / "likes.csv").write_text(f"user,item\n{rows}")
+    process = Conversation(["data", "ingest", "likes.csv", "--out", "data"], LIMITED)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert re.match("widenet: .*File too large", err.splitlines()[-1])
+    assert [path.name for path in tmp_path.iterdir()] == ["likes.csv"]

@@ -1,7 +1,6 @@
 """`widenet data`: what it makes and what it says of it."""
 
 import io
-import json
 
 import pytest
 
@@ -18,10 +17,7 @@ def test_describe_says_what_a_dataset_is_like(widenet):
         "items: sparse, 9 distinct, 9 titles",
         "  train: 57 entries, density 52.778%",
     ]
-    assert lines[3].split()[:5] == ["entries", "per", "mean", "min", "25%"]
     assert lines[4].split()[:9] == ["user", "4.8", "4", "4", "5", "5", "5", "6", "6"]
-    described = json.loads(widenet("data", "describe", "whole", "--json").out)
-    assert described["fields"]["items"]["parts"]["train"]["entries"] == 57
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,6 @@ def model(inside):
     return Model.load(inside / "run")
 
 
-def test_evaluate_prints_the_metrics_as_json(widenet, model):
-    ended = widenet("evaluate", "run", *SPLIT, "--json", "-k", 3, "--k", 1)
-    assert (ended.status, ended.err) == (0, "")
-    found = json.loads(ended.out)
-    assert found == model.evaluate("data", ks=[1, 3]) | {"num_seen": 0}
-    assert isinstance(found["num_examples"], int)
-
-
 def test_evaluate_prints_a_table(widenet, model):
     found = model.evaluate("data", "validation", ks=[2, 5], exclude_seen=False)
     lines = widenet(

@@ -16,6 +16,7 @@ import pytest
 
 from tests.parallel.copied import children, command
 from tests.parallel.workers import commanded
+from tests.trainings import outcome
 from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model, train
@@ -82,21 +83,9 @@ def ended(process, limit=3 * LIMIT_SECONDS):
     return process.returncode, *(text if isinstance(text, str) else text.decode() for text in (out, err))
 
 
-def outcome(run):
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    numbers = [{name: value for name, value in line.items() if "second" not in name} for line in lines]
-    return Model.load(run).fingerprint(), numbers
-
-
-@pytest.fixture(scope="module")
-def run_of_two(place):
-    """The run of a short training in two processes, with what the command said."""
-    out = place / "two"
-    return out, *ended(started(place, words(out=out)))
-
-
-def test_two_processes_train_the_bits_of_one_and_speak_once(place, run_of_two):
-    run, status, out, err = run_of_two
+def test_two_processes_train_the_bits_of_one_and_speak_once(place):
+    run = place / "two"
+    status, out, err = ended(started(place, words(out=run)))
     assert outcome(run) == outcome(place / "one-short")
     assert (status, out) == (0, f"{run}: trained. Fingerprint {Model.load(run).fingerprint()}\n")
     first, second, report, following = err.splitlines()

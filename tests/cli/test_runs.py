@@ -32,17 +32,6 @@ def test_every_run_has_a_line_and_its_differences_below(runs, widenet):
     assert ended.err.startswith(str(runs / "foreign"))
 
 
-def test_json_has_the_numbers_in_full_and_the_problems(runs, widenet):
-    ended = widenet("runs", runs, "--json", "--sort", "name")
-    result = json.loads(ended.out)
-    assert [run["name"] for run in result["runs"]] == ["first", "second"]
-    log = (runs / "first" / "log.jsonl").read_text().splitlines()
-    assert result["runs"][0]["value"] == json.loads(log[result["runs"][0]["kept_epoch"] - 1])["recall@3"]
-    assert result["runs"][1]["differences"] == {"training.epochs": 5}
-    assert [problem["path"] for problem in result["problems"]] == [str(runs / "foreign")]
-    assert ended.err == ""
-
-
 def test_names_are_printed_without_control_characters_and_the_time_is_utc(runs, widenet):
     (runs / "first").rename(runs / "fi\nrst\x1b[2J")
     (runs / "foreign").rename(runs / "for\x1beign")

@@ -71,47 +71,6 @@ def test_every_type_of_data_is_read(netcdf, tmp_path, data_type):
     )
 
 
-def test_a_dense_boolean_set_becomes_one_feature_an_example(netcdf, tmp_path):
-    dataset = imported(
-        netcdf("x.nc", dense_set(0, "class", [2, 0, 9], data_type="UInt", sides=(10,), flags=["Boolean"])),
-        tmp_path,
-    )
-    assert np.array_equal(dense_of(dataset, "class"), one_hot([[2], [0], [9]], width=10))
-
-
-@pytest.mark.parametrize("sides", [(24,), (6, 4), (4, 3, 2)])
-def test_sides_are_laid_flat_with_x_fastest(netcdf, tmp_path, sides):
-    image = np.arange(48, dtype=np.float32).reshape(2, *sides[::-1])
-    path = netcdf(
-        "x.nc",
-        dense_set(0, "image", image, sides=sides, kind=1),
-        sparse_set(1, "lit", [[23], [1]], sides=sides),
-    )
-    dataset = imported(path, tmp_path)
-    assert np.array_equal(dataset.dense("image", slice(0, None)).numpy().reshape(image.shape), image)
-    assert dataset.field("lit").width == 24
-    assert dataset.manifest.source["dsstne"]["image"]["dimensions"] == list(sides)
-    assert dataset.manifest.source["dsstne"]["image"]["kind"] == "Image"
-
-
-def test_indexed_examples_share_rows(netcdf, tmp_path):
-    at = {"index0": ("u4", "allDim", [2, 0, 2, 1]), "index1": ("u4", "allDim", [1, 2, 0, 0])}
-    size = {
-        "allDim": 4,
-        "examplesDim0": 4,
-        "uniqueExamplesDim0": 3,
-        "examplesDim1": 4,
-        "uniqueExamplesDim1": 3,
-    }
-    sets = (
-        sparse_set(0, "items", ROWS, VALUES, flags=["Indexed"]),
-        dense_set(1, "age", [[1], [2], [3]], sides=(1,), flags=["Indexed"]),
-    )
-    dataset = imported(netcdf("x.nc", *sets, dimensions=size, variables=at), tmp_path)
-    assert np.array_equal(dense_of(dataset, "items"), one_hot(ROWS, VALUES)[[2, 0, 2, 1]])
-    assert dataset.dense("age", slice(0, None)).tolist() == [[2], [3], [1], [1]]
-
-
 def test_rows_may_lie_anywhere_in_a_file_and_blocks_do_not_show(netcdf, tmp_path, monkeypatch):
     rng = np.random.default_rng(5)
     rows = [sorted(rng.choice(5000, size=rng.integers(0, 40), replace=False).tolist()) for _ in range(60)]

@@ -10,8 +10,6 @@ from widenet.data.dataset import Dataset
 from widenet.dsstne.data import import_data
 from widenet.dsstne.text import generate
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):

@@ -343,47 +343,36 @@ def test_a_recurrent_model_of_one_field_predicts_the_next(tmp_path):
 
 
 def test_two_recurrent_layers_go_along_one_embedding(tmp_path):
-    table, ends = numbers(9, 5), numbers(6, 2)
+    table, lower, ends = numbers(9, 5), numbers(6, 4), numbers(4, 2)
     own = {name: [numbers(5, 12), numbers(3, 12), numbers(12)] for name in ("left", "right")}
     recurrent = {"activation": "tanh", "recurrent_activation": "sigmoid"}
     config = {
         "layers": [
-            before_keras_3("InputLayer", "history", [], batch_shape=[None, 4]),
+            {
+                **before_keras_3("InputLayer", "history", [], batch_input_shape=[None, 4]),
+                "inbound_nodes": [],
+            },
             before_keras_3("Embedding", "table", ["history"]),
             *(before_keras_3("LSTM", name, ["table"], **recurrent) for name in own),
             before_keras_3("Concatenate", "both", ["left", "right"]),
-            before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
+            before_keras_3("Dense", "lower", ["both"], activation="linear", use_bias=False),
+            before_keras_3("LeakyReLU", "leaky", ["lower"], alpha=0.25),
+            before_keras_3("Dense", "end", ["leaky"], activation="linear", use_bias=False),
         ],
         "output_layers": [["end", 0, 0]],
     }
-    path = save_h5(tmp_path / "m.h5", "Functional", config, {"table": [table], "end": [ends], **own})
+    path = save_h5(
+        tmp_path / "m.h5", "Functional", config, {"table": [table], "lower": [lower], "end": [ends], **own}
+    )
     rows = [[3, 1, 1, 8], [2]]
     states = [
         np.concatenate([gone_along("LSTM", table, *arrays, row)[-1] for arrays in own.values()])
         for row in rows
     ]
     model = import_network(path, tmp_path / "run")
-    assert np.allclose(scored(model, history=rows)["end"], np.array(states) @ ends, atol=1e-5)
-
-
-def test_a_functional_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
-    w1, w2, w3 = numbers(5, 4), numbers(5, 3), numbers(7, 2)
-    layers = [
-        {**before_keras_3("InputLayer", "x", [], batch_input_shape=[None, 5]), "inbound_nodes": []},
-        before_keras_3("Dense", "left", ["x"], activation="linear", use_bias=False),
-        before_keras_3("LeakyReLU", "leaky", ["left"], alpha=0.25),
-        before_keras_3("Dense", "right", ["x"], activation="tanh", use_bias=False),
-        before_keras_3("Concatenate", "both", ["leaky", "right"], axis=-1),
-        before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
-    ]
-    config = {"name": "m", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["end", 0, 0]]}
-    model = import_network(
-        save_h5(tmp_path / "m.h5", "Model", config, {"left": [w1], "right": [w2], "end": [w3]}),
-        tmp_path / "run",
-    )
-    left = X @ w1
-    wanted = np.concatenate([np.where(left > 0, left, 0.25 * left), np.tanh(X @ w2)], axis=1) @ w3
-    assert np.allclose(scored(model, x=X)["end"], wanted, atol=1e-5)
+    below = np.array(states) @ lower
+    wanted = np.where(below > 0, below, 0.25 * below) @ ends
+    assert np.allclose(scored(model, history=rows)["end"], wanted, atol=1e-5)
 
 
 def test_weights_that_lie_in_another_file_are_not_read(tmp_path):

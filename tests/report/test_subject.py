@@ -25,17 +25,10 @@ def test_numbers_that_are_not_finite_are_left_out(reported, tmp_path):
         '{"epoch": 1, "loss": NaN, "seconds": 2.0}',
         f'{{"epoch": 2, "loss": {huge}, "seconds": Infinity}}',
         f'{{"epoch": {huge}, "loss": 1.0}}',
-        '{"epoch": 3, "loss": -Infinity, "seconds": 1.5}',
-        f'{{"epoch": 4, "loss": {huge}, "part": -{huge}, "seconds": 1.0}}',
-        '{"epoch": 5, "loss": Infinity, "name": "2.5"}',
+        '{"epoch": 3, "loss": -Infinity, "seconds": 1.5, "name": "2.5"}',
     ]
     (run / "log.jsonl").write_text("\n".join(lines))
     subject = Subject("run", RunDirectory.open(run))
-    assert subject.records == [
-        {"epoch": 1, "seconds": 2.0},
-        {"epoch": 2},
-        {"epoch": 3, "seconds": 1.5},
-        {"epoch": 4, "seconds": 1.0},
-        {"epoch": 5, "name": "2.5"},
-    ]
-    assert subject.total("seconds") == 4.5
+    third = {"epoch": 3, "seconds": 1.5, "name": "2.5"}
+    assert subject.records == [{"epoch": 1, "seconds": 2.0}, {"epoch": 2}, third]
+    assert subject.total("seconds") == 3.5

@@ -32,19 +32,9 @@ def clock(monkeypatch):
     monkeypatch.setattr(measuring, "time", SimpleNamespace(monotonic=lambda: float(next(looks))))
 
 
-def test_steps_after_the_first_count_until_they_have_taken_long_enough(data):
-    found = measured(data, epochs=100, evaluation=None)
-    steps = -(-data.num_examples // found_batch(data))
-    assert (found.step_seconds, found.steps_per_epoch) == (1.0, steps)
-    assert found.source.startswith("9 steps here, ")
-    assert found.training_seconds == 100.0 * steps
-
-
-def found_batch(data):
-    return min(SETTINGS["momentum"][1]["batch_size"], data.num_examples)
-
-
-def test_examples_are_evaluated_as_in_training(data):
+def test_steps_after_the_first_and_evaluations_count_as_in_training(data):
     found = measured(data, epochs=4, evaluation={"every_epochs": 2, "part": "validation"})
-    assert found.evaluation_seconds == 1.0
-    assert found.training_seconds == 4 * found.epoch_seconds + 2.0
+    steps = -(-data.num_examples // min(SETTINGS["momentum"][1]["batch_size"], data.num_examples))
+    assert (found.step_seconds, found.steps_per_epoch) == (1.0, steps)
+    assert (found.evaluation_seconds, found.training_seconds) == (1.0, 4.0 * steps + 2)
+    assert found.source.startswith("9 steps here, ")

@@ -110,14 +110,14 @@ def test_a_training_has_the_bits_losses_and_metrics_of_one_in_memory(name, data,
     assert small_chunks or name == "momentum, on the input"
 
 
-@pytest.mark.parametrize("name", ["momentum"])
-def test_a_training_goes_on_from_memory_to_disk_and_back(name, data, tmp_path, small_chunks):
-    train(*settings(name), data, tmp_path / "memory")
+def test_a_training_goes_on_from_memory_to_disk_and_back(data, tmp_path, small_chunks):
+    documents = settings("momentum")
+    train(*documents, data, tmp_path / "memory")
     out = tmp_path / "run"
     for resumes, place in enumerate(["disk", "device"]):
         with pytest.raises(KeyboardInterrupt):
-            train(*settings(name), data, out, resume=resumes > 0, weights_in=place, interrupted=After(3))
-    train(*settings(name), data, out, resume=True, weights_in="disk")
+            train(*documents, data, out, resume=resumes > 0, weights_in=place, interrupted=After(3))
+    train(*documents, data, out, resume=True, weights_in="disk")
     assert outcome(out) == outcome(tmp_path / "memory")
     assert small_chunks
 

@@ -174,16 +174,6 @@ def test_hostile_names_damage_and_deletion_of_a_run_are_said(runs):
         assert reply.status == 404
 
 
-def test_a_run_without_epochs_data_or_weights_has_a_page(runs):
-    with training(runs / "untied") as run, pages(runs) as running:
-        run.rewind_log(0)
-        shutil.rmtree(run.path / "checkpoints")
-        (run.path / "machine.json").unlink()
-        reply = running.get("/run?name=untied")
-        assert reply.status == 200
-        assert "training: epoch 0 of 3" in Page(reply.body.decode()).text
-
-
 def test_the_data_of_a_run_are_counted_while_they_are_at_hand(runs, trained):
     manifest = Manifest.read(trained / "data")
     with pages(runs) as running:

@@ -24,10 +24,11 @@ def search(tmp_path, monkeypatch, capsys):
 
 def test_several_files_follow_one_option(search):
     found = "q\ta:1.000 b:0.500 c:0.000 d:-1.000\nr\tc:3.000 b:0.250 a:0.000 d:-0.000\n"
-    assert search("--data-files", "one.txt", "two.txt", "--input-files", "in.txt") == (0, found, "")
-    assert search(
-        "--input-files", "in.txt", "--data-files", "one.txt", "--data-files", "two.txt", "--k", "100"
-    ) == (0, found, "")
+    for words in (
+        "--data-files one.txt two.txt --input-files in.txt",
+        "--input-files in.txt --data-files one.txt --data-files two.txt --k 100",
+    ):
+        assert search(*words.split()) == (0, found, "")
 
 
 def test_every_flag_does_what_it_says(search, tmp_path):
@@ -42,20 +43,22 @@ def test_every_flag_does_what_it_says(search, tmp_path):
         "--data-type",
         "fp16",
     ]
-    assert search(*files, "--score-precision", "1", "--id-score-sep", "=") == (
-        0,
-        "q\ta=1.0 b=0.5\nr\tc=3.0 b=0.3\n",
-        "",
-    )
+    found = search(*files, "--score-precision", "1", "--id-score-sep", "=")
+    assert found == (0, "q\ta=1.0 b=0.5\nr\tc=3.0 b=0.3\n", "")
     assert search(*files, "--output-keys-only", "--output-file", "deep/out") == (0, "", "")
     assert (tmp_path / "deep" / "out").read_bytes() == b"q\ta b\nr\tc b\n"
     status, out, err = search(*files, "--output-keys-only", "--batch-size", "1", "--report-interval", "2")
     assert (status, out) == (0, "q\ta b\nr\tc b\n")
     assert err.startswith("2 batches; ")
     (tmp_path / "other.txt").write_text("q|1,0\n")
-    delimiters = ["--key-val-delim", "|", "--vec-delim", ","]
-    assert search("--data-files", "other.txt", "--input-files", "other.txt", *delimiters) == (
-        0,
-        "q|q:1.000\n",
-        "",
-    )
+    words = [
+        "--data-files",
+        "other.txt",
+        "--input-files",
+        "other.txt",
+        "--key-val-delim",
+        "|",
+        "--vec-delim",
+        ",",
+    ]
+    assert search(*words) == (0, "q|q:1.000\n", "")

@@ -46,20 +46,8 @@ def write_project(widenet):
 
 def prepare(widenet, text):
     for name in ("in", "out"):
-        flags = [
-            "-d",
-            f"gl_{name}put",
-            "-i",
-            text,
-            "-o",
-            f"{name}.nc",
-            "-f",
-            f"features_{name}",
-            "-s",
-            "samples",
-            "-c",
-        ]
-        assert widenet("dsstne", "generateNetCDF", *flags).status == 0
+        flags = f"-d gl_{name}put -o {name}.nc -f features_{name} -s samples -c".split()
+        assert widenet("dsstne", "generateNetCDF", *flags, "-i", text).status == 0
 
 
 def recommended(path="recs"):
