@@ -174,6 +174,7 @@ class Options(IngestArguments):
         interactions = Reading(
             format=self.format,
             delimiter=_DELIMITER_WORDS.get(self.delimiter or "", self.delimiter),
+            header=self.header,
             columns=self.columns,
             decimal=self.decimal,
             quote=self.quote,

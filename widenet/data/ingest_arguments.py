@@ -172,6 +172,12 @@ class IngestArguments:
         str | None,
         Argument("Delimiter of CSV: up to 4 bytes, or tab. Default: the only usual one that fits."),
     ] = None
+    header: Annotated[
+        bool | None,
+        Argument(
+            "Whether line 1 of CSV names the columns. Default: it does if it has known or named columns."
+        ),
+    ] = None
     columns: Annotated[
         Sequence[str] | None, Argument("Column names for CSV without a header, such as user,item,value,time.")
     ] = None

@@ -39,6 +39,7 @@ class Reading:
     Attributes:
         format: Name of the format.
         delimiter: Column delimiter.
+        header: Whether line 1 of a table names the columns; None: if it has known or named ones.
         columns: Names of the columns of a table.
         decimal: Decimal separator of a table's numbers.
         quote: Quotes cells of a table; "" if none does.
@@ -55,6 +56,7 @@ class Reading:
 
     format: str | None = None
     delimiter: str | None = None
+    header: bool | None = None
     columns: Sequence[str] | None = None
     decimal: str | None = None
     quote: str | None = None
@@ -83,7 +85,9 @@ class Reading:
     @property
     def given_for_tables(self) -> list[str]:
         """The options that were given and are for tables alone."""
-        names = ("columns",) if self.prefix else ("delimiter", "columns", "decimal", "quote", "escape")
+        names = (
+            ("columns",) if self.prefix else ("delimiter", "header", "columns", "decimal", "quote", "escape")
+        )
         return [self.option(name) for name in names if getattr(self, name) is not None]
 
     def option(self, name: str) -> str:

@@ -217,11 +217,15 @@ def _names_columns(cells: Sequence[str], reading: Reading) -> bool:
 
 def _has_header(name: str, first: Sequence[str], reading: Reading) -> bool:
     """Whether line 1 of a table is a header; raises DataError where this is not sure."""
+    if reading.header is not None:
+        return reading.header
     is_known = _names_columns(first, reading)
     numbers = {named for named in reading.roles.values() if named and named[0].isdigit()}
     if is_known != (reading.columns is not None) and not (is_known and numbers & set(first)):
         return is_known
     option, rule = reading.option("columns"), "must name the columns, unless line 1 does"
+    if is_known and not reading.prefix:
+        option, rule = "header", "must say whether line 1 is a header"
     missing = [option for option, named in reading.roles.items() if find_column(first, option, named) is None]
     if not reading.prefix and reading.columns is None and 0 < len(missing) < len(reading.roles):
         option, rule = missing[0], "must name a column of line 1, or `columns` must name all"
@@ -235,7 +239,7 @@ def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     DataError.require(records, "must have rows; it has none", place=text.name)
     after, first = records[0]
     has_header = _has_header(text.name, first, reading)
-    columns = _column_names(text.name, first, reading)
+    columns = _column_names(text.name, first, has_header, reading)
     skip = after - 1 if has_header else 0
     words = DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     faults = _comment_faults(quoted(columns[0]), reading)
@@ -273,9 +277,9 @@ def _csv(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
     return source
 
 
-def _column_names(name: str, first: Sequence[str], reading: Reading) -> list[str]:
+def _column_names(name: str, first: Sequence[str], has_header: bool, reading: Reading) -> list[str]:
     """The names of a table's columns; raises DataError if they do not fit line 1, or repeat."""
-    names = [cell or str(place) for place, cell in enumerate(first, start=1)]
+    names = [(has_header and cell) or str(place) for place, cell in enumerate(first, start=1)]
     if reading.columns is not None:
         names = list(reading.columns)
     DataError.require(

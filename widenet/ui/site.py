@@ -11,11 +11,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import widenet.serve.page as shared
+from widenet.data.manifest import Manifest
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html
 from widenet.report.subject import Subject
 from widenet.serve.requests import RefusedError
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import DATA
 from widenet.ui.answers import Session, always, html, refusal
 from widenet.ui.known_runs import Known, KnownRuns
 from widenet.ui.run_page import compare_page, run_page
@@ -86,9 +88,7 @@ class Pages:
             if begun is not None:
                 return begun
             (subject,) = _subjects(known, [name])
-            dataset = subject.run.dataset()
-            if dataset is not None:
-                subject = replace(subject, manifest=dataset.manifest)
+            subject = replace(subject, manifest=_manifest_of(subject.run))
             facts = known.runs[subject.name].listed
             return run_page(subject, facts, known.version, trainings.part(facts) if trainings else None)
 
@@ -131,3 +131,15 @@ def _subjects(known: Known, names: Sequence[str]) -> list[Subject]:
             gone = f"the folder {known.folder.name} holds no run of this name"
             raise RefusedError(404 if why is None else 422, "no_run", why or gone)
     return [Subject(name, RunDirectory.open(known.runs[name].listed.path)) for name in names]
+
+
+def _manifest_of(run: RunDirectory) -> Manifest | None:
+    """Read the manifest of a run's dataset; None if it is gone or has other fields. No vocabulary is read."""
+    inside = run.path / DATA
+    try:
+        manifest = Manifest.read(inside if inside.is_dir() else Path(run.machine["data"]))
+    except (KeyError, WidenetError, OSError):
+        return None
+    widths = {name: field.width for name, field in manifest.fields.items()}
+    is_same = all(widths.get(name) == record.width for name, record in run.fields.items())
+    return manifest if is_same else None
