@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 
@@ -478,3 +480,9 @@ def test_times_of_another_format_need_it(tmp_path, source):
     assert dataset.sparse("items", slice(None)).values.tolist() == [1.0]
     with mistake(DataError, line=2, column="at", option="time_format"):
         ingest(path, tmp_path / "ds", time="at", time_format="%d/%m/%Y")
+
+
+def test_unmarked_bytes_of_parquet_are_texts(tmp_path):
+    """As older writers leave them."""
+    pq.write_table(pa.table({"user": ["é".encode(), b"b"], "item": ["x", "y"]}), tmp_path / "a.parquet")
+    assert pairs_of(ingest(tmp_path / "a.parquet", tmp_path / "ds")) == {"é": ["x"], "b": ["y"]}

@@ -119,6 +119,7 @@ MISTAKES = [
     ("weights", "item;weight\na;0,5\n", None, "item"),
     ("weights", "item,weight\na,1\nd,2\na,3\n", 4, None),
     ("weights", "item,weight\na,1\nd\n", 3, None),
+    ("weights", "item,weight\na,1\nd,0,5\n", 3, None),
     ("weights", "item,weight\na,1\nd,heavy\n", 3, "weight"),
     ("weights", "item,weight\na,nan\n", 2, "weight"),
     ("weights", "item,weight\na,1e999\n", 2, "weight"),

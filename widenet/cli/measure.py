@@ -247,7 +247,7 @@ def runs(
         more += [f"{place}={as_text(value)}" for place, value in run.differences.items()]
         print_lines(*([header] if run is listing.runs[0] else []), line)
         if more:
-            width = get_terminal_size().columns - 4
+            width = max(20, get_terminal_size().columns - 4)
             below = wrap(in_one_line(", ".join(more)), width, break_long_words=False, break_on_hyphens=False)
             print_lines(*(f"    {line}" for line in below))
     if not listing.runs:

@@ -179,7 +179,8 @@ class Attributes:
             if values.type == pa.bool_():
                 is_known = bool(words) and set(words) <= set(known)
             near = next(filter(None, (nearest(word, known) for word in words)), "") if are_texts else ""
-            rule = f'must give texts of "{name}", of which an item has one; got {wanted!r}.{near}'
+            of = "true or false" if values.type == pa.bool_() else "texts of which an item has one"
+            rule = f'must give {of} for "{name}"; got {wanted!r}.{near}'
             OptionError.require(is_known, rule, option="where")
             is_in = pc.is_in(texts, value_set=texts_array(words)).to_numpy(zero_copy_only=False)
             kept &= np.isin(np.arange(len(self)), owners[is_in])

@@ -37,12 +37,14 @@ RULES = {
     "user": "must not be empty",
     "item": "must not be empty",
     "value": "must be a finite number that a float32 can hold",
-    "time": "must be a number or a timestamp",
+    "time": "must be a number up to 2^53, or a timestamp to the microsecond",
 }
 """The rule for the cells of each role."""
 
 _YEAR = r"^\s*[0-9]{4}"
 """The start of a timestamp. DuckDB reads 5/1/24 as the year 5."""
+_FINER = "[.][0-9]{6}[0-9]*[1-9]"
+"""Fractions of a second finer than DuckDB's."""
 _OFFSET = ":[0-9]{2}.*[+-][0-9]{2}(:?[0-9]{2}){0,2}$"
 _ZONE = "[A-Za-z]{2}[A-Za-z_/]*$"
 """The end of a timestamp with an offset or with a time zone, of which only UTC and GMT are accepted."""
@@ -85,6 +87,7 @@ def finite(cell: str) -> str:
 def seconds(cell: str, decimal: str = ".", time_format: str | None = None) -> str:
     """The SQL of a cell as a finite number, or as seconds since 1970; NULL for anything else.
 
+    A number is at most 2^53, and a timestamp has microseconds at most: beyond, other times would be equal.
     A timestamp without a time zone is UTC. Those with an offset are cast to TIMESTAMPTZ, because a cast to
     TIMESTAMP drops the offset. With any format, DuckDB accepts "infinity" and "epoch" as times; a time must
     hold a digit, which leaves these out.
@@ -98,9 +101,11 @@ def seconds(cell: str, decimal: str = ".", time_format: str | None = None) -> st
         f"WHEN NOT regexp_matches({text}, '{_ZONE}') OR regexp_matches({text}, '(UTC|GMT)$') THEN"
         f" epoch(try_cast({text} AS TIMESTAMP))"
     )
-    stamp = f"CASE WHEN regexp_matches({text}, '{_YEAR}') THEN CASE {zoned} {plain} END END"
+    is_stamp = f"regexp_matches({text}, '{_YEAR}') AND NOT regexp_matches({text}, '{_FINER}')"
+    stamp = f"CASE WHEN {is_stamp} THEN CASE {zoned} {plain} END END"
     value = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), {stamp})"
-    return f"CASE WHEN NOT contains({text}, '_') AND isfinite({value}) THEN {value} END"
+    is_exact = f"isfinite({value}) AND abs({value}) <= {2**53}"
+    return f"CASE WHEN NOT contains({text}, '_') AND {is_exact} THEN {value} END"
 
 
 def is_moment(cell: str, decimal: str = ".") -> str:

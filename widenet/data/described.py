@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from widenet.data.attributes import Attributes
 from widenet.data.vocabulary import open_table
 from widenet.errors import DataError, damage_of
+from widenet.plan.numbers import decimal
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
     from widenet.sparse import SparseBatch
@@ -123,10 +124,17 @@ class Described:
 
 def lines_of(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a line about each description, from `Described.facts`."""
-    return [
-        f"{name}: {', '.join(f'{what} {value}' for what, value in own.items())}"
-        for name, own in facts.items()
-    ]
+
+    def text(value: Any) -> str:
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+    def line(own: Mapping[str, Any]) -> str:
+        return "; ".join(
+            f"{what} {', '.join(map(text, value)) if isinstance(value, list) else text(value)}"
+            for what, value in own.items()
+        )
+
+    return [f"{name}: {line(own)}" for name, own in facts.items()]
 
 
 def _batch(counts: np.ndarray, indices: np.ndarray, values: np.ndarray) -> "SparseBatch":
@@ -223,8 +231,9 @@ def _numbers(attributes: Attributes, name: str, place: str) -> np.ndarray:
     """The numbers of an attribute, float64, NaN where there is none."""
     column = attributes.table.column(name).combine_chunks()
     if attributes.kinds[name] not in ("number", "boolean"):
-        texts = column.drop_null().to_pylist()
-        raise DataError("must hold numbers", place=place, column=name, value=texts[0] if texts else "nothing")
+        texts = [str(each) for each in column.drop_null().to_pylist()]
+        wrong = next((text for text in texts if decimal(text) is None), "nothing")
+        raise DataError("must hold numbers", place=place, column=name, value=wrong)
     numbers: np.ndarray = pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy()
     return numbers
 

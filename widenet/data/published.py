@@ -119,9 +119,12 @@ class Published:
         return replace(self, ingest={**self.ingest, "min_value": min_value})
 
 
+TABLE = Path(__file__).with_name("published.toml")
+
+
 def published() -> dict[str, Published]:
     """All published data that widenet knows, by name."""
-    table = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return {name: Published(name, **facts) for name, facts in table.items()}
 
 

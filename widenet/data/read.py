@@ -190,7 +190,7 @@ def _parquet(path: Path, name: str) -> Source:
 
     def table(connection: duckdb.DuckDBPyConnection, scan: Scan) -> str:
         del connection
-        read = f"read_parquet({sql_path(path)}, hive_partitioning = false"
+        read = f"read_parquet({sql_path(path)}, hive_partitioning = false, binary_as_string = true"
         if not scan.numbered:
             return f"{read})"
         columns = f"* EXCLUDE (file_row_number), file_row_number + 1 AS {ROW_NUMBER}"

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
 
 from widenet.data.dataset import Dataset
 from widenet.data.rules import check_indices
 from widenet.plan.tiles import COUNTED_PAIRS
 from widenet.spec.layers import Order
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _ONE_IN_ORDER = 1 << 20
 """In order, 1 / d is rounded down to a multiple of 1 / 2^20, so that no order of a sum matters."""
@@ -58,6 +61,8 @@ def neighbours(
         number: Largest number of neighbours of a unit.
         order: How places in a sequence count, as in `spec.layers.Neighbourhood`.
     """
+    from scipy.sparse import csr_array  # rankings load this module, and seldom count
+
     width = dataset.field(field).width
     named = units[: len(range(units.start, width, units.step))]
     counts, pairs = (np.zeros(width, dtype=np.int64) for _ in range(2))
@@ -95,8 +100,10 @@ def _examples(dataset: Dataset, field: str) -> Iterator[tuple[np.ndarray, np.nda
         yield np.concatenate([[0], np.cumsum(lengths)]), features
 
 
-def _together(indptr: np.ndarray, features: np.ndarray, own: range, width: int, order: Order) -> csr_array:
+def _together(indptr: np.ndarray, features: np.ndarray, own: range, width: int, order: Order) -> "csr_array":
     """Return what the pairs of some units and all features count, in order by 1 / `_ONE_IN_ORDER`."""
+    from scipy.sparse import coo_array, csr_array
+
     matrix = csr_array((np.ones(len(features), np.int64), features, indptr), (len(indptr) - 1, width))
     if order == "ignore":
         return matrix[:, own.start : own.stop : own.step].T @ matrix
@@ -113,7 +120,7 @@ def _together(indptr: np.ndarray, features: np.ndarray, own: range, width: int, 
 
 
 def _nearest(
-    sums: csr_array, own: range, first: int, counts: np.ndarray, number: int, one: int
+    sums: "csr_array", own: range, first: int, counts: np.ndarray, number: int, one: int
 ) -> tuple[np.ndarray, ...]:
     """Return the columns of `Neighbours` for some units, the first of which has the position `first`."""
     sums.sort_indices()

@@ -284,7 +284,8 @@ def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
                 DataError.require(name in present, "is missing", place=path, column=name)
             for row in reader:
                 rule = f"must have {len(present)} columns"
-                DataError.require(None not in row.values(), rule, place=path, line=reader.line_num)
+                is_whole = None not in row and None not in row.values()
+                DataError.require(is_whole, rule, place=path, line=reader.line_num)
                 yield reader.line_num, tuple(row[name] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
@@ -293,12 +294,11 @@ def _rows_of_file(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
 
 def _factor(item: object, weight: Any, place: str, line: int | None) -> float:
     """Return a factor on scores; raises DataError unless it is a number from 0 on, or in a file its text."""
-    number: Any = weight.as_py() if hasattr(weight, "as_py") else weight
-    if line is not None:
-        number = decimal(number.strip())
+    given: Any = weight.as_py() if hasattr(weight, "as_py") else weight
+    number: Any = given if line is None else decimal(given.strip())
     is_number = isinstance(number, Real) and not isinstance(number, bool)
     if not is_number or not 0 <= number <= LARGEST:
-        rule = f"must be numbers from 0 to {LARGEST:.2g}; got {number!r} for {item!r}"
+        rule = f"must be numbers from 0 to {LARGEST:.2g}; got {given!r} for {item!r}"
         where = {"option": place} if line is None else {"place": place, "line": line, "column": "weight"}
         raise DataError(rule, **where)
     return float(number)

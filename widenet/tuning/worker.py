@@ -159,14 +159,15 @@ def run_workers(study: Study, data: Path, num_trials: int, num_workers: int, rep
     """
     words = [sys.executable, *_PROGRAM, f"{study.path}", f"{data}", f"{num_trials}"]
     told, num_lost = {trial.number for trial in study.results().trials if trial.state != "training"}, 0
+    workers: list[subprocess.Popen[bytes]] = []
     with interruption(None) as interrupted:
-        workers = [
-            subprocess.Popen(  # noqa: S603 our own command
-                words, env=_environment(study, number, num_workers), start_new_session=True
-            )
-            for number in range(num_workers)
-        ]
         try:
+            for number in range(num_workers):
+                own = _environment(study, number, num_workers)
+                worker = subprocess.Popen(  # noqa: S603 our own command
+                    words, env=own, stdout=subprocess.DEVNULL, start_new_session=True
+                )
+                workers.append(worker)
             while any(worker.poll() is None for worker in workers) and not interrupted():
                 time.sleep(_PAUSE_SECONDS)
                 lost = [worker.returncode for worker in workers if worker.poll()]
