@@ -190,6 +190,7 @@ def test_a_path_that_is_no_new_file_is_refused(tmp_path, source):
         ({"sparse": {"items": "shop"}}, "sparse"),
         ({"sparse": {"a": "shop"}, "dense": {"a": ["day"]}, "users": "u.csv"}, "dense"),
         ({"weight": "w"}, "weight"),
+        ({"users": "u.csv"}, "users"),
         ({"users_columns": ["id"]}, "users_columns"),
         ({"items_id": "x"}, "items_id"),
         ({"items": "i.csv", "titles": "t.csv", "items_title": "x"}, "items_title"),

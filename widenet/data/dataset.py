@@ -172,6 +172,7 @@ class Dataset:
         Raises:
             DataError: There is no example of one of these names.
         """
+        names = [str(name) for name in names]
         distinct, start = pa.array(dict.fromkeys(names), pa.string()), 0
         row_of: dict[str, int] = {}
         for batch in self.record_batches():

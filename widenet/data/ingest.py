@@ -248,6 +248,10 @@ def check(options: Options) -> None:
         ("items_title", options.titles is not None and options.items_title, "does not go with `titles`"),
     ]
     rules += [("time", options.time is None, f"is what `{option}` needs") for option in selection.needs_time]
+    has_fields = options.sparse or options.dense or options.weight
+    rules.append(
+        ("users", options.users is not None and not has_fields, "needs `sparse`, `dense` or `weight`")
+    )
     for source, needing in _NEEDING.items():
         given = [name for name in needing if getattr(options, name)]
         given += options.readings[f"{source}_"].given_for_tables

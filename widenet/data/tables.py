@@ -111,7 +111,9 @@ class Tables:
             option="time",
         )
         num_users = self.count(f"SELECT count(name) {rows} AND NOT is_item")
-        DataError.require(part != "train" or num_users, "must hold interactions", place=sources.names)
+        DataError.require(
+            part != "train" or num_users, "must hold interactions", place=sources.names or "sources"
+        )
         DataError.require(
             not self.count(f"SELECT count(*) {rows} AND contains(name, chr(0))"),
             "an id must not hold the character NUL",

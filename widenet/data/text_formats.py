@@ -449,7 +449,7 @@ def _json(text: Text, reading: Reading, sample: Sequence[str]) -> Source:
             found = dict(connection.execute(f"{keys} GROUP BY key ORDER BY min(id), key").fetchall())
     except duckdb.Error as error:
         raise DataError(f"must be JSON in UTF-8: {reason_of(error)}", place=text.name) from error
-    DataError.require(found, "must be JSON objects; it has none", place=text.name)
+    DataError.require(found, "must have a JSON object a line, or be an array of objects", place=text.name)
     check_names(text.name, list(found))
     lists = frozenset(key for key, is_list in found.items() if is_list)
     cells = []

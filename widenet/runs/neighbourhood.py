@@ -259,10 +259,12 @@ def fit_terms(
         report.say(f'Fitting the neighbourhood term of "{layer.name}" by {evaluation.metric}.')
         limits = evaluation.metric, excludes, MOST_USERS
         term, before, best = search(network, layer.name, dataset, *limits, tried, check_interrupted)
-        has_changed = has_changed or term != before.term
+        is_new = term != before.term
+        has_changed = has_changed or is_new
+        means = f"{evaluation.metric} {best.mean:.4f}, the one before {before.mean:.4f}"
         report.say(
-            f'The term of "{layer.name}": {words_of(term)}. For {len(best.values_E):,} others the best has'
-            f" {evaluation.metric} {best.mean:.4f}, the one before {before.mean:.4f}."
+            f'The term of "{layer.name}" {"is now" if is_new else "stays"} {words_of(term)}.'
+            f" For {len(best.values_E):,} others, the best that was tried has {means}."
         )
     facts = saved_fit(run, network)
     if not has_changed:
