@@ -72,7 +72,7 @@ def facts(place=None, line=None, column=None, option=None):
         ("r.csv", "user,item,day\na,x,2024-05-01\na,y,20240502\n", {"time": "day"}, facts(column="day")),
         ("r.csv", "user,item,t\na,x,2024-05-01T00:30:00.0000009\n", {"time": "t"}, facts(line=2, column="t")),
         ("r.csv", "user,item,t\na,x,1714521600123456790\n", {"time": "t"}, facts(line=2, column="t")),
-        ("r.csv", "user,item,ts\na,x,5e15\na,y,nan\n", {"time": "ts"}, facts(line=3, column="ts")),
+        ("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n", {"time": "ts"}, facts(line=3, column="ts")),
         ("r.csv", R + "a,x,1\na,y,2\n", RATING | {"min_value": 3}, facts(option="min_value")),
         ("r.csv", "1,2\n", {"columns": ["user", "item", "value"]}, facts(line=1)),
         ("r.csv", "user;item;value\na;b;x\n", {"value": "value"}, facts(line=2, column="value")),

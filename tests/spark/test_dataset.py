@@ -146,6 +146,7 @@ def test_real_books_give_the_bytes_of_ingest(spark, tmp_path):
         ("SELECT 'a' AS user, array(1) AS item", {}, "item"),
         ("SELECT 'a' AS user, 1 AS item, 'x' AS value", {"value": "value"}, "value"),
         ("SELECT 'a' AS user, 1 AS item, 'x' AS time", {"time": "time"}, "time"),
+        ("SELECT 'a' AS user, 1 AS item, 9007199254740992L AS time", {"time": "time"}, "time"),
         ("SELECT explode(array('a', null, '')) AS user, 1 AS item", {}, "user"),
         ("SELECT 'a' AS user, cast(null AS int) AS item", {}, "item"),
         ("SELECT 'a' AS user, 1 AS item, double('NaN') AS v", {"value": "v"}, "v"),

@@ -37,7 +37,7 @@ RULES = {
     "user": "must not be empty",
     "item": "must not be empty",
     "value": "must be a finite number that a float32 can hold",
-    "time": "must be a number up to 2^53, or a timestamp to the microsecond",
+    "time": "must be a number, if whole below 2^53, or a timestamp to the microsecond",
 }
 """The rule for the cells of each role."""
 
@@ -87,7 +87,7 @@ def finite(cell: str) -> str:
 def seconds(cell: str, decimal: str = ".", time_format: str | None = None) -> str:
     """The SQL of a cell as a finite number, or as seconds since 1970; NULL for anything else.
 
-    A number is at most 2^53, and a timestamp has microseconds at most: beyond, other times would be equal.
+    A whole number is below 2^53, and a timestamp has microseconds at most: beyond, others would be equal.
     A timestamp without a time zone is UTC. Those with an offset are cast to TIMESTAMPTZ, because a cast to
     TIMESTAMP drops the offset. With any format, DuckDB accepts "infinity" and "epoch" as times; a time must
     hold a digit, which leaves these out.
@@ -104,7 +104,7 @@ def seconds(cell: str, decimal: str = ".", time_format: str | None = None) -> st
     is_stamp = f"regexp_matches({text}, '{_YEAR}') AND NOT regexp_matches({text}, '{_FINER}')"
     stamp = f"CASE WHEN {is_stamp} THEN CASE {zoned} {plain} END END"
     value = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), {stamp})"
-    is_exact = f"isfinite({value}) AND abs({value}) <= {2**53}"
+    is_exact = f"isfinite({value}) AND (abs({value}) < {2**53} OR contains(lower({text}), 'e'))"
     return f"CASE WHEN NOT contains({text}, '_') AND {is_exact} THEN {value} END"
 
 

@@ -23,7 +23,7 @@ _TYPES = {
 _RULES = {
     "id": "must be text or whole numbers",
     "value": "must be a number",
-    "time": "must be a timestamp, a date or a number",
+    "time": "must be a timestamp, a date or a number, if whole below 2^53",
 }
 
 
@@ -77,7 +77,10 @@ def _converted(df: DataFrame, role: str, name: str) -> Column:
     if group == "id":
         # Another collation would merge ids that differ, and order them in its own way.
         return F.nullif(F.collate(column.cast("string"), "UTF8_BINARY"), F.lit(""))
-    number, largest = _number(column, _base(kind)), LARGEST_FLOAT32 if role == "value" else _LARGEST
+    base, largest = _base(kind), LARGEST_FLOAT32 if role == "value" else _LARGEST
+    if role == "time" and base in _WHOLE:
+        largest = 2**53 - 1  # beyond, other times would be equal
+    number = _number(column, base)
     return F.when(F.abs(number) <= largest, number)  # NaN is above every number
 
 
