@@ -20,6 +20,7 @@ from widenet.data.vectors import read_vectors
 from widenet.errors import DataError, FitError, OptionError
 
 R = "user,item,rating\n"
+NANO = {"time": "t", "time_format": "%Y-%m-%d %S.%n"}
 RATING = {"value": "rating"}
 JSON = '{"user": 1, "item": 2, "value": 3}\n'
 USERS = "id,country,tag,age,income,counts\na,at,x,20,1,2\nb,de,y,30,-2,1\nc,fr,,40,3,1\n"
@@ -71,6 +72,7 @@ def facts(place=None, line=None, column=None, option=None):
         ("r.csv", "user,item,day\na,x,2024-05-01T12:00:00\na,y,May\n", {"time": "day"}, facts(line=3)),
         ("r.csv", "user,item,day\na,x,2024-05-01\na,y,20240502\n", {"time": "day"}, facts(column="day")),
         ("r.csv", "user,item,t\na,x,2024-05-01T00:30:00.0000009\n", {"time": "t"}, facts(line=2, column="t")),
+        ("r.csv", "user,item,t\na,x,2024-05-01 0.0000009\n", NANO, facts(line=2, column="t")),
         ("r.csv", "user,item,t\na,x,1714521600123456790\n", {"time": "t"}, facts(line=2, column="t")),
         ("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n", {"time": "ts"}, facts(line=3, column="ts")),
         ("r.csv", R + "a,x,1\na,y,2\n", RATING | {"min_value": 3}, facts(option="min_value")),

@@ -486,3 +486,12 @@ def test_unmarked_bytes_of_parquet_are_texts(tmp_path):
     """As older writers leave them."""
     pq.write_table(pa.table({"user": ["é".encode(), b"b"], "item": ["x", "y"]}), tmp_path / "a.parquet")
     assert pairs_of(ingest(tmp_path / "a.parquet", tmp_path / "ds")) == {"é": ["x"], "b": ["y"]}
+
+
+@pytest.mark.parametrize("column", ["user", "item"])
+def test_bytes_in_memory_are_no_texts(tmp_path, column):
+    table = {"user": ["u"], "item": [["i"]]} | {
+        column: pa.array([b"\xe9" if column == "user" else [b"\xe9"]])
+    }
+    with mistake(DataError, place="the table", option=column):
+        ingest(pa.table(table), tmp_path / "ds")

@@ -95,7 +95,8 @@ def seconds(cell: str, decimal: str = ".", time_format: str | None = None) -> st
     text = f"CAST({cell} AS VARCHAR)"
     if time_format is not None:
         read = f"epoch(try_strptime({text}, {literal(time_format)}))"
-        return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN {read} END"
+        is_cut = f"regexp_matches({text}, '{_FINER}')" if "%n" in time_format else "false"
+        return f"CASE WHEN regexp_matches({text}, '[0-9]') AND NOT {is_cut} THEN {read} END"
     zoned = f"WHEN regexp_matches({text}, '{_OFFSET}') THEN epoch(try_cast({text} AS TIMESTAMPTZ))"
     plain = (
         f"WHEN NOT regexp_matches({text}, '{_ZONE}') OR regexp_matches({text}, '(UTC|GMT)$') THEN"

@@ -4,7 +4,7 @@ import codecs
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,7 +196,8 @@ def _parquet(path: Path, name: str) -> Source:
         columns = f"* EXCLUDE (file_row_number), file_row_number + 1 AS {ROW_NUMBER}"
         return f"(SELECT {columns} FROM {read}, file_row_number = true))"
 
-    return Source(name=name, kind="Parquet", table=table, row="row", **_columns_of(schema, name))
+    unread = pa.types.is_nested, pa.types.is_fixed_size_binary
+    return Source(name=name, kind="Parquet", table=table, row="row", **_columns_of(schema, name, unread))
 
 
 _LISTS = (
@@ -206,17 +207,25 @@ _LISTS = (
     pa.types.is_list_view,
     pa.types.is_large_list_view,
 )
+_BYTES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
 
 
-def _columns_of(schema: pa.Schema, place: str) -> dict[str, Any]:
-    """The columns of a schema by their types, without those of objects and of lists of lists."""
+def _columns_of(
+    schema: pa.Schema, place: str, unread: Sequence[Callable[[pa.DataType], bool]]
+) -> dict[str, Any]:
+    """The columns of a schema by their types, without cells or entries of lists that are not read."""
     check_names(place, schema.names)
     types = {
         each.name: each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in schema
     }
     is_list = {name: any(is_such(kind) for is_such in _LISTS) for name, kind in types.items()}
     entries = {name: kind.value_type if is_list[name] else kind for name, kind in types.items()}
-    entries = {name: kind for name, kind in entries.items() if not pa.types.is_nested(kind)}
+    entries = {name: kind for name, kind in entries.items() if not any(is_such(kind) for is_such in unread)}
     return {
         "columns": list(entries),
         "lists": frozenset(name for name in entries if is_list[name]),
@@ -232,7 +241,8 @@ def _in_arrow(name: str, kind: str, arrow: pa.Table, **more: Any) -> Source:
         columns = f"*, row_number() OVER () AS {ROW_NUMBER}"
         return f"(SELECT {columns} FROM {quoted(view)})" if scan.numbered else quoted(view)
 
-    return Source(name=name, kind=kind, table=table, row="row", **_columns_of(arrow.schema, name) | more)
+    columns = _columns_of(arrow.schema, name, (pa.types.is_nested, *_BYTES))
+    return Source(name=name, kind=kind, table=table, row="row", **columns | more)
 
 
 def is_in_memory(value: object) -> bool:
