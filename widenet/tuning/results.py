@@ -61,7 +61,7 @@ class StudyReport:
     """Follows a study; a subclass overrides only the methods that it needs."""
 
     def begin(self, trial: int) -> None:
-        """Called when a trial begins or resumes."""
+        """Called when a trial begins or resumes in this process."""
 
     def end(self, trial: TrialResult) -> None:
         """Called when a trial has finished, was stopped or has failed."""
